@@ -18,7 +18,7 @@
 
 #define GUARD_STACK_BYTES ((size_t)256 << 10)
 #define LOOK_NS           NS_PER_S
-#define SHRINK_PART       8 /* of all that is cached goes with each look */
+#define SHRINK_PART       8 /* each look reclaims all that is cached divided by this */
 #define RETRY_AFTER_S     5 /* least duration of a stage */
 
 /* ---- help ---- */

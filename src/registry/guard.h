@@ -29,10 +29,11 @@
 struct guard;
 struct holders;
 
-/* What the registry does for the guard. Called from the thread that makes room, or the guard's own, never an
+/* The registry's part in reclaiming. Called from the thread that makes room, or the guard's own, never an
  * engine's; the registry holds no lock then that these take. */
 struct guard_models {
-    /* What unloading every idle model that is neither pinned nor leased would give back of the domain. */
+    /* Returns the domain's bytes that unloading every idle model that is neither pinned nor leased would give
+     * back. */
     uint64_t (*idle_bytes)(void *arg, const struct domain *domain);
     /* Unloads such models, the cheapest to load again that suffice, until the domain has room for `bytes`
      * more by its accounts and by the driver's figures, and waits for it. None goes when all of them together
@@ -54,7 +55,7 @@ struct guard_opts {
     uint64_t look_ns;
 };
 
-/* What guard_create() charges to `threads`. */
+/* Returns the bytes that guard_create() charges to `threads`. */
 uint64_t guard_stack_bytes(void);
 /* 0, -ENOMEM, or why the thread did not start. */
 int guard_create(const struct guard_opts *opts, struct guard **ret);
@@ -68,12 +69,12 @@ void guard_set_models(struct guard *g, const struct guard_models *models);
 struct guard_refusal {
     char binding[ACCOUNT_NAME_MAX]; /* the account whose limit has no room */
     const struct domain *domain;    /* its memory */
-    uint64_t projected_bytes;       /* what it would hold */
+    uint64_t projected_bytes;       /* bytes that it would hold */
     uint64_t ceiling_bytes;         /* its limit */
-    uint64_t current_bytes;         /* what it holds */
+    uint64_t current_bytes;         /* bytes that it holds */
     uint64_t wanted_bytes;          /* guard_wish.bytes */
     uint64_t free_bytes, cached_bytes,
-        idle_bytes; /* of free units, prefixes, idle models: what could be given back */
+        idle_bytes; /* bytes that could be given back: free units, prefixes, idle models */
     char text[500]; /* the sentence for a 507 */
 };
 
@@ -93,7 +94,7 @@ struct guard_wish {
     /* There is no room now. Waits a little and returns true to look once more, or returns false: refused.
      * Called without locks. May be NULL: refused at once. */
     bool (*waits)(void *arg, const struct guard_refusal *why);
-    void *arg; /* of all */
+    void *arg; /* argument of all functions */
 };
 
 /* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One call at

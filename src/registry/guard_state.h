@@ -50,19 +50,19 @@ struct guard_silent {
  * useful. 0: that holder returned nothing and is silent from now on, or no holder is left. */
 uint64_t guard_take_cached(struct guard *g, const struct domain *domain, struct guard_silent *silent,
                            uint64_t bytes);
-/* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no
- * difference whether they give them. */
+/* Marks holders as silent whose free and cached bytes lie within their accounts' floors: reclaiming them
+ * releases nothing. */
 void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);
 struct guard_count {
-    uint64_t free_bytes, cached_bytes, reach_bytes; /* as holder_numbers has them */
+    uint64_t free_bytes, cached_bytes, reach_bytes; /* sums of holder_numbers */
 };
-/* What all but the silent have of the domain; reach_bytes: all. */
+/* Sums the domain's bytes over all holders except the silent; reach_bytes: over all. */
 struct guard_count guard_count(struct guard *g, const struct domain *domain,
                                const struct guard_silent *silent);
 /* Unloads idle models until the domain has room for `bytes` more. Takes `room`, which the caller does not
  * hold. */
 uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes, const char *name);
-/* The same for a caller that holds it. */
+/* As `guard_take_idle()`, but for a caller that holds `room`. */
 uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes,
                                 const char *name);
 

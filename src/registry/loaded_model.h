@@ -36,13 +36,13 @@ struct loaded_model_opts {
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
      * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);
-    /* As model_opts.progress. */
+    /* See model_opts.progress. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);
     /* May be NULL. A step of the load begins; the name is a constant. */
     void (*step)(void *arg, const char *name);
-    /* As engine_opts.failed; may be NULL. */
+    /* See engine_opts.failed; may be NULL. */
     void (*failed)(void *arg, int error);
-    void *arg; /* of all four */
+    void *arg; /* argument of all four */
     const struct engine_faults *engine_faults;
     const struct registry_faults *faults;
 };
@@ -51,9 +51,9 @@ struct loaded_model_opts {
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e);
 /* Its account in the domain; NULL: none. */
 struct account *loaded_model_account(const struct loaded_model *h, const struct domain *domain);
-/* What its accounts reserve and use, in all domains together. */
+/* Sums the bytes that its accounts reserve and use, in all domains together. */
 void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64_t *used);
-/* As its users see it. */
+/* Fills in the view of the model that requests use. */
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret);
 /* Unmakes all parts that exist; fine on a zeroed struct and after a failed load. `trouble`

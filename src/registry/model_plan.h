@@ -17,10 +17,10 @@ struct model_plan {
     /* Given. */
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
-    uint32_t domain; /* as plan_model.domain */
+    uint32_t domain; /* see plan_model.domain */
     uint64_t prefix_cache_bytes, pinned_cache_bytes;
     bool grammars;          /* if it has a tokenizer */
-    uint32_t max_model_len; /* as plan_wish.max_model_len */
+    uint32_t max_model_len; /* see plan_wish.max_model_len */
     struct speculation speculation;
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
@@ -32,11 +32,11 @@ struct model_plan {
     uint64_t grammar_vocab_bytes; /* 0: no constrained decoding */
 };
 
-#define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */
+#define MODEL_PLAN_STEP_TOKENS 512 /* tokens of one step that a plan's workspace has room for */
 
 /* Tokens of one step for `seqs` sequences with `drafts_max` draft tokens each. */
 uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max);
-/* The same for this model: a text that sees itself both ways is one step. */
+/* As `model_plan_step_tokens()`, but of this model: a text that sees itself both ways is one step. */
 uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs);
 /* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */

@@ -20,7 +20,7 @@ struct sampling_defaults {
     int64_t top_k;
 };
 
-/* As the table of settings has it. Of several models each has its own copy, with what its section says. */
+/* Options of the settings table. Each model has its own copy, changed by its section. */
 struct model_options {
     const char *compute, *kv_dtype, *quant, *spec, *trim; /* names of a mode */
     const char *template_kwargs;                          /* a JSON object; NULL: none */
@@ -28,7 +28,7 @@ struct model_options {
     struct speculation speculation;             /* but for `way`, which is in `spec` */
     struct engine_opts engine;                  /* sizes and times; the rest belongs to a loaded model */
     struct sampling_defaults sampling;          /* 0, or -1 where 0 is a value: the model's own */
-    uint64_t bytes_max;                         /* of the model's account; 0: the ceiling */
+    uint64_t bytes_max;                         /* limit of the model's account; 0: the ceiling */
     uint64_t image_pixels_max;                  /* 0: no images */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
@@ -43,12 +43,12 @@ struct model_settings {
     bool shares;  /* there are other models: what each cannot run without is set aside for it */
     bool preload; /* loaded at the start; the server is not ready before */
     struct model_options options;
-    uint32_t tokens_max; /* of one step */
+    uint32_t tokens_max; /* tokens of one step */
     uint32_t device;     /* index into registry_opts.devices */
-    /* As the last load, or the start, found it; planned: they are there. */
+    /* Results of the last load, or of the start; planned: they are there. */
     bool planned;
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */
-    struct model_parts parts; /* what of the checkpoint is loaded */
+    struct model_parts parts; /* parts of the checkpoint that are loaded */
     struct model_shape shape;
     /* But for what only a loaded model has: name, model, tokenizer, workers, parent. */
     struct engine_opts engine;

@@ -14,7 +14,8 @@ const char *model_kind_name(enum model_kind k); /* "generate", "embed", "rerank"
 
 struct model_use {
     enum model_kind kind;
-    bool texts, vectors, scores;   /* what it serves; --embeddings gives all to a generator */
+    bool texts, vectors, scores;   /* kinds of requests that it serves; --embeddings gives all to a
+                                    * generator */
     struct pooling_config pooling; /* with `vectors`, and of a classifier */
     uint32_t yes, no;              /* with `scores`: the tokens whose logits decide */
 };

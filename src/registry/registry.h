@@ -49,12 +49,12 @@ const char *model_state_name(enum model_state s);
 
 /* A loaded model as its users see it. Lives as long as a lease on it. */
 struct served_model {
-    const char *id; /* as clients name it */
+    const char *id; /* name that clients use */
     struct engine *engine;
     const struct model_shape *shape;
     const struct tokenizer *tokenizer;    /* NULL: token ids only */
     const struct chat_template *template; /* NULL: no chat */
-    const json_t *template_kwargs;        /* what its section gives templates; NULL: nothing */
+    const json_t *template_kwargs;        /* template_kwargs of its section; NULL: none */
     struct generation_defaults defaults;
     struct model_use use;
     uint32_t max_model_len;
@@ -65,7 +65,7 @@ struct served_model {
     const char *compute;              /* "f32", "int16", "int8" */
     const char *device;               /* "cpu", "cuda:0" */
     struct drafting_opts drafting;
-    bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
+    bool exact; /* equal tokens in any batch, chunk and cache state, with and without drafts */
 };
 
 /* For tests: asked after each step of a load and of an unload, by its name; nonzero: the step counts as
@@ -78,11 +78,11 @@ struct registry_faults {
 struct registry_opts {
     struct ledger *ledger;
     struct account *threads; /* pays for stacks */
-    struct holders *holders; /* as engine_opts.holders */
+    struct holders *holders; /* see engine_opts.holders */
     /* Makes room for loads, and unloads idle models when it must; NULL: only loads unload them. */
     struct guard *guard;
     struct device *devices[DOMAINS_MAX]; /* by plan_model.domain; NULL: no model has it */
-    struct store *store;                 /* of the SSD tier, for all models; NULL: none */
+    struct store *store;                 /* the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
     uint32_t models_max;                 /* with those that registry_add() adds; 0: model_count */
@@ -96,10 +96,10 @@ struct registry_opts {
                      uint64_t total); /* on a loading thread; may be NULL */
     void *arg;
     const struct engine_faults *engine_faults; /* NULL but in tests */
-    const struct registry_faults *faults;      /* likewise */
+    const struct registry_faults *faults;      /* NULL but in tests */
 };
 
-/* What the registry takes of `threads` at most. */
+/* Returns the most bytes of `threads` that the registry takes. */
 uint64_t registry_stack_bytes(uint32_t models_max);
 /* Loads nothing. 0, -EEXIST (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
@@ -137,20 +137,20 @@ struct registry_info {
     enum model_state state;
     bool pinned;
     uint32_t leases, waiters;
-    uint64_t bytes_done, bytes_total;    /* of a load under way */
-    uint64_t needed_bytes;               /* what a load reserves before it begins, in all domains */
-    uint64_t reserved_bytes, used_bytes; /* of its accounts; 0 without one */
+    uint64_t bytes_done, bytes_total;    /* progress of a load under way */
+    uint64_t needed_bytes;               /* bytes that a load reserves before it begins, in all domains */
+    uint64_t reserved_bytes, used_bytes; /* sums of its accounts; 0 without one */
     uint64_t idle_ns;                    /* since its last lease ended; 0 while there is one */
     uint64_t load_ns;                    /* how long the last load took; 0: none yet */
-    const char *step;                    /* of a load under way, or NULL */
+    const char *step;                    /* step of a load under way, or NULL */
     uint64_t still_ns;                   /* for how long that has not moved */
     bool waits;                          /* loading, and there is no place for its load */
     uint64_t loads, unloads, failures;
-    enum unload_reason unloaded_why; /* of the last unload */
+    enum unload_reason unloaded_why; /* reason of the last unload */
     const char *unloaded_for;        /* with UNLOAD_MADE_ROOM: the other model, where it is known; or NULL */
     uint64_t unloaded_ns;            /* since that unload */
     bool lacks_memory;               /* failed, because there was no room */
-    char reason[512];                /* of `failed`, and of the last unload's troubles; else empty */
+    char reason[512];                /* why it is `failed`, or troubles of the last unload; else empty */
 };
 void registry_info(struct registry *r, uint32_t index, struct registry_info *ret);
 
@@ -167,7 +167,7 @@ struct lease {
 
 /* 0; -EAGAIN: it is not loaded, wait for it. */
 int registry_lease(struct registry *r, uint32_t index, struct lease *ret);
-/* As registry_lease, but does not count as use, and works while the model drains: for reports, which
+/* As `registry_lease()`, but does not count as use, and works while the model drains: for reports, which
  * release it within a moment. */
 int registry_look(struct registry *r, uint32_t index, struct lease *ret);
 /* Zeroed is fine; zeroes it. */
@@ -210,13 +210,14 @@ struct registry_unloading {
 int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
-    uint64_t account_bytes; /* what the model's accounts had reserved */
+    uint64_t account_bytes; /* bytes that the model's accounts had reserved */
     char trouble[256];      /* steps that reported a failure, by name; empty: none */
 };
 /* Whether that unload or load is over, and what the last unload gave back. */
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret);
 
-/* What unloading every idle unpinned model would give back of the domain's memory, as the ledger has it. */
+/* Returns the bytes of the domain's memory, by the ledger, that unloading every idle unpinned model would
+ * give back. */
 uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
 /* About the same of unpinned models that requests use, or that load for them (`loads`). */
 uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);

@@ -31,15 +31,15 @@ struct entry {
     /* Any thread. */
     _Atomic uint64_t bytes_done, bytes_total;
     atomic_bool cancel;         /* the load is to stop */
-    _Atomic uint64_t waited_ns; /* of the load, for room */
+    _Atomic uint64_t waited_ns; /* time that the load waited for room */
     atomic_bool has_room;       /* the load waits for no other model's memory */
     _Atomic uint64_t moved_ns;  /* time of the load's last progress */
-    _Atomic(const char *) step; /* what it does; NULL: nothing yet */
+    _Atomic(const char *) step; /* step of the load; NULL: none yet */
 
     /* Under the lock. */
     enum model_state state;
     uint32_t leases, looks, waiters;
-    bool pinned;  /* as the options said, until registry_pin() */
+    bool pinned;  /* the option, until registry_pin() */
     bool held;    /* the server's start waits for it */
     bool ordered; /* by an operator: its load needs no waiter */
     bool stopped; /* loading, and an operator has stopped that */
@@ -47,19 +47,19 @@ struct entry {
     bool ending;  /* draining past its limit: its engine was asked to end */
     uint64_t last_used_ns, drain_until_ns, load_ns;
     uint64_t loads, unloads, failures;
-    uint64_t ends;                   /* of unloads, and of loads that an operator stopped */
+    uint64_t ends;                   /* ended unloads, and loads that an operator stopped */
     enum unload_reason leaves;       /* draining: why */
     const struct entry *leaves_for;  /* with UNLOAD_MADE_ROOM: for this model; NULL: not known */
-    enum unload_reason unloaded_why; /* likewise, of the last unload */
+    enum unload_reason unloaded_why; /* reason of the last unload */
     const struct entry *unloaded_for;
     uint64_t unloaded_ns; /* when that was */
     struct registry_failure failure;
     uint64_t failed_ns;
-    struct file_stamp failed_stamp; /* what the files were like that it failed with */
+    struct file_stamp failed_stamp; /* stamp of the files that it failed with */
     bool recheck;                   /* loading, unless the files are those of the failed load */
     bool hang_told;                 /* in the log */
     struct registry_returned returned;
-    uint64_t load_bytes; /* as the last plan said */
+    uint64_t load_bytes; /* load_bytes of the last plan */
 
     pthread_t thread;
     struct thread_stack stack;
@@ -89,7 +89,7 @@ struct registry {
     pthread_cond_t ended; /* the thread of a move has been joined */
     bool poked;           /* there is something to look at; for the registry's thread */
     bool stopping, quit;
-    struct registry_device devices[DOMAINS_MAX]; /* as opts.devices */
+    struct registry_device devices[DOMAINS_MAX]; /* opts.devices */
 };
 
 /* Parsing JSON needs the deepest stack of a load, as in the prep threads. */

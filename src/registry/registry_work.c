@@ -356,7 +356,7 @@ static void *load_main(void *arg)
     if (error < 0)
         footprint_purge_heap(); /* free the memory of the failed read */
     pthread_mutex_lock(&r->lock);
-    /* What a reload costs is without the wait for others. */
+    /* The cost of a reload is without the wait for others. */
     load_ended(e, error, &why, took_ns - MIN_OF(atomic_load(&e->waited_ns), took_ns), stamp);
     thread_is_over(e);
     pthread_mutex_unlock(&r->lock);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As things are now. */
+/* The state of the domain's memory now. */
 struct room_look {
     uint64_t needed_bytes; /* bytes that the domain must release; 0: it fits */
     bool own_limit;        /* the limit that binds is no ceiling: others cannot help */

@@ -17,7 +17,7 @@ struct speculation {
     enum speculation_way way;
     int head_drafts;      /* at most, by the head; 0: never, and it is not loaded; SPECULATION_DRAFTS_ANY: not
                            * said */
-    uint32_t draft_vocab; /* as in model_parts */
+    uint32_t draft_vocab; /* model_parts.draft_vocab */
     bool optimistic;      /* the head's are kept without comparing */
     bool always;          /* whether it pays or not */
 };

@@ -9,8 +9,8 @@
 /* A candidate: idle, not pinned, without leases and waiters. */
 struct victim {
     uint32_t index;     /* the caller's */
-    uint64_t bytes;     /* what its going gives back */
-    uint64_t reload_ns; /* what loading it again costs */
+    uint64_t bytes;     /* bytes that its unloading gives back */
+    uint64_t reload_ns; /* time that loading it again takes */
     uint64_t idle_ns;
 };
 
