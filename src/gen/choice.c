@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-/* Of one text of a reply; what a request holds in all is bounded by its memory. */
+/* Limit of one text of a reply; a request's memory bounds all of them together. */
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
 
 void choice_init(struct choice *c, struct gen *g, uint32_t index, uint32_t prompt_index)

@@ -26,8 +26,8 @@ struct part {
     enum part_kind kind;
     const struct stream_token *token;
     struct slice text;
-    uint32_t call_index; /* of a call's parts */
-    struct slice id;     /* of PART_CALL: the id that the model gave it; empty: none */
+    uint32_t call_index; /* index of the call that the part is of */
+    struct slice id;     /* PART_CALL: the id that the model gave it; empty: none */
 };
 
 typedef void part_sink_fn(void *arg, const struct part *p);
@@ -35,8 +35,8 @@ typedef void part_sink_fn(void *arg, const struct part *p);
 /* A special token of the chat format. The parser gets it as a token, never as text. */
 struct choice_mark {
     uint64_t at;      /* in the whole decoded text */
-    uint32_t bytes;   /* of it there; 0: decoding skips it */
-    uint32_t special; /* of the syntax */
+    uint32_t bytes;   /* its bytes in that text; 0: decoding skips it */
+    uint32_t special; /* special token of the syntax */
 };
 
 struct choice {
@@ -58,7 +58,7 @@ struct choice {
     uint64_t held_from;   /* its first byte in the whole decoded text */
     struct buf marks;     /* special tokens of the format in `held`: struct choice_mark, in order */
     uint32_t prompt_left; /* tokens of prompt_logprobs still to come */
-    uint32_t tokens;      /* of the output until now */
+    uint32_t tokens;      /* tokens of the output until now */
     uint32_t think_open, think_close; /* ids; UINT32_MAX: the tokenizer has none */
     bool in_reasoning;
     uint32_t reasoning_tokens;
@@ -83,10 +83,11 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 /* True once its job has been admitted, or has ended; zeros before. */
 bool choice_admitted(const struct choice *c, struct stream_admission *ret);
 
-/* Of GEN_VECTOR, once it is over and ended well: the vector, cut and normalised as request and model say.
- * Once only; valid until the stream is released. */
+/* Returns the vector of GEN_VECTOR, once it is over and ended well, cut and normalised by the request and the
+ * model. Once only; valid until the stream is released. */
 const float *choice_vector(struct choice *c, uint32_t *count);
-/* Of GEN_SCORE, likewise: softmax of the logits of "yes" and "no"; the probability of "yes". */
+/* Returns the score of GEN_SCORE, once it is over and ended well: the probability of "yes" in a softmax of
+ * the logits of "yes" and "no". */
 double choice_score(const struct choice *c);
 
 /* Whether the client's own stop string or stop token ended it: the string, or else the token's id. */

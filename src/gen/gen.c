@@ -278,7 +278,7 @@ static bool check_dimensions(struct gen *g)
                                   (long long)asked, g->model->id, hidden);
 }
 
-/* What the model was made for. */
+/* Checks that the model serves this output. */
 static bool check_use(struct gen *g)
 {
     const struct model_use *u = &g->model->use;

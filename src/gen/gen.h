@@ -28,7 +28,7 @@ enum prepare {
 
 enum gen_stage { GEN_AT_IMAGES, GEN_AT_PROMPT, GEN_AT_GRAMMAR, GEN_AT_JOBS };
 
-/* What the owner decides. Each returns false with g->reject filled. */
+/* Decisions of the owner. Each returns false with g->reject filled. */
 struct gen_host {
     /* The request's own memory was refused; or, with an account, `bytes` of that. Always false. */
     bool (*refuse_memory)(struct gen *g, struct account *account, uint64_t bytes);
@@ -42,7 +42,7 @@ struct gen_host {
 struct prompt_ids {
     uint32_t *ids;
     uint32_t count;
-    uint32_t second;                         /* of a pair of texts: as job_spec.second */
+    uint32_t second;                         /* second text of a pair: job_spec.second */
     bool in_reasoning;                       /* the rendered prompt ended inside reasoning */
     bool may_reason;                         /* the reply may begin with reasoning of its own accord */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
@@ -58,7 +58,7 @@ struct gen {
     const struct media_result *results; /* images that the owner holds itself, in place of the request's */
     uint32_t result_count;
     struct account *text;  /* pays for streams */
-    struct mailbox *wakes; /* of its streams */
+    struct mailbox *wakes; /* mailbox of its streams */
     struct request_id id;
     uint64_t tenant;
     uint32_t weight;                       /* the tenant's share */
@@ -82,11 +82,12 @@ struct gen {
     struct choice *choices;
     uint32_t choice_count;
     uint32_t max_tokens; /* the largest of its choices */
-    /* Of an output without tokens: choices [0, submitted) have been with the engine, `over` of them ended. */
+    /* Progress of an output without tokens: choices [0, submitted) have been with the engine, `over` of them
+     * ended. */
     uint32_t submitted, over;
 };
 
-/* Of GEN_IDS and GEN_TEXT only the images are prepared. */
+/* Prepares a request; for GEN_IDS and GEN_TEXT only its images. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
 /* An output without tokens may have more choices than the queue has places: at most GEN_WINDOW are with the
  * engine at once. Submits further ones after some have ended; on the thread that takes. 0: as many as may be
@@ -98,7 +99,7 @@ int gen_go_on(struct gen *g);
  * once. */
 struct gen_usage {
     uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
-    uint64_t cached_tokens; /* of the prompts */
+    uint64_t cached_tokens; /* cached tokens of the prompts */
     bool admitted;          /* all choices are, so that cached_tokens will not change */
 };
 struct gen_usage gen_usage(const struct gen *g);

@@ -16,7 +16,7 @@
 #define GEN_STOPS_MAX 16 /* ENGINE_STOP_STRINGS_MAX */
 #define GEN_MARKS_MAX 8
 
-/* What the request is for. */
+/* Output of a request. */
 enum gen_output {
     GEN_TOKENS, /* jobs that sample tokens */
     GEN_VECTOR, /* a pooled vector of each prompt */
@@ -39,7 +39,7 @@ struct gen_sampling {
     int64_t prompt_logprobs; /* -1: none; else alternatives per token of the prompt */
 };
 
-/* What the output is constrained to. */
+/* Constraint of the output. */
 struct gen_grammar {
     const char *param; /* the field that asks for it, for refusals; NULL: no grammar */
     enum grammar_kind kind;
@@ -63,10 +63,10 @@ struct gen_request {
 
     /* A conversation, in the form that templates expect. */
     json_t *messages;          /* NULL: a prompt instead */
-    const char *messages_name; /* of the field, for refusals; NULL: "messages" */
-    json_t *media; /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
-    json_t *tools; /* NULL: no tools, or the model shall call none */
-    bool tools_unused;                     /* set by the rendering: the template has no place for them */
+    const char *messages_name; /* field of the messages, for refusals; NULL: "messages" */
+    json_t *media;     /* media of gen_media_input(): images and videos of the messages; NULL: none. Owned */
+    json_t *tools;     /* NULL: no tools, or the model shall call none */
+    bool tools_unused; /* set by the rendering: the template has no place for them */
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
     uint32_t mark_count;
@@ -85,13 +85,13 @@ struct gen_request {
     /* Or a text. */
     json_t *prompt; /* a string, ids, or a list of either */
     uint32_t prompt_count;
-    const char *prompt_name; /* of the field, for refusals */
+    const char *prompt_name; /* field of the prompt, for refusals */
 
     /* Or, of GEN_SCORE, prompt_count pairs: a string or one of a list, likewise with objects {"text": ...}. A
      * single one stands for all. */
     json_t *queries, *documents;
     const char *instruction; /* NULL: the default */
-    int64_t dimensions;      /* of GEN_VECTOR; 0: all */
+    int64_t dimensions;      /* dimensions of GEN_VECTOR; 0: all */
 
     int add_special_tokens; /* -1: a prompt gets them, messages do not */
     int64_t truncate;       /* prompt tokens to keep; 0: all; -1: as many as the context leaves */
@@ -108,7 +108,7 @@ struct gen_request {
     int32_t priority;
     json_t *logit_bias; /* checked; ids against the vocabulary later */
     struct gen_grammar grammar;
-    json_t *allowed_ids; /* likewise: the only ids that may be drawn; NULL: all */
+    json_t *allowed_ids; /* checked: the only ids that may be drawn; NULL: all */
     struct slice stops[GEN_STOPS_MAX];
     uint32_t stop_count;
     uint32_t stop_ids[SAMPLER_STOP_MAX];

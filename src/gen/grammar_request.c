@@ -42,8 +42,8 @@ static bool check_model(struct gen *g)
 }
 
 #define RETRY_NS   (200 * NS_PER_MS)
-#define TOOL_DEPTH 8   /* of what stands around schemas of tools */
-#define JSON_DEPTH 200 /* of a schema that is sent as text; that of a body has the limit of the body */
+#define TOOL_DEPTH 8   /* nesting around schemas of tools */
+#define JSON_DEPTH 200 /* nesting of a schema that is sent as text; a schema in a body has the body's limit */
 
 static enum prepare no_room(struct gen *g, const struct err *e)
 {

@@ -33,7 +33,7 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v);
 struct media_places {
     const struct media_result *parts;
     uint32_t count;
-    const char *field; /* of the request that has them: a refusal names it */
+    const char *field; /* the request's field that has them: a refusal names it */
 };
 
 /* Copies the rendered text to ret; a video's placeholder becomes a group with its time for each pair of

@@ -15,8 +15,8 @@ int media_request_look(struct gen *g, uint64_t now_ns);
 /* On a prep thread: puts the images into the request's rendered prompt. `text` and `cuts` are of the
  * rendering; afterwards they are of the text with videos written out. False: g->reject has the reason. */
 bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts);
-/* The same for its tokens: each placeholder becomes the tokens that its image takes. At most ids_max in
- * all. */
+/* Replaces each placeholder among the prompt's tokens by the tokens of its image. At most ids_max in all.
+ * False: g->reject has the reason. */
 bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p);
 
 /* Releases the images: the engine has references to those it needs, or the request has ended. */

@@ -94,7 +94,7 @@ static bool encode_text(struct gen *g, struct arena *scratch, struct slice text,
     return text.len == 0 || prompt_encode_plain(g, scratch, text, ids_max, ret);
 }
 
-/* Of both texts at most `room` tokens are kept, of the document the first ones. */
+/* Joins both texts, cut to at most `room` tokens: the document keeps its first ones. */
 static bool join_pair(struct gen *g, const struct tokenizer_pair *p, const struct prompt_ids *a,
                       const struct prompt_ids *b, uint32_t room, struct prompt_ids *ret)
 {

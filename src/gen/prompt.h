@@ -16,7 +16,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
 bool prompt_encode(struct gen *g, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
                    bool special, uint32_t ids_max, struct prompt_ids *ret);
 
-/* The same for a text whose special tokens are plain characters. */
+/* As `prompt_encode()`, but of a text whose special tokens are plain characters. */
 bool prompt_encode_plain(struct gen *g, struct arena *scratch, struct slice text, uint32_t ids_max,
                          struct prompt_ids *ret);
 

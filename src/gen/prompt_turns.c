@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 
-#define REPLY_PART 8 /* of the context is kept for a reply without max_tokens */
+#define REPLY_PART 8 /* the context divided by this is kept for a reply without max_tokens */
 
 static bool is_role(const json_t *message, const char *role)
 {

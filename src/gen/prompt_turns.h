@@ -4,8 +4,8 @@
 
 #include "gen/gen.h"
 
-/* As prompt_make(), for messages without images: drops the fewest turns for which the prompt and its reply
- * fit into the context. Sets request.dropped. */
+/* As `prompt_make()`, but for messages without images: drops the fewest turns for which the prompt and its
+ * reply fit into the context. Sets request.dropped. */
 bool prompt_turns_make(struct gen *g, struct arena *scratch);
 
 #endif

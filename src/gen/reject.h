@@ -75,15 +75,15 @@ struct reject {
     char param[64];              /* the field; empty writes null */
     char message[768];           /* always valid UTF-8 */
     uint32_t retry_after_s;      /* 0 = no such header */
-    uint32_t tokens, tokens_max; /* of REJECT_CONTEXT_LENGTH: the prompt's, at least, and their limit; 0 =
-                                    the prompt is not too long */
+    uint32_t tokens, tokens_max; /* REJECT_CONTEXT_LENGTH: least tokens of the prompt, and their limit; 0 =
+                                  * the prompt is not too long */
 };
 
 /* Fills *r and returns false, so that a check is one line. The first error stays. `param` may be NULL. Text
  * quoted from a client is cut at a character's boundary and loses its control characters. */
 bool reject_set(struct reject *r, enum reject_kind kind, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The same with the kind's own sentence. */
+/* As `reject_set()`, but with the kind's own sentence. */
 bool reject_as(struct reject *r, enum reject_kind kind);
 /* 400, code "invalid_value". */
 bool reject_value(struct reject *r, const char *param, const char *format, ...)

@@ -24,7 +24,7 @@ struct request_memory {
     size_t used, reserved;
     size_t parse_bytes; /* reserved for the text being parsed, not yet used by a block */
     bool parsing;
-    size_t spare;               /* of the account's limit, reserved for others: see
+    size_t spare;               /* part of the account's limit that is reserved for others: see
                                  * request_memory_newcomer() */
     size_t wanted;              /* bytes of the last refusal */
     const struct wanted *still; /* polled every 64 KiB of a text that is parsed; NULL: never cancelled */
@@ -34,7 +34,7 @@ struct request_memory {
                                  * help */
     /* Set once: later failures may be due to this refusal (jansson does not always report it). */
     bool refused;
-    struct wide_integers wide; /* of all texts that were parsed */
+    struct wide_integers wide; /* wide integers of all texts that were parsed */
 };
 
 void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max);
