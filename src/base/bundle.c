@@ -54,7 +54,7 @@ struct reader {
     struct slice table;
     size_t at;
     bool bad;
-    uint64_t end;        /* of parts */
+    uint64_t end;        /* end of the parts */
     struct bundle *into; /* NULL while counting */
     size_t name_bytes;
     uint32_t parts;

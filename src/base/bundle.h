@@ -30,13 +30,13 @@
 #define BUNDLE_PATH_BYTES      4608
 #define BUNDLE_NAME_MAX        255
 #define BUNDLE_FILES_MAX       8192
-#define BUNDLE_PARTS_MAX       1048576 /* of all files together */
+#define BUNDLE_PARTS_MAX       1048576 /* parts of all files together */
 #define BUNDLE_PART_BYTES_MAX  ((uint64_t)16 << 20)
 #define BUNDLE_TABLE_BYTES_MAX ((uint64_t)64 << 20)
 
 struct bundle_file {
     const char *name;
-    uint64_t bytes; /* of the whole file, also of parts that are not here */
+    uint64_t bytes; /* bytes of the whole file, also of parts that are not here */
     const struct file_part *parts;
     uint32_t part_count;
 };

@@ -11,7 +11,7 @@
 
 /* Writes that line to stderr and aborts. */
 _Noreturn void check_fail(const char *file, int line, const char *condition);
-/* The same, and `format` names the thing that is wrong: an account, a page, a sequence. */
+/* As `check_fail()`, but `format` names the faulty thing: an account, a page, a sequence. */
 _Noreturn void check_fail_of(const char *file, int line, const char *condition, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

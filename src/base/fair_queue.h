@@ -19,7 +19,7 @@ struct fair_entry {
     struct list link; /* in the queue; list_init() before it is put */
     uint64_t tenant;
     uint64_t key;    /* the order within the tenant */
-    uint64_t charge; /* what its tenant is charged when it is taken, in the queue's unit */
+    uint64_t charge; /* cost that its tenant pays when it is taken, in the queue's unit */
     /* Set by the queue. */
     struct fair_tenant *counter;
 };
@@ -33,7 +33,7 @@ struct fair_queue {
     struct list waiting; /* entries, in the order of arrival */
     uint32_t count;
     struct fair_tenant tenants[FAIR_QUEUE_TENANTS];
-    uint64_t charged_last; /* of the tenant taken from last, before that entry */
+    uint64_t charged_last; /* charge of the tenant taken from last, before that entry */
 };
 
 void fair_queue_init(struct fair_queue *q);

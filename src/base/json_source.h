@@ -12,7 +12,7 @@
 
 struct json_source {
     struct slice text;
-    size_t at;          /* of the first byte that is neither in `run` nor replaced by `patch` */
+    size_t at;          /* the first byte that is neither in `run` nor replaced by `patch` */
     bool in_string;     /* there */
     struct slice run;   /* unchanged bytes to read next */
     struct slice patch; /* then these */

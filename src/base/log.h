@@ -15,11 +15,11 @@ enum log_level { LOG_LEVEL_FATAL, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INF
 void log_set_level(enum log_level level);
 
 enum log_format {
-    LOG_FORMAT_AUTO, /* what standard error is: the journal (JOURNAL_STREAM names it), a terminal, or text */
-    LOG_FORMAT_TEXT, /* time, level, event, key=value pairs */
+    LOG_FORMAT_AUTO,    /* by standard error: the journal (JOURNAL_STREAM names it), a terminal, or text */
+    LOG_FORMAT_TEXT,    /* time, level, event, key=value pairs */
     LOG_FORMAT_JOURNAL, /* the priority ("<4>") in place of the time */
     LOG_FORMAT_JSON,    /* an object of strings */
-    LOG_FORMAT_PEOPLE   /* of a terminal: short, and coloured unless NO_COLOR is set; not by name */
+    LOG_FORMAT_PEOPLE   /* for a terminal: short, and coloured unless NO_COLOR is set; not by name */
 };
 /* LOG_FORMAT_TEXT until then. Before other threads log. */
 void log_set_format(enum log_format f);

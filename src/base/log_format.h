@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define LOG_LINE_BYTES 1024
-#define LOG_FORM_BYTES 4096 /* of any form of a line; a pipe takes that many in one piece */
+#define LOG_FORM_BYTES 4096 /* bytes of any form of a line; a pipe takes that many in one piece */
 
 struct log_parts {
     enum log_level level;

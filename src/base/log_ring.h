@@ -18,7 +18,7 @@
 void log_ring_start(void);
 void log_ring_stop(void);
 
-/* Of log.c: a line without its line feed, valid UTF-8. */
+/* Keeps a line of log.c, without its line feed, valid UTF-8. */
 void log_ring_put(int level, const char *line, size_t len);
 
 struct log_ring_line {

@@ -10,7 +10,7 @@
 
 #include "base/regular_file.h"
 
-#define MAPPED_FILES_MAX 256 /* of the process */
+#define MAPPED_FILES_MAX 256 /* mapped files of the process */
 
 struct mapped_file {
     char *at;                 /* NULL: not open */

@@ -16,9 +16,9 @@
 
 #define STARVED_TIMES 8 /* limit of a piece's time, in multiples of its processor time */
 #define STARVED_NS    (5 * NS_PER_MS)
-#define OWN_SHARE     0.875 /* of the processors: above it, this process itself starves the task */
+#define OWN_SHARE     0.875 /* share of the processors: above it, this process itself starves the task */
 #define SLEEPS_NS     (4 * NS_PER_S)
-#define SLEEP_TIMES   3 /* as long as the piece has worked */
+#define SLEEP_TIMES   3 /* a sleep lasts this times the piece's work */
 #define SLEEP_MAX_NS  (100 * NS_PER_MS)
 
 static uint64_t cpu_now_ns(clockid_t whose)

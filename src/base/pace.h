@@ -18,7 +18,7 @@ struct pace_clocks {
 };
 
 struct pace {
-    struct pace_clocks began; /* of the present piece */
+    struct pace_clocks began; /* clocks when the present piece began */
     uint64_t sleeps_until_ns; /* SCHED_IDLE starved it: until then it sleeps between pieces */
     uint64_t slept_ns;        /* in all; for tests and reports */
     uint32_t processors;      /* that this process may use */
@@ -29,7 +29,7 @@ struct pace {
 void pace_begin(struct pace *p);
 /* Between two pieces. May sleep, for 100 ms at most. */
 void pace_next(struct pace *p, bool others_compute);
-/* As pace_next, for a piece that ended at `now`; the caller sets `began`. For tests. */
+/* As `pace_next()`, but for a piece that ended at `now`; the caller sets `began`. For tests. */
 void pace_piece(struct pace *p, bool others_compute, const struct pace_clocks *now);
 /* The present times. */
 struct pace_clocks pace_clocks_now(void);

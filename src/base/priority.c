@@ -11,7 +11,7 @@ static _Thread_local bool is_low;
 static int set(int policy)
 {
     struct sched_param none = {0};
-    int kept = errno; /* of the call in between */
+    int kept = errno; /* the caller's errno */
     int r = sched_setscheduler(0, policy, &none);
     errno = kept;
     return r;

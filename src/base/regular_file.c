@@ -33,7 +33,7 @@ static int look(int fd, const char *path, struct regular_file *ret, struct err *
 int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0 && errno == ENXIO) /* what opening a socket says */
+    if (fd < 0 && errno == ENXIO) /* error of opening a socket */
         return err_set(e, -EINVAL, "%s is a socket or a device, not a regular file", path);
     if (fd < 0)
         return err_set(e, -errno, "%s: cannot be opened: %s", path, strerror(errno));

@@ -17,12 +17,12 @@
 
 /* A part of a file that lies in a bundle (bundle.h). */
 struct file_part {
-    uint64_t from, bytes; /* of the file */
+    uint64_t from, bytes; /* range of the file */
     uint64_t at;          /* in the bundle */
     uint64_t check;       /* XXH3-64 */
 };
 struct file_parts {
-    uint64_t file_bytes; /* of the bundle */
+    uint64_t file_bytes; /* bytes of the bundle */
     uint32_t count;
     struct file_part parts[];
 };
@@ -31,7 +31,7 @@ struct regular_file {
     int fd; /* -1: not open */
     mode_t mode;
     uint64_t bytes;            /* at opening */
-    struct timespec changed;   /* likewise */
+    struct timespec changed;   /* time of the last change at opening */
     struct file_parts *inside; /* it lies in a bundle; heap. NULL: it is a file of its own */
 };
 
@@ -41,7 +41,7 @@ struct regular_file {
  * file in a bundle, after comparing its checksums. Some files are there in part: reading elsewhere is
  * -ENODATA. */
 int regular_file_open(const char *path, struct regular_file *ret, struct err *e);
-/* The same, but never into a bundle. */
+/* As `regular_file_open()`, but never into a bundle. */
 int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e);
 /* Whether the path leads to something, perhaps in a bundle. */
 bool regular_file_exists(const char *path);

@@ -11,7 +11,7 @@
  * 2014). */
 uint64_t rng_at(uint64_t seed, uint64_t counter);
 
-/* The same as a double in [0, 1) with 53 bits. */
+/* As `rng_at()`, but a double in [0, 1) with 53 bits. */
 double rng_uniform_at(uint64_t seed, uint64_t counter);
 
 /* Unpredictable bytes from the kernel. Stops the program if the kernel has no source. */

@@ -14,7 +14,7 @@ struct thread_stack {
     struct charge charge;
 };
 
-/* What a stack of `bytes` is charged with: as many, but ThreadSanitizer gets more. */
+/* Returns the charge for a stack of `bytes`: equal, but ThreadSanitizer gets more. */
 size_t thread_stack_bytes(size_t bytes);
 /* `bytes` of stack, a multiple of 4096. `charge` may be NULL. 0, or -ENOMEM and nothing is charged or
  * mapped. */

@@ -14,14 +14,14 @@
 
 struct wanted {
     const _Atomic bool *cancelled; /* NULL: it is never cancelled */
-    uint64_t deadline_ns;          /* of clock_now_ns(); 0: none */
-    uint64_t cpu_deadline_ns;      /* of the worker's clock_thread_ns(); 0: none */
+    uint64_t deadline_ns;          /* end by clock_now_ns(); 0: none */
+    uint64_t cpu_deadline_ns;      /* end by the worker's clock_thread_ns(); 0: none */
 };
 
 /* 0: go on; -ECANCELED; -ETIME: a deadline is past. NULL: 0. */
 int wanted_look(const struct wanted *w);
 
-/* The same, in a loop that passes WANTED_BYTES of text between two looks. *next begins as 0. */
+/* As `wanted_look()`, but in a loop that passes WANTED_BYTES of text between two looks. *next begins as 0. */
 static inline int wanted_pass(const struct wanted *w, size_t at, size_t *next)
 {
     if (at < *next)

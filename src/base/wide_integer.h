@@ -8,7 +8,7 @@
 
 #include "base/slice.h"
 
-#define WIDE_INTEGERS_MAX      8  /* of one table; further ones stay doubles */
+#define WIDE_INTEGERS_MAX      8  /* integers of one table; further ones stay doubles */
 #define WIDE_INTEGER_BYTES_MAX 40 /* 2^128 with a sign; longer ones stay doubles */
 
 struct wide_integers {
