@@ -18,7 +18,7 @@ struct staging {
     struct charge charge;
 };
 
-/* What is charged for so many bytes. */
+/* Returns the charge for `bytes` of staging. */
 size_t staging_bytes(size_t bytes);
 /* 0 or -ENOMEM. `bytes` is rounded up to blocks. */
 int staging_init(struct staging *s, size_t bytes, const struct charge *charge);

@@ -25,7 +25,7 @@
 #define ENTRY_PER     ((uint64_t)64 << 10) /* bytes of the limit */
 #define ENTRIES_LEAST (2 * STORE_OPS_MAX)
 #define ENTRIES_MOST  ((uint64_t)1 << 20)
-#define FILE_NS       150000u /* as in store_client.c's estimate */
+#define FILE_NS       150000u /* time to open a file, equal to that of store_client.c */
 
 const char *store_state_name(enum store_state s)
 {

@@ -32,7 +32,7 @@ struct store_sys;
 
 struct store_opts {
     const char *dir;      /* made if its parent is there; copied */
-    uint64_t limit_bytes; /* of disk blocks; >= STORE_LIMIT_LEAST */
+    uint64_t limit_bytes; /* limit of disk blocks; >= STORE_LIMIT_LEAST */
     size_t staging_bytes;
     struct account *staging;     /* pays for the buffer */
     struct account *table;       /* charged for the table, the queue, and the struct itself */
@@ -54,12 +54,12 @@ void store_close(struct store *st);
 
 struct store_client_opts {
     struct store_identity identity;
-    size_t bytes[TIER_KINDS]; /* of an entry; 0: the model has none of this kind */
+    size_t bytes[TIER_KINDS]; /* bytes of an entry; 0: the model has none of this kind */
     void (*wake)(
         void *arg); /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
     void *arg;
-    /* Of a snapshot: a file with more pending tokens counts as damaged. The bytes of pages and snapshots are
-     * for arithmetic only. */
+    /* Limit for snapshots: a file with more pending tokens counts as damaged. The bytes of pages and
+     * snapshots are for arithmetic only. */
     uint32_t pending_max;
 };
 /* 0, or -ENOSPC: there are STORE_CLIENTS_MAX. `ret` is good until the close. */
@@ -87,7 +87,7 @@ struct store_numbers {
     uint32_t pages, snapshots, entries_max; /* pages: of all groups */
     uint32_t queued_reads, queued_writes;
     uint64_t staging_bytes, staging_used_bytes;
-    uint64_t reads, read_bytes, read_misses; /* of files; misses: missing or damaged */
+    uint64_t reads, read_bytes, read_misses; /* counts of files; misses: missing or damaged */
     uint64_t writes, written_bytes;
     uint64_t drops;     /* copies that were not accepted, or not written because there was no room */
     uint64_t errors;    /* calls that failed */

@@ -69,7 +69,7 @@ static int check_open(struct audit *a, int fd, uint64_t size, struct store_heade
     return r;
 }
 
-/* What its name says it is, it is. */
+/* Returns 0 if the file's header has the key, kind and size that its name says, else -EBADMSG. */
 static int check_file(struct audit *a, const char *path, const struct prefix_key *key, enum tier_kind kind,
                       uint64_t size, struct store_header *ret)
 {

@@ -18,11 +18,11 @@ enum store_found_kind {
 struct store_found {
     enum store_found_kind kind;
     const char *path;           /* below the directory; valid during the visit */
-    struct store_header header; /* of an entry */
+    struct store_header header; /* header of an entry */
     uint64_t bytes;             /* disk blocks */
     int64_t used_s;             /* since 1970 */
-    int error; /* of a damaged one: -EINVAL no header or a damaged one, -EBADMSG its length or payload, or
-                  what reading said */
+    int error; /* error of a damaged entry: -EINVAL no header or a damaged one, -EBADMSG its length or
+                * payload, or an error of reading */
 };
 
 struct store_audit {

@@ -31,7 +31,7 @@ static uint64_t sectors_of(const struct stat *s, uint64_t least_bytes)
     return MAX_OF((uint64_t)s->st_blocks, least_bytes / STORE_SECTOR);
 }
 
-/* ---- what it takes ---- */
+/* ---- disk space ---- */
 
 uint64_t store_disk_bytes(const struct store *st)
 {

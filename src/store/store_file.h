@@ -16,7 +16,7 @@
 
 #include "cache/tier_io.h"
 
-#define STORE_BLOCK_BYTES  4096u /* what O_DIRECT asks of offsets, lengths and addresses */
+#define STORE_BLOCK_BYTES  4096u /* alignment of offsets, lengths and addresses for O_DIRECT */
 #define STORE_LAYOUT_BYTES 192
 #define STORE_NAME_BYTES   66 /* 64 digits, a letter, a zero */
 #define STORE_PATH_BYTES   (4 + STORE_NAME_BYTES)
@@ -24,7 +24,7 @@
 
 /* Whose pages these are: nothing else may be read into the model's pools. */
 struct store_identity {
-    uint8_t fingerprint[32];         /* of the model's content */
+    uint8_t fingerprint[32];         /* digest of the model's content */
     char layout[STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; padded with zeros */
 };
 
@@ -33,10 +33,10 @@ struct store_header {
     uint64_t payload_bytes;
     struct prefix_key key;
     struct store_identity identity;
-    uint32_t pending; /* of a snapshot: its pending tokens that were accepted; of a page 0 */
+    uint32_t pending; /* accepted tokens of a snapshot that are pending; 0 for a page */
 };
 
-/* Of a whole file with such a payload. */
+/* Returns the bytes of a whole file with such a payload. */
 static inline uint64_t store_file_bytes(uint64_t payload_bytes)
 {
     return STORE_BLOCK_BYTES +

@@ -35,13 +35,13 @@ enum store_op_state {
 
 /* A file on its way. */
 struct store_op {
-    struct list link;            /* of the free ones, a queue, or a client's arrivals */
-    struct store_client *client; /* of a read: its client; NULL: the client has closed */
-    struct store_header header;  /* what it is, or has to be; of a read `pending` is the file's */
-    uint32_t pending_max;        /* of a read: what that may be */
+    struct list link;            /* among the free ones, in a queue, or in a client's arrivals */
+    struct store_client *client; /* client of a read; NULL: the client has closed */
+    struct store_header header;  /* header that the file has or must have; a read's `pending` is the file's */
+    uint32_t pending_max;        /* largest `pending` that a read accepts */
     uint64_t tag;
-    uint32_t index, first, blocks; /* of the staging */
-    uint32_t entry;                /* of a write */
+    uint32_t index, first, blocks; /* blocks of the staging */
+    uint32_t entry;                /* entry of a write */
     int status;
     enum store_op_state state;
 };
@@ -68,14 +68,14 @@ struct store {
     const struct store_sys *sys;
     uint64_t limit_bytes, hang_ns, close_ns, open_again_after_ns;
     struct account *table_account;
-    struct arena *arena; /* of the table's account: this struct, the operations, the table */
+    struct arena *arena; /* arena on the table's account: this struct, the operations, the table */
     struct store_worker workers[STORE_THREADS];
     atomic_bool buffered; /* the file system refuses O_DIRECT */
 
     /* The writer's part. */
     int dir_fd, lock_fd;
     uint64_t leaf_sectors[STORE_LEAVES],
-        other_sectors;  /* of directories, and of files that could not be removed */
+        other_sectors;  /* sectors of directories, and of files that could not be removed */
     uint64_t temporary; /* files begun; makes their names */
 
     /* Under `lock`. */
@@ -86,7 +86,7 @@ struct store {
     struct store_op *ops; /* [STORE_OPS_MAX] */
     struct list free, reads, writes;
     uint32_t read_count, write_count; /* queued */
-    uint32_t written_blocks;          /* of the staging, taken by writes */
+    uint32_t written_blocks;          /* blocks of the staging that writes have taken */
     struct store_client clients[STORE_CLIENTS_MAX];
     bool writing, listed, closing, stop;
     bool clear_wanted, clearing, clear_ended;
@@ -111,7 +111,7 @@ void store_disk_close(struct store *st);
 int store_disk_write(struct store *st, struct store_worker *w, struct store_op *op);
 int store_disk_read(struct store *st, struct store_worker *w, struct store_op *op);
 void store_disk_clear(struct store *st, struct store_worker *w, struct store_cleared *ret);
-/* What the directory takes. Under the lock. */
+/* Returns the bytes of the directory on disk. Under the lock. */
 uint64_t store_disk_bytes(const struct store *st);
 
 /* ---- store_queue.c ---- */

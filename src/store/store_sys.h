@@ -21,7 +21,7 @@ struct store_sys {
     int (*rename)(void *arg, int dir, const char *from, const char *to);
     int (*unlink)(void *arg, int dir, const char *path);
     int (*mkdir)(void *arg, int dir, const char *path);
-    int (*stat)(void *arg, int dir, const char *path, struct stat *ret); /* of a link: the link itself */
+    int (*stat)(void *arg, int dir, const char *path, struct stat *ret); /* a link: the link itself */
     int (*fstat)(void *arg, int fd, struct stat *ret);
     int (*touch)(void *arg, int fd, uint64_t used_ns); /* it was used then, since 1970 */
     int (*lock)(void *arg, int fd); /* for this process alone; -EWOULDBLOCK: another one has it */

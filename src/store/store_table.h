@@ -18,9 +18,9 @@ enum store_entry_state {
 struct store_entry {
     struct prefix_key key;
     uint64_t used_ns; /* since 1970; for order at the start */
-    uint32_t sectors; /* of 512 bytes, as the file system counts them */
+    uint32_t sectors; /* sectors of 512 bytes, as the file system counts them */
     uint32_t next_same;
-    uint32_t newer, older; /* of those stored */
+    uint32_t newer, older; /* neighbours in the list of stored entries */
     uint8_t kind, state;
 };
 
@@ -48,7 +48,7 @@ struct store_entry *store_table_at(const struct store_table *t, uint32_t entry);
 
 struct store_table_numbers {
     uint32_t entries_max, pending, stored[TIER_KINDS];
-    uint64_t sectors; /* of all that is stored */
+    uint64_t sectors; /* sectors of all that is stored */
 };
 /* Pages of all groups that are stored. */
 static inline uint32_t store_table_pages(const struct store_table_numbers *n)
