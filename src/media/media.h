@@ -50,7 +50,7 @@ struct media_failure {
     char at[MEDIA_AT_BYTES]; /* the part; empty: the whole task */
     char message[768];       /* a sentence for the client: UTF-8 without control characters */
     size_t wanted;
-    uint32_t retry_after_s; /* of MEDIA_FAULT_BUSY */
+    uint32_t retry_after_s; /* seconds after MEDIA_FAULT_BUSY */
 };
 
 /* One image or video to be read. */
@@ -58,8 +58,7 @@ struct media_input {
     enum media_kind kind;
     const char *at; /* its name in sentences: "messages[0].content[1]" */
     bool listed;    /* a video as a list of its frames, else url_count is 1 */
-    double fps;     /* of a video: sampled frames per second, of a list: frames per second it has. NAN: not
-                     * given */
+    double fps;     /* a video's sampled frames per second; a list's own frames per second. NAN: not given */
     uint32_t url_count;
     struct slice (*url)(const void *owner, uint32_t index);
     const void *owner;
@@ -74,7 +73,7 @@ struct media_opts {
     uint32_t tasks_max;      /* that wait or are being fetched; 256 */
     uint32_t parts_max;      /* images and videos of one request; 16 */
     size_t bytes_max;        /* encoded, of each source; 64 MiB */
-    uint64_t pixels_max;     /* of an image or a frame before resizing; 64000000 */
+    uint64_t pixels_max;     /* limit of an image or a frame before resizing; 64000000 */
     uint32_t timeout_s;      /* for fetching one source, and for one video; 60 */
     uint32_t video_s_max;    /* duration of a video; 3600 */
     uint32_t frames_max;     /* sampled from a video; 0: the model's own limit */
@@ -107,7 +106,7 @@ enum media_state media_task_state(const struct media_task *t);
 /* Clock time since which the task has waited for its fetch, or its first decoding, to begin. 0: it does not
  * wait for either. */
 uint64_t media_task_waits_since_ns(const struct media_task *t);
-/* Of a done task: NULL, or the reason why a part is not an image. */
+/* Returns, for a done task, the reason why a part is not an image; else NULL. */
 const struct media_failure *media_task_failure(const struct media_task *t);
 
 /* Result of one part of a task that is done and has not failed. */
@@ -115,7 +114,7 @@ struct media_result {
     enum media_kind kind;
     /* One for an image; for a video one for each pair of frames. Owned by the task. */
     struct image *const *images;
-    const double *seconds; /* of a video: the time of each pair */
+    const double *seconds; /* times of a video's pairs */
     uint32_t count;
 };
 uint32_t media_task_parts(const struct media_task *t);

@@ -33,7 +33,7 @@
 
 struct transfer {
     struct media_task *task; /* NULL: free, or it lingers */
-    uint32_t source;         /* of the task: index of the one under way */
+    uint32_t source;         /* index of the task's source under way */
     CURL *easy;
     int sockets;  /* open now; none: its name is being resolved */
     int r;        /* why the write callback ended it: -E2BIG, -ENOMEM */
@@ -45,7 +45,7 @@ struct fetch {
     fetch_done_fn *fetched;
     CURLM *multi;
     struct list tasks; /* tasks that wait for a transfer; guarded by the service's lock */
-    bool stopping;     /* likewise */
+    bool stopping;     /* guarded by the service's lock */
     struct transfer transfers[TRANSFERS_MAX];
     pthread_t thread;
     struct thread_stack stack;
@@ -158,8 +158,7 @@ static void let_go(struct fetch *f, struct transfer *x)
     f->fetched(t);
 }
 
-/* The same for a task that its exchange has left, and whose transfer is under way: without a socket the
- * transfer lingers. */
+/* Ends a transfer under way whose task its exchange has left: without a socket the transfer lingers. */
 static void leave(struct fetch *f, struct transfer *x)
 {
     struct media_task *t = x->task;

@@ -8,7 +8,7 @@
 
 struct media_ppm {
     struct media_process *process; /* whose output is read */
-    uint64_t pixels_max;           /* of a frame */
+    uint64_t pixels_max;           /* limit of a frame */
     const struct charge *charge;   /* pays for a frame's bytes before they are read */
 };
 

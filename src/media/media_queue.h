@@ -17,7 +17,7 @@ struct media_entry {
     /* Set by the caller. */
     uint64_t arrived_ns;
     uint64_t cost_ns; /* estimate of the work left */
-    uint64_t turn_ns; /* of that, until the thread takes from the queue again: what the tenant is charged */
+    uint64_t turn_ns; /* its part until the thread takes from the queue again: the tenant's charge */
     bool video;
 };
 

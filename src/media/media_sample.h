@@ -6,7 +6,7 @@
 
 struct media_sample {
     uint32_t frames;      /* in the video; > 0 */
-    double fps;           /* of the video; > 0 */
+    double fps;           /* frame rate of the video; > 0 */
     double wanted;        /* sampled frames per second; > 0 */
     uint32_t least, most; /* bounds of the sampled frames; most > 0 */
 };

@@ -70,10 +70,10 @@ struct media_task {
 struct media {
     /* Set by media_create(), then constant. */
     struct media_opts opts;
-    struct charge charge;  /* of opts.account, also for images; remembers the refused bytes */
+    struct charge charge;  /* charge on opts.account, also for images; remembers the refused bytes */
     struct account *video; /* memory of videos' processes */
     int dir;               /* opts.dir, -1: none */
-    char *dir_path;        /* the same, as a canonical path */
+    char *dir_path;        /* opts.dir as a canonical path */
     bool has_ffmpeg;
     uint64_t limit;
     struct fetch *fetch;                      /* NULL: remote media are off */
@@ -87,7 +87,8 @@ struct media {
     bool stopping;
     struct fair_queue waiting;
     uint32_t working_count, fetching_count;
-    uint32_t videos_now, videos_max; /* of several threads one is always left to images */
+    uint32_t videos_now, videos_max; /* videos under way, and their limit: of several threads one is always
+                                      * left to images */
     uint64_t queued_bytes;
     uint64_t task_ns; /* moving average of a task's decoding time */
     struct media_numbers numbers;

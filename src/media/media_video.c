@@ -29,10 +29,10 @@
 #define BASE_BYTES  ((uint64_t)80 << 20) /* memory ffmpeg writes to before it has a frame; measured: 40 */
 #define PIXEL_BYTES 48 /* and for each pixel of a frame: reference frames and the converted one */
 #define PROBE_BYTES ((uint64_t)96 << 20)
-#define TERM_BYTES  64   /* of the text that selects a frame; 42 are used at most */
+#define TERM_BYTES  64   /* bytes of the text that selects a frame; 42 are used at most */
 #define FRAMES_MOST 3000 /* selected frames: Linux takes arguments of 128 KiB */
 #define SHORT_BY    3    /* frames that may be missing at the end: packets that show nothing */
-#define SAID_BYTES  4096 /* of ffprobe's output */
+#define SAID_BYTES  4096 /* bytes of ffprobe's output */
 #define NO_VIDEO                                                                                             \
     "is not a video in a supported format (MP4, WebM, Matroska, AVI, MPEG and some more), or is broken"
 
@@ -40,9 +40,9 @@ struct video {
     struct media_task *task;
     struct media_part *part;
     int fd;              /* input of the processes */
-    uint64_t file_bytes; /* of the file in memory, charged */
+    uint64_t file_bytes; /* bytes of the file in memory, charged */
     uint64_t deadline_ns;
-    uint32_t width, height, frames; /* as the file says */
+    uint32_t width, height, frames; /* size and frames in the file's header */
     double fps, seconds;
     uint32_t count; /* sampled frames */
     struct media_process process;
@@ -316,7 +316,7 @@ static bool start_frames(struct video *v, uint64_t memory_bytes)
     return start(v, argv, memory_bytes);
 }
 
-/* As media_ppm_read. */
+/* Reads a frame by media_ppm_read(). */
 static int read_frame(struct video *v, uint32_t *width, uint32_t *height)
 {
     const struct media *m = v->task->media;
