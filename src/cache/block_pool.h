@@ -78,7 +78,7 @@ struct pool_numbers {
     dev_ptr base;
     uint32_t taken, peak, blocks_max; /* blocks; peak: the highest count of taken blocks */
     uint32_t units_committed;
-    uint64_t active_bytes; /* of taken blocks */
+    uint64_t active_bytes; /* bytes of taken blocks */
     uint64_t cached_bytes; /* committed and free */
     uint64_t limit_bytes;  /* all units */
     uint64_t recommitted;  /* units decommitted and committed again within a second, since creation */
@@ -88,7 +88,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 
 /* Asserts every invariant. */
 void block_pool_check(const struct block_pool *p);
-/* The same until `w` stops it: about two checks per block. False: stopped early. */
+/* As `block_pool_check()`, but until `w` stops it: about two checks per block. False: stopped early. */
 bool block_pool_walk(const struct block_pool *p, struct walk *w);
 
 #endif

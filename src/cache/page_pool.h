@@ -29,7 +29,7 @@ struct page_pool_opts {
     /* Moves a cached page: its bytes and all references by its index must have changed on return. NULL: pages
      * do not move. */
     void (*move)(void *arg, uint32_t from, uint32_t to);
-    /* As block_pool_opts.reclaim. */
+    /* See block_pool_opts.reclaim. */
     bool (*reclaim)(void *arg, bool cached);
     void *arg; /* for the functions above */
     /* For page_pool_prepare(); NULL: it does nothing. */
@@ -44,7 +44,7 @@ size_t page_pool_arena_bytes(const struct page_pool_opts *opts);
 /* Builds the pool's tables in `a`. Nothing is committed yet.
  * 0, -EINVAL (an option is zero), -ENOMEM (the arena or the address space is too small). */
 int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct page_pool **ret);
-/* As block_pool_done. */
+/* As `block_pool_done()`, but of its pages. */
 struct units *page_pool_done(struct page_pool *p);
 
 /* References one page: the lowest free one, else the cached one that is to be evicted. When the account
@@ -77,12 +77,12 @@ uint64_t page_pool_oldest_ns(const struct page_pool *p);
 bool page_pool_stale(const struct page_pool *p, uint32_t page);
 /* How many pages page_pool_take could hand out by the pool's size: free and cached ones. */
 uint32_t page_pool_available(const struct page_pool *p);
-/* Those of them that need no commit: all that can be taken while the account refuses. */
+/* Returns how many available pages need no commit: all that can be taken while the account refuses. */
 uint32_t page_pool_ready(const struct page_pool *p);
 uint32_t page_pool_pages_max(const struct page_pool *p);
 /* No page from this index on is referenced or cached. */
 uint32_t page_pool_end(const struct page_pool *p);
-/* As block_pool_clock. */
+/* See block_pool_clock(). */
 void page_pool_clock(struct page_pool *p, uint64_t now_ns);
 /* The pages as blocks, for trimming, compaction and copies: block i is page i, taken while it is referenced
  * or cached. Cached pages move. Only this pool takes and gives them. */
@@ -96,7 +96,7 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
 
 /* Asserts every invariant; tests call it after every step. */
 void page_pool_check(const struct page_pool *p);
-/* The same until `w` stops it: about two checks per block. False: stopped early. */
+/* As `page_pool_check()`, but until `w` stops it: about two checks per block. False: stopped early. */
 bool page_pool_walk(const struct page_pool *p, struct walk *w);
 
 #endif

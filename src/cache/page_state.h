@@ -6,7 +6,7 @@
 
 struct page {
     uint32_t refs;
-    uint32_t next, prev; /* of the cached list */
+    uint32_t next, prev; /* neighbours in the cached list */
     uint32_t used;       /* `uses` when it joined that */
     uint32_t used_ms;    /* and the clock, modulo 2^32 */
     bool kept;           /* holds a prefix */

@@ -38,7 +38,7 @@ struct prefix_index_opts {
     struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
     struct block_pool *states; /* NULL: no recurrent layers, no snapshots */
-    size_t state_bytes;        /* of one state */
+    size_t state_bytes;        /* bytes of one state */
     uint64_t bytes_max;        /* limit of unreferenced pages and unpinned snapshots together */
     /* An entry that the tier below wants is evicted: its bytes stay valid until this returns. Not called for
      * cleared or useless entries. NULL: no call. */
@@ -62,7 +62,7 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
 
 struct prefix_hit {
     uint32_t node;  /* the last one; NONE: no hit */
-    uint32_t pages; /* of the chain, this node included */
+    uint32_t pages; /* pages of the chain, this node included */
     uint32_t state; /* its snapshot; NONE: model without recurrent layers */
 };
 /* The longest usable prefix of the chain keys[count]. Takes no reference; valid until the next call that
@@ -137,7 +137,7 @@ void prefix_index_offer_again(struct prefix_index *ix);
 struct prefix_numbers {
     uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */
     uint32_t unstored;                 /* pages and snapshots that the tier below wants */
-    uint64_t bytes, bytes_max;         /* of unreferenced pages and unpinned snapshots */
+    uint64_t bytes, bytes_max;         /* unreferenced pages and unpinned snapshots, and their limit */
     uint64_t nodes_evicted, pages_evicted,
         snapshots_evicted; /* since creation; pages: of windows, without their node */
 };
@@ -145,7 +145,7 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
 
 /* Asserts every invariant. */
 void prefix_index_check(const struct prefix_index *ix);
-/* The same until `w` stops it: about three checks per page. False: stopped early. */
+/* As `prefix_index_check()`, but until `w` stops it: about three checks per page. False: stopped early. */
 bool prefix_index_walk(const struct prefix_index *ix, struct walk *w);
 
 #endif

@@ -13,7 +13,7 @@ struct node {
     /* Bits by tier_kind: which entries are of use in the tier below, and which of them it has. A bit of
      * `stored` is set only while the index has that entry. */
     uint8_t wanted, stored;
-    uint8_t share; /* of its tenant; a child has its parent's */
+    uint8_t share; /* share of its tenant; a child has its parent's */
 };
 
 struct snapshot {

@@ -35,7 +35,7 @@ struct tier_arrival {
     int status;        /* 0, or negative: the entry is missing, for good */
     const void *bytes; /* [of a page or a snapshot]; owned by the tier until give() */
     uint32_t handle;   /* for the tier */
-    uint32_t pending;  /* of a snapshot: as it was written */
+    uint32_t pending;  /* a snapshot's pending tokens as it was written */
     bool pinned;       /* from the machine's memory, as fast as a device copies */
 };
 
@@ -48,7 +48,7 @@ enum tier_why {
 struct tier_offer {
     const struct prefix_key *key;
     enum tier_kind kind;
-    uint32_t share; /* of its tenant, as in page_pool_keep() */
+    uint32_t share; /* its tenant's, see page_pool_keep() */
     enum tier_why why;
 };
 
@@ -56,12 +56,12 @@ struct tier_offer {
 struct tier_write {
     void *bytes;
     uint32_t handle;  /* for the tier */
-    uint32_t pending; /* of a snapshot, set before write_end(): its pending tokens that were accepted */
+    uint32_t pending; /* a snapshot's pending tokens that were accepted, set before write_end() */
 };
 
 struct tier_io {
     void *arg;
-    /* As far as the tier knows; the entry may be gone when it is read. */
+    /* True if the tier knows the entry; it may be gone when it is read. */
     bool (*has)(void *arg, const struct prefix_key *key, enum tier_kind kind);
     /* The entries of these keys were used now, of each kind from keys[first[kind]] on: when the tier needs
      * room, those at the end go first. */
