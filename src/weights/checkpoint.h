@@ -30,7 +30,7 @@ uint32_t checkpoint_file_count(const struct checkpoint *c);
 const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index);
 
 uint32_t checkpoint_count(const struct checkpoint *c);
-/* Of all files. */
+/* Sums the bytes of all files. */
 uint64_t checkpoint_bytes(const struct checkpoint *c);
 /* False when there is no such tensor. */
 bool checkpoint_find(const struct checkpoint *c, const char *name, struct tensor *ret);

@@ -15,7 +15,7 @@
 struct parts {
     char first[GGUF_PATH_BYTES];
     uint32_t count;
-    uint64_t tensors; /* of all */
+    uint64_t tensors; /* tensors of all parts */
 };
 
 /* A number of the metadata that is absent in a file without parts. */

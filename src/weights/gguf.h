@@ -17,10 +17,10 @@
 #define GGUF_TENSORS_MAX    1000000
 #define GGUF_NAME_MAX       512
 #define GGUF_RANK_MAX       4
-#define GGUF_LEAST_BYTES    24 /* of a file: magic, version, two counts */
+#define GGUF_LEAST_BYTES    24 /* least bytes of a file: magic, version, two counts */
 #define GGUF_FIRST_READ     ((size_t)1 << 20)
 
-/* As the file numbers them. */
+/* Types of values by their numbers in the file. */
 enum gguf_type {
     GGUF_U8,
     GGUF_I8,
@@ -41,7 +41,7 @@ enum gguf_type {
 /* A value of the metadata: one, or a list of values of one type. A list of lists is refused. */
 struct gguf_value {
     bool list;
-    enum gguf_type type; /* of the value, or of a list's values; never GGUF_LIST */
+    enum gguf_type type; /* type of the value, or of a list's values; never GGUF_LIST */
     uint64_t count;      /* 1, or of a list */
     struct slice bytes;  /* all values, one after the other; unaligned */
 };
@@ -84,7 +84,7 @@ bool gguf_string(const struct gguf_value *v, struct slice *ret);
 /* A walk over the values of a list, or over the one value. */
 struct gguf_walk {
     const struct gguf_value *value;
-    uint64_t index; /* of the next one */
+    uint64_t index; /* index of the next value */
     size_t at;
 };
 

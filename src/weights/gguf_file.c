@@ -40,7 +40,7 @@ static void list_free(struct dirent **entries, int count)
     free(entries);
 }
 
-/* As Ollama's store names its files: "sha256-" and 64 digits. */
+/* True for names of files in Ollama's store: "sha256-" and 64 digits. */
 static bool is_blob(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -93,7 +93,7 @@ int gguf_file_find(const char *path, char ret[GGUF_PATH_BYTES], struct err *e)
     if (r != -ENOTDIR)
         return err_set(e, r, "cannot read %s: %s", path, strerror(-r));
     char name[BUNDLE_NAME_MAX + 1];
-    if (bundle_any(path, gguf_name_is, name)) /* of parts, the first comes first */
+    if (bundle_any(path, gguf_name_is, name)) /* the first of several parts comes first */
         return join(path, name, ret, e);
     return (size_t)snprintf(ret, GGUF_PATH_BYTES, "%s", path) < GGUF_PATH_BYTES
                ? 0

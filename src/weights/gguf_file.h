@@ -26,7 +26,7 @@ int gguf_file_part(const char *first, uint32_t index, uint32_t count, char ret[G
 
 /* A head that is in memory, and the file that it was read from. */
 struct gguf_file {
-    struct arena *arena; /* of text and tables */
+    struct arena *arena; /* arena of text and tables */
     struct regular_file at;
     struct gguf head;
 };
@@ -40,7 +40,7 @@ int gguf_file_open_model(const char *path, char first[GGUF_PATH_BYTES], struct a
                          struct gguf_file *ret, struct err *e);
 /* Forgets the head; the file stays open. */
 void gguf_file_forget(struct gguf_file *f);
-/* The same, and closes the file. GGUF_FILE_NONE is fine. */
+/* As `gguf_file_forget()`, but also closes the file. GGUF_FILE_NONE is fine. */
 void gguf_file_close(struct gguf_file *f);
 
 #endif

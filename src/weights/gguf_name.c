@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define TAIL_FORMAT "-%05u-of-%05u.gguf"
-#define TAIL_BYTES  20 /* of what it prints for parts up to 99999 */
+#define TAIL_BYTES  20 /* bytes that it prints for parts up to 99999 */
 #define ENDING      ".gguf"
 
 bool gguf_name_is(const char *name)

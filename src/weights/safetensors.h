@@ -5,10 +5,10 @@
 #include "base/err.h"
 #include "tensor/tensor.h"
 
-#define SAFETENSORS_HEADER_BYTES_MAX 100000000ull /* what the reference implementation allows */
+#define SAFETENSORS_HEADER_BYTES_MAX 100000000ull /* limit of the reference implementation */
 #define SAFETENSORS_COUNT_MAX        1000000
 #define SAFETENSORS_NAME_MAX         512
-#define SAFETENSORS_FIRST_BYTES      8 /* of a file: they say how long its header is */
+#define SAFETENSORS_FIRST_BYTES      8 /* first bytes of a file: the length of its header */
 
 /* Where the data of a file of `file_bytes` begins that begins with `first`: SAFETENSORS_FIRST_BYTES, or all
  * of a shorter one. 0 or -EINVAL. */

@@ -66,7 +66,8 @@ static uint32_t word_values(const struct linear_source *s)
     return 32 / s->bits;
 }
 
-/* What reading takes: a line of scales or zero points, or the part of one for these rows. */
+/* Returns the bytes that reading needs: a line of scales or zero points, or the part of one for these
+ * rows. */
 static size_t lines_bytes(const struct linear_source *s, uint64_t count)
 {
     size_t zeros = s->bias_kind == BIASES_ZEROS ? (size_t)s->biases.shape[1] * 4 : 0;

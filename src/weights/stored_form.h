@@ -20,7 +20,7 @@ enum stored_layout {
 struct stored_form {
     const char *name;
     enum stored_layout layout;
-    uint8_t flip;         /* of a byte of codes: these bits */
+    uint8_t flip;         /* bits that are flipped in a byte of codes */
     bool divides;         /* the value of `supers` divides; else it is a factor */
     bool zeros_less_one;  /* stored zero points */
     const uint8_t *order; /* STORED_COLUMNS_OUT: the field of each column of a word */
