@@ -216,17 +216,17 @@ struct kern_query {
 #define KERN_ATTN_SCRATCH_V_IN_K (KERN_ATTN_SCRATCH + 132 * KERN_SEGMENT_TOKENS)
 typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           float scale, float *scratch);
-/* The same for the segments from token `begin` to before `end` alone. `begin` is a multiple of a segment;
- * `end` is one too, or is not before the queries' kv_len. out, max[i] and sum[i] of query i carry the result
- * of the earlier segments; with begin 0 they need hold nothing. With the last segment out becomes the result:
- * bit for bit that of kern_attn_fn, however the tokens are cut. */
+/* As `kern_attn_fn`, but for the segments from token `begin` to before `end` alone. `begin` is a multiple of
+ * a segment; `end` is one too, or is not before the queries' kv_len. out, max[i] and sum[i] of query i carry
+ * the result of the earlier segments; with begin 0 they need hold nothing. With the last segment out becomes
+ * the result: bit for bit that of kern_attn_fn, however the tokens are cut. */
 typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                                uint32_t begin, uint32_t end, float scale, float *max, float *sum,
                                float *scratch);
-/* The same in two steps, so that several workers may have segments of one query. The first leaves each
- * segment's own results: those of query i and of the segment from `at` on lie at parts + i * step +
- * (at - begin) / KERN_SEGMENT_TOKENS * KERN_ATTN_PART(v_width). A segment that a query does not see is left
- * out. `end` as above. */
+/* As `kern_attn_part_fn`, but in two steps, so that several workers may have segments of one query. The first
+ * leaves each segment's own results: those of query i and of the segment from `at` on lie at parts + i * step
+ * + (at - begin) / KERN_SEGMENT_TOKENS * KERN_ATTN_PART(v_width). A segment that a query does not see is left
+ * out. `end` as in kern_attn_part_fn. */
 #define KERN_ATTN_PART(v_width)      (KERN_ATTN_PART_SUMS(v_width) + 16)
 #define KERN_ATTN_PART_SUMS(v_width) ((size_t)ROUND_UP((v_width), 16u)) /* values before maximum and sum */
 typedef void kern_attn_apart_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
@@ -238,7 +238,7 @@ typedef void kern_attn_join_fn(const struct kern_query *query, uint32_t v_width,
                                float *parts, float *max, float *sum);
 
 struct kern_ops {
-    const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
+    const char *tier; /* tier of the matrix products: "ref", "avx2", "avx512" */
     kern_matmul_fn *matmul;
     kern_group_sums_fn *group_sums;
     /* The integer products: "ref", "avx2", "avxvnni", "vnni" or "amx". Results do not depend on the tier. The
@@ -274,7 +274,8 @@ struct kern_ops {
     /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for
      * many columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;
-    uint32_t int_panels_many, int_columns_many; /* of integer products; for few columns as above */
+    uint32_t int_panels_many, int_columns_many; /* integer products with many columns; few columns take
+                                                 * panels_few */
     uint32_t bf16_panels_many, bf16_columns_many;
 };
 

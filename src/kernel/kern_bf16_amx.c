@@ -31,7 +31,7 @@
 #define PANELS       2
 #define COLUMN_TILES 2
 #define CHUNK_PANELS 8
-/* Of a block of k. (16 tiles were 4 to 15 % slower, all of k no faster: kern_bench, 16 workers.) */
+/* Tiles of a block of k. (16 tiles were 4 to 15 % slower, all of k no faster: kern_bench, 16 workers.) */
 #define BLOCK_TILES 32
 /* From the weights in use to those that are prefetched, in panels that are read once. */
 #define AHEAD_BYTES 4096
@@ -47,7 +47,7 @@ struct amx_memory {
 struct amx {
     const struct matrix *w;
     const struct kern_bf16_columns *c;
-    uint32_t columns; /* of a tile */
+    uint32_t columns; /* columns of a tile */
     size_t stride;    /* from row to row of the columns; 0: they lie anywhere */
     struct amx_memory *memory;
 };

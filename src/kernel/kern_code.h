@@ -32,7 +32,7 @@ static inline int code_of(const struct matrix *w)
     }
 }
 
-/* Of those with scales. */
+/* Returns how many bits a code has; not for floats. */
 static inline __attribute__((always_inline)) int bits_of(int code)
 {
     return code == CODE_E4M3 ? 8 : code >= CODE_BF16 ? 4 : code;

@@ -44,7 +44,7 @@ V16_FN __m512i plain_line(const uint8_t *at, int bits, uint32_t quad)
     return v;
 }
 
-/* As products take it. */
+/* Loads a line of codes as the numbers that products multiply. */
 SHAPED __m512i codes_line(const uint8_t *at, int code, uint32_t quad)
 {
     static const int8_t e2m1[16] = CODES_E2M1_TABLE, iq4[16] = CODES_IQ4_TABLE;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the processor reads. Zeros but for these: palette 1, and of each tile used rows and bytes of a row. */
+/* Operand of LDTILECFG. Zeros but for these: palette 1, and of each tile used rows and bytes of a row. */
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

@@ -211,7 +211,7 @@ static void copy_side(uint8_t *at, const struct tensor *t, uint64_t index, uint3
         memcpy(at + (i * MATRIX_PANEL + lane) * bytes, (const uint8_t *)t->data + (index + i) * bytes, bytes);
 }
 
-/* The same of one, which sources of several dtypes make F32. */
+/* Copies one element of scales or biases into a lane; sources of several dtypes make it F32. */
 static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
                         const struct matrix *m)
 {
@@ -422,7 +422,7 @@ void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t 
         ret[i] = (uint8_t)((int)code_factor(m->codes, ret[i]) + (int)matrix_centre(m->codes, m->bits));
 }
 
-/* What a stored code multiplies the input with. */
+/* Returns the number by which a stored code multiplies the input. */
 static float factor_of(const struct matrix *m, uint32_t code)
 {
     if (m->codes != CODES_WHOLE)

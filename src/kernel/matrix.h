@@ -88,8 +88,8 @@ struct matrix {
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
     uint32_t bits, group;     /* affine, quads */
-    enum matrix_form qparams; /* of those: how scales, and stored biases, are stored */
-    enum code_map codes;      /* what a code stands for; quads: not CODES_E4M3 */
+    enum matrix_form qparams; /* form of scales and of stored biases; affine, quads */
+    enum code_map codes;      /* map of a code to its number; quads: not CODES_E4M3 */
     enum bias_kind bias_kind;
     uint32_t super;      /* k steps of an upper scale, F32 above E4M3, F16 above I8; 0: one level */
     const void *data;    /* panels */
@@ -105,22 +105,22 @@ void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, st
 /* Whether the sources can be MATRIX_QUADS: codes stand for whole numbers, groups are of 32, 64 or 128, or of
  * 16 in pairs and of 2, 3 or 6 bits or E2M1, as K-quants and NVFP4 have them. */
 bool matrix_fits_quads(const struct linear_source *s, uint32_t count);
-/* As MATRIX_QUADS instead of MATRIX_AFFINE. */
+/* As `matrix_pack()`, but as MATRIX_QUADS instead of MATRIX_AFFINE. */
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
 /* Whether the sources can be MATRIX_PAIRS: BF16 or F16, whole tiles of k. */
 bool matrix_fits_pairs(const struct linear_source *s, uint32_t count);
-/* As MATRIX_PAIRS instead of MATRIX_BF16 or MATRIX_F16. */
+/* As `matrix_pack()`, but as MATRIX_PAIRS instead of MATRIX_BF16 or MATRIX_F16. */
 void matrix_pack_pairs(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
-/* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
- * whose rows are not written yet. matrix_put() writes them in their order and without a gap: the rows of
- * `rows`, a source without experts, become `at` and following. */
+/* Pack in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix, whose
+ * rows are not written yet. matrix_put() writes them in their order and without a gap: the rows of `rows`, a
+ * source without experts, become `at` and following. */
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
 struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory);
 struct matrix matrix_begin_pairs(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
-/* Of the rows only [from, from + count). */
+/* As `matrix_put()`, but of the rows only [from, from + count). */
 void matrix_put_part(const struct matrix *m, uint32_t at, const struct linear_source *rows, uint32_t from,
                      uint32_t count);
 
@@ -152,7 +152,7 @@ static inline bool matrix_needs_sums(const struct matrix *m)
     return m->form == MATRIX_AFFINE && m->bias_kind != BIASES_CENTRED;
 }
 
-/* What the numbers of codes are around: they lie from -centre up, below 256 - centre. */
+/* Returns the centre of the codes' numbers: they lie from -centre up, below 256 - centre. */
 static inline uint32_t matrix_centre(enum code_map map, uint32_t bits)
 {
     return map == CODES_E2M1 ? 12 : map == CODES_IQ4 ? 127 : 1u << (bits - 1);

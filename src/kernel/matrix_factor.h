@@ -13,7 +13,7 @@ struct matrix_qparams {
 };
 struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group);
 
-/* The same as the checkpoint has them. */
+/* As `matrix_qparams()`, but as the checkpoint has them. */
 struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group);
 /* The q of a group of row `row` of a MATRIX_QUADS matrix: codes, or their numbers plus the centre. */
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret);

@@ -23,10 +23,10 @@
 
 struct quants {
     uint32_t k, group; /* k % group == 0; group is 16, 32, 64 or 128 */
-    uint32_t bytes;    /* of a value: 1 (int8) or 2 (int16) */
+    uint32_t bytes;    /* bytes of a value: 1 (int8) or 2 (int16) */
 };
 
-/* What a group's values have in common. */
+/* Scale and sum of a group's values. */
 struct quants_group {
     float scale, sum;
 };
@@ -37,7 +37,7 @@ static inline size_t quants_values_at(const struct quants *q)
     return ROUND_UP(q->k / q->group * sizeof(struct quants_group), (size_t)64);
 }
 
-/* Of a row, in every tier: some take two bytes for a value of one. */
+/* Returns the bytes of a row, in every tier: some take two bytes for a value of one. */
 static inline size_t quants_bytes(const struct quants *q)
 {
     return quants_values_at(q) + 2 * ROUND_UP((size_t)q->k, (size_t)64);

@@ -47,7 +47,7 @@ struct workers {
     uint32_t count;
     struct account *stacks;
     /* Creating and freeing thread only. */
-    uint32_t started; /* of workers[], from index 1 */
+    uint32_t started; /* threads started of workers[], from index 1 */
     /* The run: written by the caller inside its turn. */
     _Atomic(workers_fn *) fn;
     _Atomic(void *) arg;
