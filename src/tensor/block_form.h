@@ -16,7 +16,7 @@
 /* One block, taken apart. */
 struct block_parts {
     uint8_t codes[BLOCK_FORM_VALUES_MAX];
-    /* Of each group, in the form's dtype: bytes of I8 and E8M0, or an F16. */
+    /* [group] in the form's dtype: bytes of I8 and E8M0, or an F16. */
     uint8_t scales[BLOCK_FORM_GROUPS_MAX], biases[BLOCK_FORM_GROUPS_MAX];
     uint16_t half, bias_half; /* F16: of the only group, or the block's, with I8 scales */
 };
@@ -24,11 +24,11 @@ struct block_parts {
 struct block_form {
     uint32_t type; /* its number in a file */
     const char *name;
-    enum dtype dtype;       /* of a form of single values, else DTYPE_BLOCKS */
-    uint32_t values, bytes; /* of a block */
-    uint32_t bits, group;   /* of a code; values that share a scale */
+    enum dtype dtype;       /* dtype of a form of single values, else DTYPE_BLOCKS */
+    uint32_t values, bytes; /* values and bytes of a block */
+    uint32_t bits, group;   /* bits of a code; values that share a scale */
     void (*split)(const struct block_form *f, const uint8_t *block, struct block_parts *ret);
-    enum dtype scales;   /* of a group's scale, and bias: F16, F8_E8M0 or I8 */
+    enum dtype scales;   /* dtype of a group's scale and bias: F16, F8_E8M0 or I8 */
     enum bias_kind bias; /* stored or centred */
     enum code_map codes;
     /* Where a block has its offset and high bits (0: nowhere) and its low bits. */

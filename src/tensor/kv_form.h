@@ -25,7 +25,8 @@ static inline size_t kv_form_value_bytes(enum kv_form form)
     return form == KV_F32 ? sizeof(float) : form == KV_BF16 ? sizeof(uint16_t) : sizeof(int8_t);
 }
 
-/* Of a page's tokens, `width` values each: the values, then of int8 the tokens' scales, f32. */
+/* Returns the bytes of a page's tokens, `width` values each: the values, then of int8 the tokens' scales,
+ * f32. */
 static inline size_t kv_form_values_bytes(enum kv_form form, uint32_t width)
 {
     return kv_form_value_bytes(form) * width * PAGE_TOKENS;
@@ -38,7 +39,7 @@ static inline size_t kv_form_bytes(enum kv_form form, uint32_t width)
 /* The token's `width` values x go to places at, at + stride ... of a page's values at `base`. */
 void kv_form_put(enum kv_form form, char *base, uint32_t width, uint32_t token, size_t at, size_t stride,
                  const float *x);
-/* What is read at place `at`, which is of `token` of the page. */
+/* Returns the value at place `at`, which is of `token` of the page. */
 float kv_form_value(enum kv_form form, const char *base, uint32_t width, uint32_t token, size_t at);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LANES 8
-/* Of the whole range: an outlier may be cut off where that is better for the others. */
+/* Attempted shares of the whole range: an outlier may be cut off where that is better for the others. */
 static const float widths[] = {1.0f, 0.95f, 0.9f, 0.82f, 0.74f};
 
 static const struct {
@@ -106,9 +106,9 @@ static bool find_range(const float *x, uint32_t count, float *low, float *high)
 
 /* A scale, an offset, and what they make of the values. */
 struct attempt {
-    float scale, offset;                      /* as F16 has them */
+    float scale, offset;                      /* values that F16 has */
     float error;                              /* sum of squares */
-    float codes_sum, codes_squares, products; /* of codes, and of codes with values */
+    float codes_sum, codes_squares, products; /* sums of codes, of their squares, and of codes times values */
     uint16_t halves[2];
 };
 
@@ -142,7 +142,7 @@ static inline void add(struct sums *to, four x, float most, float back, const st
     to->products += code * x;
 }
 
-/* What the codes come to, without keeping them. */
+/* Sums up the codes and their error, without keeping the codes. */
 static void weigh(const float *x, uint32_t count, float most, struct attempt *a)
 {
     struct sums even = {.errors = {0}}, odd = {.errors = {0}};

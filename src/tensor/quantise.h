@@ -14,7 +14,7 @@
 /* "q4", "q5", "q6" or "q8": bits of a code; "none": 0. False on anything else. */
 bool quantise_parse(const char *name, uint32_t *ret);
 const char *quantise_name(uint32_t bits);
-/* Of tables of embeddings and of output matrices, which more depends on: 6 at least. */
+/* Returns the bits for tables of embeddings and output matrices, which more depends on: 6 at least. */
 uint32_t quantise_table_bits(uint32_t bits);
 /* The group for rows of `in` values; 0: none fits, and they stay floats. */
 uint32_t quantise_group_of(uint64_t in);

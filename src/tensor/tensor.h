@@ -27,10 +27,10 @@ enum dtype {
     DTYPE_F8_E5M2,
     DTYPE_F8_E8M0,
     DTYPE_COUNT,
-    DTYPE_BLOCKS /* of no dtype: rows are blocks of tensor.form */
+    DTYPE_BLOCKS /* not a dtype: rows are blocks of tensor.form */
 };
 
-/* As safetensors spells it: "BF16". */
+/* Returns the spelling of safetensors: "BF16". */
 const char *dtype_name(enum dtype d);
 bool dtype_parse(struct slice name, enum dtype *ret);
 size_t dtype_bytes(enum dtype d);
@@ -39,9 +39,9 @@ size_t dtype_bytes(enum dtype d);
 
 struct block_form;
 
-/* What a tensor is, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings
- * pieces of them, or in memory. In memory they may be UNALIGNED (MLX pads nothing): never cast and
- * dereference, use tensor_load_* below or memcpy. */
+/* A tensor, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings pieces of
+ * them, or in memory. In memory they may be UNALIGNED (MLX pads nothing): never cast and dereference, use
+ * tensor_load_* below or memcpy. */
 struct tensor {
     enum dtype dtype;
     const struct block_form *form; /* with DTYPE_BLOCKS, else NULL */
@@ -53,7 +53,7 @@ struct tensor {
     uint32_t file;    /* the checkpoint's number of it */
 };
 
-/* Of its dtype or its form: "BF16", "Q4_K". */
+/* Returns the name of its dtype or its form: "BF16", "Q4_K". */
 const char *tensor_form_name(const struct tensor *t);
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
 uint64_t tensor_count(const struct tensor *t);
@@ -83,7 +83,7 @@ struct part_order {
 /* Where the file has index `i`. */
 uint64_t part_order_at(const struct part_order *o, uint64_t i);
 
-/* What a code of a quantised matrix stands for: the code itself, or a number that it looks up. */
+/* Meaning of a code of a quantised matrix: the code itself, or a number that it looks up. */
 enum code_map {
     CODES_WHOLE, /* itself */
     CODES_E2M1,  /* 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives */
@@ -129,14 +129,16 @@ struct linear_source {
      * the matrix is its rows from `first_row` on. NULL: as above. Where no kernel has groups of such a width
      * it is not affine, but of F32 rows (dtype of `weight`): reading makes them of codes and scales. */
     const struct stored_form *stored;
-    uint64_t first_row, stored_rows;    /* of all rows that the tensors have */
-    uint32_t scale_rows, scale_columns; /* of one stored scale; scale_rows 0: one has all rows */
+    uint64_t first_row, stored_rows;    /* the matrix's first row; rows of the stored tensors */
+    uint32_t scale_rows, scale_columns; /* rows and columns of one stored scale; scale_rows 0: one has all
+                                         * rows */
     bool transposed;
     bool interleaved; /* transposed only: its columns 0, 2, 4, ... are the first half of the rows, the others
                          the second. So are the bias's values */
     /* A weight of DTYPE_BLOCKS is affine as block_form_source() says. Codes, scales and biases lie in its
      * blocks: the other tensors have no bytes. */
-    struct part_order row_order, column_order; /* of the weight; the bias has the rows' order */
+    struct part_order row_order, column_order; /* order of the weight's rows and columns; the bias has the
+                                                * rows' order */
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
     float bias_factor;                         /* its values are times this; 0: as they are */
@@ -148,7 +150,8 @@ struct linear_source {
 
 /* The number of a code. */
 float code_number(enum code_map map, uint32_t code);
-/* The same as products take it: of E2M1 twice, of E4M3 the 256th. Their scale is times code_scale(). */
+/* The integer that kernels multiply: 2 * value for E2M1, value / 256 for E4M3. code_scale() is the inverse
+ * factor. */
 float code_factor(enum code_map map, uint32_t code);
 float code_scale(enum code_map map);
 /* Scale and bias of group `group` of row `row`, all experts counted; of a source in memory. */
