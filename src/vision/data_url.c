@@ -83,8 +83,8 @@ struct decoding {
     uint8_t digits[256];
     uint8_t *to;
     size_t written;
-    uint32_t group;       /* of digits that are no byte yet */
-    unsigned count, pads; /* of the group; trailing ones */
+    uint32_t group;       /* digits that do not make a byte yet */
+    unsigned count, pads; /* digits in the group; trailing pads */
 };
 
 static void put_group(struct decoding *d, uint32_t group)
@@ -96,8 +96,8 @@ static void put_group(struct decoding *d, uint32_t group)
     d->written += 3;
 }
 
-/* As many groups of four digits as there are without anything between, from `from` on; returns how many bytes
- * of `s` they are. */
+/* Decodes the groups of four digits from `from` on that have nothing between them; returns how many bytes of
+ * `s` they are. */
 static size_t put_groups(struct decoding *d, struct slice s, size_t from)
 {
     size_t at = from;

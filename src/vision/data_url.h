@@ -18,7 +18,7 @@
 struct data_url {
     struct slice type;   /* "image/png"; may be empty */
     struct slice base64; /* all after the comma */
-    size_t bytes_max;    /* what it decodes to at most: room for data_url_decode() */
+    size_t bytes_max;    /* most bytes that it decodes to: room for data_url_decode() */
 };
 
 /* Whether it begins as one. */

@@ -28,7 +28,7 @@
 #include "vision/smart_size.h"
 
 struct decode_limits {
-    size_t bytes_max;    /* of the encoded image */
+    size_t bytes_max;    /* limit of the encoded image */
     uint32_t edge_max;   /* width, and height */
     uint64_t pixels_max; /* width * height, as stored */
     /* True ends decoding with -ECANCELED: within a row, or for a WebP, which libwebp decodes in one go,

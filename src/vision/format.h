@@ -10,7 +10,7 @@
 #include "vision/raster.h"
 
 struct format_size {
-    uint32_t width, height; /* as stored; 0 is refused by the caller */
+    uint32_t width, height; /* size as stored; 0 is refused by the caller */
     unsigned orientation;   /* 1 to 8 */
 };
 

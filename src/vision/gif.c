@@ -18,7 +18,7 @@ struct reader {
     size_t at;
     GifFileType *gif;
     int transparent;                   /* index, or NO_TRANSPARENT_COLOR */
-    uint32_t left, top, width, height; /* of the first image */
+    uint32_t left, top, width, height; /* place and size of the first image */
     uint32_t canvas_width, canvas_height;
     struct err *e;
 };

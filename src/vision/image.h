@@ -16,11 +16,11 @@
 
 struct image {
     /* Constant. */
-    uint32_t width, height; /* of the pixels below: multiples of what one token covers */
+    uint32_t width, height; /* size of the pixels below: multiples of a token's edge */
     uint32_t frames;        /* 1, or 2 that follow one another */
-    uint8_t sha256[32];     /* of width and height above, and of all that was decoded, before it was resized:
-                               width, height, pixels, of each frame */
-    size_t bytes;           /* of the block */
+    uint8_t sha256[32];     /* digest of width and height above, and of all that was decoded, before it was
+                             * resized: width, height, pixels, of each frame */
+    size_t bytes;           /* bytes of the block */
     struct charge charge;
     atomic_uint holders;
     uint8_t pixels[]; /* [frames][height][width][3]: R, G, B */

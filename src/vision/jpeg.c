@@ -172,7 +172,7 @@ static void on_progress(j_common_ptr jpeg)
         leave(r);
 }
 
-/* What libjpeg allocates once it starts, at most. */
+/* Returns the most bytes that libjpeg allocates once it starts. */
 static size_t heap_bytes(struct jpeg_decompress_struct *jpeg)
 {
     size_t bytes = 0;
@@ -268,7 +268,7 @@ static int read_jpeg(struct reader *r)
         result = charge_more(r, heap_bytes(&r->jpeg));
     if (result < 0)
         return result;
-    /* Of coefficients it keeps to this by itself. */
+    /* libjpeg keeps its coefficients within this by itself. */
     r->jpeg.mem->max_memory_to_use = (long)r->charged;
     bool scans = jpeg_has_multiple_scans(&r->jpeg);
     (void)jpeg_start_decompress(&r->jpeg);

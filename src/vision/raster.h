@@ -12,17 +12,17 @@
 struct raster;
 
 struct raster_opts {
-    uint32_t width, height; /* as stored */
+    uint32_t width, height; /* size as stored */
     unsigned orientation;   /* 1 to 8, EXIF's */
     struct image *to;
-    uint32_t frame;          /* of `to`; those before it are there */
+    uint32_t frame;          /* index of the frame in `to`; the earlier ones are there */
     const atomic_bool *stop; /* may be NULL */
 };
 
 /* Allocates from `a`; raster_done() frees the memory outside of it. 0, or -ENOMEM with a message. */
 int raster_create(struct arena *a, const struct raster_opts *opts, struct raster **ret, struct err *e);
 void raster_done(struct raster *r);
-/* What it asks `a` for at most. */
+/* Returns the most bytes that it asks `a` for. */
 size_t raster_bytes(const struct raster_opts *opts);
 
 /* 0; -ENOMEM or -ECANCELED, with a message: the image is given up. */

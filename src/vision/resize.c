@@ -40,7 +40,7 @@ static double keys(double x)
 /* Inputs that an output is made of, in units of the input. */
 struct window {
     double scale; /* inputs per output */
-    double widen; /* of the kernel: max(scale, 1) */
+    double widen; /* width of the kernel: max(scale, 1) */
 };
 
 static struct window window_of(uint32_t from, uint32_t to)

@@ -13,9 +13,9 @@
  * ones, and pixels_max for each. */
 struct smart_bounds {
     uint32_t edge; /* pixels of the edge of what one token covers; > 0 */
-    /* Of an image, or of all frames of a video together; max >= edge * edge. */
+    /* Bounds of an image, or of all frames of a video together; max >= edge * edge. */
     uint64_t pixels_min, pixels_max;
-    /* Of each frame of a video, >= edge * edge; 0: only what they have together counts. */
+    /* Bound of each frame of a video, >= edge * edge; 0: only their sum counts. */
     uint64_t frame_pixels_max;
 };
 
@@ -23,15 +23,15 @@ struct smart_size {
     uint32_t width, height; /* multiples of the edge, > 0 */
 };
 
-/* Of a still image of that size; width and height are 1 to 2^30. Its area is never over pixels_max: where
- * one edge is a token's already, the other shrinks. 0, or -EINVAL with a message for the client: the
+/* Computes the size of a still image; width and height are 1 to 2^30. Its area is never over pixels_max:
+ * where one edge is a token's already, the other shrinks. 0, or -EINVAL with a message for the client: the
  * aspect ratio. */
 int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bounds, struct smart_size *ret,
                struct err *e);
 
-/* Of each of `frames` > 0 frames of that size; their areas add up. As in the reference, an odd number of
- * frames is rounded to an even one (5 to 4, 7 to 8) when it checks the bounds, and not for the factor. The
- * cut by frame_pixels_max is ours. As above. */
+/* Computes the size of each of `frames` > 0 frames; their areas add up. Like the reference, it rounds an odd
+ * number of frames to an even one (5 to 4, 7 to 8) when it checks the bounds, and not for the factor. The cut
+ * by frame_pixels_max is ours. Errors are those of smart_size(). */
 int smart_size_video(uint32_t frames, uint32_t width, uint32_t height, const struct smart_bounds *bounds,
                      struct smart_size *ret, struct err *e);
 

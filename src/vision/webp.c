@@ -22,7 +22,7 @@
 struct webp {
     struct slice pixels; /* the chunk "VP8 " or "VP8L" with its header */
     bool lossless;
-    uint32_t left, top, width, height; /* of it, on the canvas */
+    uint32_t left, top, width, height; /* place and size of the image on the canvas */
     uint32_t canvas_width, canvas_height;
     unsigned orientation;
 };
@@ -137,9 +137,9 @@ static size_t arena_bytes_webp(const struct format_size *size)
     return 0;
 }
 
-/* What libwebp allocates at most. Lossy: a row of macroblocks in several forms. Lossless: the pixels and 17
- * rows more in 4 bytes each, three images of a quarter of the edges (two transforms, the choice of groups),
- * tables. */
+/* Computes the most bytes that libwebp allocates. Lossy: a row of macroblocks in several forms. Lossless: the
+ * pixels and 17 rows more in 4 bytes each, three images of a quarter of the edges (two transforms, the choice
+ * of groups), tables. */
 static int heap_bytes(const struct webp *w, size_t *ret, struct err *e)
 {
     size_t bytes = ((size_t)256 << 10) + (size_t)w->width * 256;
