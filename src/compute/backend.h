@@ -13,20 +13,21 @@
 
 #define COMPUTE_PLACES_MAX 16
 
-/* What a workspace is made for. */
+/* Options of a workspace. */
 struct compute_opts {
     const struct compute_shape *shape; /* stays */
     const struct place_spec *places;   /* copied */
     uint32_t place_count;
-    enum compute_mode mode; /* of the weights */
-    unsigned sums;          /* what all their products need of their input beside it: weight.sums */
-    uint32_t tokens_max, seqs_max, logits_max; /* of one step */
+    enum compute_mode mode; /* mode of the weights */
+    unsigned sums;          /* sums that all their products need of their input beside it: weight.sums */
+    uint32_t tokens_max, seqs_max, logits_max; /* limits of one step */
     struct device *device;                     /* outlives the workspace */
     /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
     struct arena *device_memory, *host_memory;
     dev_ptr range; /* instead of device_memory where the backend wants ranges: committed, zeros */
-    /* Of recorded steps, for a backend whose cost has some: on the device, and in the machine's memory. They
-     * stay. A step for which there is no room is not recorded, and computes the same. NULL: uncounted. */
+    /* Charges for recorded steps, for a backend whose cost has some: on the device, and in the machine's
+     * memory. They stay. A step for which there is no room is not recorded, and its results are equal. NULL:
+     * uncounted. */
     const struct charge *recorded, *recorded_host;
 };
 
@@ -34,7 +35,8 @@ struct backend {
     const char *name;   /* "cpu" */
     bool apart;         /* its memory is not the machine's */
     bool ranges;        /* its part of a workspace lies in a range of the device's domain */
-    const char *layout; /* of its weights in packed files, renewed with each change; NULL: it maps none */
+    const char *layout; /* layout of its weights in packed files, renewed with each change; NULL: it maps
+                         * none */
     bool bf16;          /* it has COMPUTE_BF16 */
     bool draws;         /* it draws tokens from rows of logits */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */

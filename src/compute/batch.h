@@ -15,7 +15,7 @@
 
 struct batch_seq {
     uint32_t first, count;        /* columns [first, first + count); count >= 1 */
-    uint32_t position;            /* of the first token in its sequence */
+    uint32_t position;            /* position of the first token in its sequence */
     uint32_t second;              /* token types are 1 from this position on; NONE: all are 0 */
     uint32_t state_in, state_out; /* recurrent states; NONE: zeros, none */
     uint32_t pending;             /* tokens after state_in that were accepted, whose inputs it keeps */
@@ -58,7 +58,7 @@ struct batch {
     struct row_top *tops;      /* [logits]: of rows with a draw that wants some */
     float *values;             /* [values][hidden]: of compute_values() */
     struct draft_best *best;   /* [tokens]: of compute_best() */
-    const uint64_t *valid_ids; /* of compute_best() and draws: bit per id, constant; NULL: all */
+    const uint64_t *valid_ids; /* bit per id for compute_best() and draws, constant; NULL: all */
 };
 
 #endif

@@ -31,7 +31,7 @@ struct device_ops {
     void (*unpin)(struct device *d, void *at);
 };
 
-/* Of a device with memory of its own when it was opened, by its driver: all of it, the free part beside the
+/* Memory of a device with its own when it was opened, by its driver: all of it, the free part beside the
  * context, and the context. Zeros: not measured. */
 struct device_measured {
     uint64_t total_bytes, free_bytes, context_bytes;
@@ -44,8 +44,9 @@ struct device {
     const struct domain *domain; /* the memory it computes in: weights, pages, states, features of images */
     struct units_crew crew;      /* threads that populate commit units, unless an engine has its turn */
     uint32_t workers;            /* threads that compute, the calling engine counted */
-    const char *tier;            /* of the matrix products: "ref", "avx2", "avx512" */
-    unsigned flags;              /* what of it a result's bits may depend on: part of every cache key */
+    const char *tier;            /* tier of the matrix products: "ref", "avx2", "avx512" */
+    unsigned flags;              /* properties of the device that a result's bits may depend on: part of every
+                                  * cache key */
     struct device_measured measured;
     /* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
     atomic_bool lost;

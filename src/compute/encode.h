@@ -11,7 +11,7 @@
 #include "compute/weight.h"
 
 #define ENCODE_CHANNELS   3
-#define ENCODE_FRAMES     2 /* of one patch */
+#define ENCODE_FRAMES     2 /* frames of one patch */
 #define ENCODE_HIDDEN_MAX 8192
 
 /* Rows of an array: row i begins i * stride floats after `at`; sums_at: 0, or where a backend keeps what
@@ -21,15 +21,15 @@ struct encode_rows {
     uint32_t stride, sums_at;
 };
 
-/* What an encoder is, as far as its private arrays depend on it. */
+/* Properties of an encoder that its private arrays depend on. */
 struct encode_shape {
     uint32_t hidden, heads, head_dim;
     uint32_t patch, merge; /* pixels of a patch's edge; patches of a token's edge */
     uint32_t slice_max;    /* patches of one operation */
     bool channels_last;    /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
-    double theta;          /* of the rotation by rows and columns */
-    unsigned sums;         /* what its products need beside their inputs */
-    float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* of pixels as numbers of 0 to 1 */
+    double theta;          /* base of the rotation by rows and columns */
+    unsigned sums;         /* sums that its products need beside their inputs */
+    float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 
 /* The image under way. Patches go token by token, and within one row by row: each run of merge * merge is a
@@ -38,7 +38,7 @@ struct encode_image {
     const struct encode_shape *shape;
     const uint8_t *frames[ENCODE_FRAMES]; /* host: [height][width][3] R, G, B */
     uint32_t width;                       /* pixels */
-    uint32_t rows, columns;               /* of patches */
+    uint32_t rows, columns;               /* rows and columns of patches */
     dev_ptr own;                          /* the backend's arrays for it: compute_encode_bytes() of them */
 };
 
@@ -52,9 +52,9 @@ enum encode_kind {
     ENCODE_QUERIES,  /* x += bias; rotates them */
     ENCODE_ATTEND,   /* y = attention of the queries x over all patches (kern_attn_part_fn) */
     ENCODE_ADD,      /* x += bias; y += x */
-    ENCODE_ADD_NORM, /* the same, then z = layernorm(y) */
+    ENCODE_ADD_NORM, /* x += bias; y += x; z = layernorm(y) */
     ENCODE_GELU,     /* x += bias; x = gelu(x) by tanh */
-    ENCODE_GELU_ERF, /* the same by erf */
+    ENCODE_GELU_ERF, /* x += bias; x = gelu(x) by erf */
     ENCODE_BIAS,     /* x += bias */
 };
 

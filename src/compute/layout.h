@@ -152,7 +152,7 @@ static inline struct recurrent_layer ssm_recurrent_layer(const struct compute_sh
 
 /* ---- a short convolution's part of a state ---- */
 
-/* Of a pending token its input. */
+/* Returns the layout of a short convolution's state; a pending token keeps its input. */
 static inline struct recurrent_layer short_conv_recurrent_layer(uint32_t taps, uint32_t channels)
 {
     return (struct recurrent_layer){.bytes = conv_state_bytes(taps, channels),

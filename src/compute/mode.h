@@ -11,7 +11,7 @@ enum compute_mode {
     COMPUTE_F32,
     COMPUTE_BF16,  /* weights and inputs of products; sums in f32 */
     COMPUTE_INT16, /* inputs of a product as whole numbers of two bytes, with a scale per group (quants.h) */
-    COMPUTE_INT8,  /* of one byte */
+    COMPUTE_INT8,  /* inputs of a product as whole numbers of one byte */
 };
 
 #endif

@@ -52,8 +52,8 @@ static inline struct act act_part(struct act a, uint32_t from, uint32_t width)
 
 /* ---- operations ---- */
 
-/* What a block left to be added to the residual stream. The next operation over tokens adds it first, which
- * saves a pass over them. */
+/* Output of a block that is still to be added to the residual stream. The next operation over tokens adds it
+ * first, which saves a pass over them. */
 enum residual_kind {
     RESIDUAL_NONE,
     RESIDUAL_ADD,     /* r = out */
@@ -63,7 +63,7 @@ enum residual_kind {
 /* A norm of tokens: rmsnorm(x) * weight, or kern_layernorm_fn where compute_shape.layer_norm says so. */
 struct norm {
     dev_ptr weight; /* null: no norm */
-    dev_ptr bias;   /* of a LayerNorm; null: none */
+    dev_ptr bias;   /* bias of a LayerNorm; null: none */
     float eps;      /* 0: compute_shape.eps */
 };
 
@@ -96,7 +96,7 @@ struct op_layer_inputs {
     const struct weight *table; /* [vocab, x.width] */
     struct act x;               /* in place */
     struct act row;             /* room for the row */
-    uint32_t width;             /* of one layer's values */
+    uint32_t width;             /* width of one layer's values */
     dev_ptr norm;               /* [width] */
     float input_scale, row_scale, scale;
 };
@@ -110,7 +110,7 @@ struct op_norm {
     struct norm norm;
     bool stream;
     const struct projection *readers[OP_READERS_MAX];
-    /* Of an MTP head: the hidden states of the next step's start go to the batch's states. width 0: none. */
+    /* MTP head: the hidden states of the next step's start go to the batch's states. width 0: none. */
     struct act keep;
 };
 
@@ -128,29 +128,30 @@ enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
     COLUMNS_EXPERTS, /* every pair with its own expert's matrix; x is the token's row or the pair's */
-    COLUMNS_HEADS, /* of every token every head with its own matrix of the stack: x and y are rows of as many
-                      * equal parts, of which a product reads the first w.in values, and writes w.out */
+    COLUMNS_HEADS, /* every head of every token with its own matrix of the stack: x and y are rows of as many
+                    * equal parts, of which a product reads the first w.in values, and writes w.out */
 };
 struct op_product {
     const struct projection *w;
     struct act x, y; /* y of OP_LOGITS: the batch's logits */
     enum product_columns columns;
-    const struct projection *reader; /* of y; COLUMNS_HEADS only. NULL: it needs nothing beside y */
+    const struct projection *reader; /* the projection that reads y; COLUMNS_HEADS only. NULL: it needs
+                                      * nothing beside y */
 };
 #define OP_PRODUCTS_MAX 2
-#define OP_LOGITS       UINT32_MAX /* as a place */
+#define OP_LOGITS       UINT32_MAX /* place of the logits */
 
 /* Queries and keys: rmsnorm where there is a weight, then rotation, in place. K and V go to the pages. Then
  * softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *= sigmoid(gate).
  * Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
     uint32_t layer;    /* index in compute_shape.kv: the KV heads, their size and place in a page */
-    uint32_t heads;    /* of queries */
-    float scale;       /* of scores */
+    uint32_t heads;    /* heads of queries */
+    float scale;       /* factor of scores */
     uint32_t window;   /* keys that a query sees, its own counted; 0: all */
     bool both_ways;    /* a query sees later keys, too: all of its sequence, which is in one step; of a window
                         * as many as earlier ones */
-    float cap;         /* of scores (kern_kv.cap); 0: none */
+    float cap;         /* cap of scores (kern_kv.cap); 0: none */
     bool norm_all;     /* the norms are over all heads together, not over each */
     bool norm_rotated; /* the norms are applied after the rotation, to each head */
     float
@@ -167,16 +168,16 @@ struct op_attention {
     dev_ptr sinks;          /* [heads]: a score each (kern_query.sink); null: none */
     struct act qkv, out;
     struct act angles;               /* cos | sin of the layer's table; width 0: no rotation */
-    const struct projection *reader; /* of out; NULL: it needs nothing beside out */
+    const struct projection *reader; /* the projection that reads out; NULL: it needs nothing beside out */
 };
 
 /* Latent attention (contract 10.3) in front of compute_attend(), whose queries are `query`. The key of a
  * token is c | r of `in`: c normed, r rotated. It goes to the pages, and the value is c. Of each
  * head n | r of q the rotated r becomes the end of the head of query. Fails with its device only. */
 struct op_latent {
-    uint32_t layer, heads; /* as of op_attention */
+    uint32_t layer, heads; /* see op_attention */
     bool adjacent;
-    struct norm norm;    /* of c */
+    struct norm norm;    /* norm of c */
     struct act in;       /* k_width values */
     struct act q, query; /* heads of n | r, and of k_width values */
     struct act angles;
@@ -192,7 +193,7 @@ struct op_delta {
     struct act in;              /* q | k | v | z | b | a */
     struct act conv_out, gates; /* gates: alpha | beta */
     struct act out;
-    const struct projection *reader; /* of out */
+    const struct projection *reader; /* the projection that reads out */
 };
 
 /* Mamba-2 between its projections (contract 10.5). Convolve: convolution and SiLU of x | B | C;
@@ -210,7 +211,7 @@ struct op_ssm {
     struct act in;                  /* z | x | B | C | dt */
     struct act conv_out, gates;     /* gates: dt | decay */
     struct act out;
-    const struct projection *reader; /* of out */
+    const struct projection *reader; /* the projection that reads out */
 };
 
 /* x *= factor, in place: part after part of each row, from its first value on. Fails with its device only. */
@@ -232,7 +233,7 @@ struct op_short_conv {
     uint32_t taps;
     dev_ptr conv, bias; /* [taps][channels], [channels]; null: no bias */
     struct act in, out;
-    const struct projection *reader; /* of out */
+    const struct projection *reader; /* the projection that reads out */
 };
 
 /* out = f(gate) * up of in = gate | up, or with `plain` out = f(in). out may be the first values of in. With
@@ -244,7 +245,7 @@ enum glu_function {
     GLU_RELU_SQUARE,
     GLU_SWIGLU_CLIP /* kern_swiglu_clip_fn of gate and up; never plain */
 };
-/* Of GLU_SWIGLU_CLIP. */
+/* Constants of GLU_SWIGLU_CLIP. */
 struct glu_clip {
     float alpha, limit;
 };
@@ -275,12 +276,12 @@ struct op_route {
     bool group_max;
     dev_ptr correction;         /* [experts]; null: none */
     dev_ptr expert_scale;       /* [experts]; null: none */
-    enum glu_function function; /* of the shared expert */
-    struct glu_clip clip;       /* likewise */
-    bool plain;                 /* likewise: it has no gate, its activation is f(up) */
+    enum glu_function function; /* activation of the shared expert */
+    struct glu_clip clip;       /* clip of the shared expert */
+    bool plain;                 /* the shared expert has no gate, its activation is f(up) */
     struct act in;  /* router | shared gate (1) if GATED | gate | up of the shared expert if there is one */
-    struct act out; /* of the shared expert's activation */
-    const struct projection *reader; /* of out */
+    struct act out; /* activation of the shared expert */
+    const struct projection *reader; /* the projection that reads out */
 };
 
 /* Row i of y = norm(h), or without a weight h itself, of the token logit_columns[i]: rows of logits, then
@@ -314,7 +315,7 @@ struct op_pair {
     dev_ptr final_norm, norm_embedding, norm_hidden;
     struct act h, pair, angles;
     bool draft;       /* h is normed */
-    bool from_states; /* of a draft: the first */
+    bool from_states; /* the first pass of a draft */
     const struct projection *reader;
 };
 
@@ -347,7 +348,7 @@ struct compute_bytes {
 };
 struct compute_cost {
     struct compute_bytes device, host;
-    /* Of recorded steps, at most, in the device's domain and in the machine's; 0: it records none there. */
+    /* Most bytes of recorded steps, in the device's domain and in the machine's; 0: it records none there. */
     uint64_t recorded_bytes, recorded_host_bytes;
 };
 

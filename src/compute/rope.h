@@ -15,9 +15,9 @@ struct rope_position {
 
 struct rope {
     uint32_t half;                 /* pairs of values that rotate */
-    uint8_t axis[ROPE_HALF_MAX];   /* of each frequency */
+    uint8_t axis[ROPE_HALF_MAX];   /* axis of each frequency */
     float inv_freq[ROPE_HALF_MAX]; /* radians per position, scaling applied */
-    double magnitude;              /* of cos and sin: yarn's attention factor, else 1 */
+    double magnitude;              /* factor of cos and sin: yarn's attention factor, else 1 */
 };
 
 /* cos and sin of one position: [half] each. Angles are double: in f32, a position of 262143 times a frequency

@@ -45,10 +45,10 @@ enum row_drawn_state {
 /* Logits here are the model's own: without edits and mask. */
 struct row_drawn {
     uint32_t state, id;
-    float logit;   /* of id */
-    float largest; /* of valid ids */
-    /* Of exp(logit - largest) over the valid ids, at least exp(-500) of each: by blocks. Nothing where the
-     * largest is not a finite number. */
+    float logit;   /* logit of `id` */
+    float largest; /* largest logit of valid ids */
+    /* Sum of exp(logit - largest) over the valid ids, at least exp(-500) of each: by blocks. Nothing where
+     * the largest is not a finite number. */
     double sum;
 };
 
@@ -61,7 +61,7 @@ struct row_draws {
     struct row_drawn *drawn; /* [logits]: results */
 };
 
-#define ROW_DRAW_LEAST (-500.0f) /* of what `sum` takes an exponential */
+#define ROW_DRAW_LEAST (-500.0f) /* least exponent of a term of `sum` */
 
 #ifdef __cplusplus
 extern "C" {

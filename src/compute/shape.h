@@ -32,8 +32,8 @@ struct kv_layer {
 struct recurrent_layer {
     size_t bytes;          /* its arrays; a multiple of 64 */
     size_t token_floats;   /* inputs of one pending token; a multiple of 16 */
-    size_t offset;         /* of its arrays, in bytes from the state's begin */
-    size_t pending_offset; /* of its pending tokens, likewise */
+    size_t offset;         /* offset of its arrays, in bytes from the state's begin */
+    size_t pending_offset; /* offset of its pending tokens, in bytes from the state's begin */
 };
 
 /* Mamba-2's numbers, the same in all its layers; zeros without. */
@@ -45,8 +45,8 @@ struct ssm_shape {
 
 struct compute_shape {
     uint32_t hidden, vocab;
-    float eps;       /* of every norm */
-    bool layer_norm; /* those of the residual stream and of blocks' results are LayerNorms, not rmsnorms */
+    float eps;       /* epsilon of every norm */
+    bool layer_norm; /* norms of the residual stream and of blocks' results are LayerNorms, not rmsnorms */
     uint32_t layers;
     uint32_t context_max; /* tokens of a sequence, at most */
     /* Layers whose K and V lie in the pages: the model's, then the MTP head's. */

@@ -16,7 +16,7 @@ struct weight {
     uint32_t experts; /* matrices of a stack, one every expert_bytes; else 1 */
     dev_ptr data;
     uint64_t expert_bytes;
-    enum compute_mode mode; /* of its products */
+    enum compute_mode mode; /* mode of its products */
     /* The backend's: how it is stored, and what its products need of their input beside it, a bit each. */
     uint8_t form, qparams, bits, codes, biases;
     uint16_t sums;
@@ -29,7 +29,7 @@ struct weight {
 struct projection {
     uint32_t in, out;
     uint32_t part_count;
-    unsigned sums; /* of all parts */
+    unsigned sums; /* sums of all parts */
     dev_ptr bias; /* [out] f32, of a stack [experts][out]; added to the sum of a row's products; null: none */
     struct weight parts[PROJECTION_PARTS_MAX];
 };

@@ -42,11 +42,11 @@ struct cpu_heads {
 /* One product with a matrix or a stack of heads, cut into tiles. */
 struct cpu_product {
     struct matrix matrix;
-    struct kern_columns columns; /* of heads the count alone */
+    struct kern_columns columns; /* the columns; of heads the count alone */
     const void *const *quants;   /* the columns' rows, quantised or in BF16; NULL: a product in f32 */
     struct cpu_heads heads;
-    const float *bias;     /* of the matrix's rows; NULL: none */
-    const uint32_t *pairs; /* of an expert's columns; NULL: column t is token t */
+    const float *bias;     /* bias of the matrix's rows; NULL: none */
+    const uint32_t *pairs; /* pairs of an expert's columns; NULL: column t is token t */
     bool activate;         /* the matrix is a gate above the other factor */
     uint32_t panels;       /* that are cut into tiles: all, or the gate's */
     uint32_t tile_begin, panels_step, panels_least, columns_step, column_tiles, head_tiles;
@@ -83,7 +83,7 @@ struct cpu {
     uint64_t flip; /* see cpu_device.h */
     uint32_t tokens_max, seqs_max, logits_max, products_max;
     unsigned sums;             /* compute_opts.sums */
-    uint32_t value_bytes;      /* of a quantised row: 1 or 2 */
+    uint32_t value_bytes;      /* bytes of a quantised row's value: 1 or 2 */
     uint32_t attention_floats; /* KERN_ATTN_SCRATCH, or KERN_ATTN_SCRATCH_V_IN_K where a layer needs it */
     uint32_t query_copies_floats;
     struct cpu_place places[COMPUTE_PLACES_MAX];
@@ -135,7 +135,8 @@ static inline uint32_t cpu_sums_floats(unsigned sums, uint32_t n)
     return cpu_sums_offset(sums, n, 2 * CPU_GROUP_MAX);
 }
 
-/* The same of the bytes of quantised rows. */
+/* Bytes of quantised rows of n values, of the groups in `sums` smaller than `group`: the offset of that
+ * size. */
 static inline size_t cpu_quants_offset(unsigned sums, uint32_t n, uint32_t group)
 {
     size_t bytes = 0;
@@ -232,9 +233,9 @@ static inline uint32_t cpu_sums_largest(unsigned sums)
         size /= 2;
     return sums != 0 ? size : 1;
 }
-/* What products need beside row `row`'s values, as `sums` says (weight.sums). (cpu_sums.c) */
+/* Computes the sums that products need beside row `row`'s values, by `sums` (weight.sums). (cpu_sums.c) */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
-/* The same of values [from, to): multiples of the largest group, or to is the end. */
+/* As `cpu_sum()`, but of values [from, to): multiples of the largest group, or to is the end. */
 void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to);
 
 /* ---- the convolution of recurrent layers (cpu_conv.c) ---- */
@@ -245,7 +246,7 @@ struct cpu_conv {
     uint32_t layer, channels, conv_width;
     dev_ptr weight, bias; /* bias null: none */
     struct act u, y;
-    size_t pending_floats; /* of a pending token */
+    size_t pending_floats; /* floats of a pending token */
     bool linear;           /* no SiLU */
 };
 /* Channels [from, to) of all of a sequence's tokens. Reads their state_in before it writes state_out, which
@@ -300,7 +301,7 @@ void cpu_gather(struct compute *c, const struct op_gather *a);                  
 void cpu_finish(struct compute *c, const struct op_finish *a);                   /* cpu_rows.c */
 void cpu_values(struct compute *c, const struct op_values *a);                   /* cpu_rows.c */
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
-void cpu_project_glu(struct compute *c, const struct op_product *p, const struct op_glu *a); /* likewise */
+void cpu_project_glu(struct compute *c, const struct op_product *p, const struct op_glu *a);
 void cpu_append(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
 void cpu_attend(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
 void cpu_latent(struct compute *c, const struct op_latent *a);               /* cpu_attention.c */

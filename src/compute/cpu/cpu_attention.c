@@ -24,7 +24,7 @@ struct attention_stage {
     unsigned sums;       /* that these tiles make */
     /* With more than one range. */
     uint32_t longest;    /* segments of a span, at most */
-    uint32_t at, window; /* of every span's segments this run takes `window` from number `at` on */
+    uint32_t at, window; /* this run takes `window` of every span's segments, from number `at` on */
 };
 
 static struct kern_kv layer_kv(const struct cpu *c, const struct kv_layer *l, uint32_t seq, uint32_t kv_head)
@@ -137,7 +137,7 @@ static void store_head(const struct attention_stage *st, const struct cpu_span *
     st->cpu->ops->kv_put(&kv, position, k, v);
 }
 
-/* Of a span, the keys and values of the KV heads [from, to): normed and rotated in place, and stored. */
+/* Norms, rotates and stores a span's keys and values of the KV heads [from, to), in place. */
 static void append_keys(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
                         uint32_t to)
 {
@@ -160,8 +160,8 @@ static void append_keys(const struct attention_stage *st, const struct cpu_span 
     }
 }
 
-/* Of a span, the KV heads [from, to) with their query heads: normed and rotated in place, keys and values
- * stored. */
+/* Norms and rotates a span's KV heads [from, to) with their query heads, in place, and stores keys and
+ * values. */
 static void append_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
                          uint32_t to)
 {
@@ -199,7 +199,7 @@ static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint3
     return op->window > 0 && op->window < end - position ? position + op->window : end;
 }
 
-/* What a span's queries see, by segments. */
+/* Segments that a span's queries see. */
 struct segments {
     uint32_t begin, count;
 };
@@ -331,7 +331,7 @@ static void gate_heads(const struct attention_stage *st, const struct cpu_span *
     }
 }
 
-/* What the reader needs beside the heads [from, to) of a span's results. */
+/* Computes the sums that the reader needs beside the heads [from, to) of a span's results. */
 static void sum_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
                       uint32_t to)
 {
@@ -344,7 +344,7 @@ static void sum_heads(const struct attention_stage *st, const struct cpu_span *s
 struct span_heads {
     const struct cpu_span *span;
     uint32_t index, kv_head, from, to;
-    const float *copies; /* of the queries; NULL: they are in their rows */
+    const float *copies; /* copies of the queries; NULL: they are in their rows */
 };
 
 static struct span_heads heads_of(const struct attention_stage *st, uint32_t index)
@@ -421,13 +421,13 @@ static size_t parts_step(const struct attention_stage *st)
     return st->window * KERN_ATTN_PART(st->kv->v_width);
 }
 
-/* Of the step's queries, the first of these heads; those of one tile stand together. */
+/* Returns the row of parts for the first of these heads; rows of one tile stand together. */
 static size_t parts_row(const struct attention_stage *st, const struct span_heads *h)
 {
     return (size_t)h->span->column * st->op->heads + h->from * h->span->count;
 }
 
-/* Of a span's segments those of the run, of which range `range` is [begin, end). */
+/* The run's segments of a span; a range has [begin, end) of them. */
 struct segment_range {
     struct segments run;
     uint32_t begin, end;

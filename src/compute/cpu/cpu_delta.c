@@ -15,8 +15,8 @@ struct delta_stage {
     struct cpu *cpu;
     const struct op_delta *op;
     uint32_t conv_step, conv_parts; /* heads of a tile, tiles of a sequence */
-    uint32_t conv_tiles;            /* of all sequences; then the gates, a span each */
-    uint32_t column_width;          /* of the state, per tile */
+    uint32_t conv_tiles;            /* tiles of all sequences; then the gates, a span each */
+    uint32_t column_width;          /* columns of the state in a tile */
     struct delta_pending_token pending;
     bool norm;     /* tiles of whole heads norm and gate their results */
     unsigned sums; /* that these tiles make */
@@ -198,7 +198,7 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
         norm_head(st, t, head);
 }
 
-/* What token t brought to the delta rule. */
+/* Keeps the values that token t brought to the delta rule. */
 static void keep_updates(const struct delta_stage *st, const struct batch_seq *seq, uint32_t t)
 {
     const struct cpu *c = st->cpu;

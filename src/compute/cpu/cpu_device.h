@@ -22,7 +22,7 @@ static inline struct cpu_device *cpu_device_of(struct device *d)
     return (struct cpu_device *)d;
 }
 
-/* As device_open_cpu, with the kernels that `flags` allow. */
+/* As `device_open_cpu()`, but with the kernels that `flags` allow. */
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret);
 
 /* The functions of backend_cpu that stand in other files. */
@@ -30,7 +30,7 @@ struct compute_cost cpu_cost(const struct compute_opts *o);                     
 int cpu_open(const struct compute_opts *o, struct compute **ret);                         /* cpu.c */
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge); /* cpu_encode.c */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
-/* Of matrices as kernel/matrix.h has them; every tier reads the same one. */
+/* Layout of matrices as kernel/matrix.h has them; every tier reads the same one. */
 #define CPU_LAYOUT "cpu 2"
 /* cpu_weight.c; the mode does not change the bytes. */
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);
@@ -56,8 +56,8 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
                            .expert_bytes = (size_t)w->expert_bytes};
 }
 
-/* What a product needs of its input beside it: sums of groups of 16, 32, 64 or 128 values, a bit for each
- * size, or a quantised row with groups of that size, likewise, or the row in BF16. */
+/* Sums that a product needs of its input beside it: of groups of 16, 32, 64 or 128 values, a bit for each
+ * size, or a quantised row with groups of that size, also a bit each, or the row in BF16. */
 #define CPU_GROUP_MIN    16u
 #define CPU_GROUP_MAX    128u
 #define CPU_GROUP_SIZES  4

@@ -79,7 +79,7 @@ struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsign
 struct stage {
     const struct cpu *cpu;
     const struct op_encode *op;
-    struct matrix matrix; /* of op->w */
+    struct matrix matrix; /* matrix of op->w */
     struct arrays a;
     workers_fn *fn;
     uint32_t tiles, first; /* first: of the piece */

@@ -97,7 +97,7 @@ struct best_stage {
     struct cpu *cpu;
     const struct op_best *op;
     struct matrix rows;
-    uint32_t panels, tiles; /* of `rows` in a tile; tiles */
+    uint32_t panels, tiles; /* panels of `rows` in a tile; tiles */
 };
 
 static bool is_valid(const uint64_t *bits, uint32_t id)

@@ -63,7 +63,7 @@ static const struct cpu_product *product_of(const struct cpu *c, uint32_t count,
 struct product_stage {
     struct cpu *cpu;
     uint32_t count;
-    const struct op_glu *glu; /* of the products with activate; NULL: none has it */
+    const struct op_glu *glu; /* activation of the products with activate; NULL: none has it */
 };
 
 static void add_bias(const struct cpu *c, const struct cpu_product *p, const struct kern_columns *columns,
@@ -113,7 +113,7 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
     c->ops->matmul(&m, &columns, t->panel, t->panel_end);
 }
 
-/* The same rows of the other factor, and the activation of both. */
+/* Computes a tile's rows of the other factor, and the activation of both. */
 static void activate(const struct product_stage *st, const struct cpu_product *p, struct product_part t)
 {
     const struct cpu *c = st->cpu;
@@ -226,7 +226,8 @@ static float *output_row(const struct cpu *c, struct act y, uint32_t row)
     return y.place == OP_LOGITS ? c->in->logits + (size_t)row * c->shape->vocab : cpu_row(c, y, row);
 }
 
-/* What the product needs beside its columns: those of rows [0, count) of x, from `from` on in the lists. */
+/* Sets the sums or rows that the product needs beside its columns: those of rows [0, count) of x, from `from`
+ * on in the lists. */
 static void set_beside(struct cpu *c, struct cpu_product *p, struct act x, uint32_t from, uint32_t count)
 {
     const struct matrix *m = &p->matrix;

@@ -14,7 +14,7 @@ struct ssm_stage {
     struct cpu *cpu;
     const struct op_ssm *op;
     uint32_t conv_tiles;   /* sequences x channels; then the gates, a span each */
-    uint32_t column_width; /* of the state, per tile */
+    uint32_t column_width; /* columns of the state in a tile */
     struct ssm_pending_token pending;
     struct cpu_conv conv;
 };
@@ -138,7 +138,7 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
     c->ops->ssm(&a, from, MIN_OF(from + st->column_width, s->head_dim));
 }
 
-/* What token t brought to the recurrence. */
+/* Keeps the values that token t brought to the recurrence. */
 static void keep_updates(const struct ssm_stage *st, const struct batch_seq *seq, uint32_t t)
 {
     const struct cpu *c = st->cpu;

@@ -50,7 +50,7 @@ static uint32_t best_rows(const struct compute_shape *s)
     return s->draft_vocab ? s->draft_vocab : s->vocab;
 }
 
-/* Of a token's widest input of a product. The next one may be written beside it. */
+/* Returns the bytes of a token's widest input of a product. The next one may be written beside it. */
 static uint64_t rounded_bytes(const struct compute_opts *o)
 {
     uint32_t most = 1;
@@ -195,7 +195,7 @@ static void pack_tables(struct packer *p, const struct batch *b, struct cuda_seq
     }
 }
 
-/* Of a sequence in this step, at most; few numbers, since records are of one. */
+/* Returns the most segments of a sequence in this step: few different numbers, since a record is for one. */
 static uint32_t segments_of(const struct batch *b)
 {
     uint32_t most = 0, segments = 16;

@@ -14,7 +14,7 @@
 #define CUDA_NONE        UINT32_MAX
 #define CUDA_GROUPS_MAX  8   /* groups of pages, at most */
 #define CUDA_PARTS_MAX   5   /* matrices of a projection */
-#define CUDA_THREADS     256 /* of a block, unless a kernel says otherwise */
+#define CUDA_THREADS     256 /* threads of a block, unless a kernel says otherwise */
 #define CUDA_PAGE_TOKENS 32
 #define CUDA_PANEL       16 /* rows of weights that lie together */
 
@@ -32,7 +32,7 @@ struct cuda_rounded {
     uint32_t rows, first;
 };
 
-/* As enum matrix_form, enum code_map and enum bias_kind. */
+/* Values of enum matrix_form, enum code_map and enum bias_kind. */
 enum cuda_form {
     CUDA_BF16,
     CUDA_F16,
@@ -74,9 +74,9 @@ struct cuda_step {
     uint64_t page_bytes[CUDA_GROUPS_MAX];
     char *states;
     uint64_t state_bytes;
-    const float *pair_weight, *shared_gate; /* what route left */
+    const float *pair_weight, *shared_gate; /* results of route */
     uint32_t top_k, experts;
-    uint32_t segments; /* of a sequence, at most: room in cuda_split, in powers of two */
+    uint32_t segments; /* most segments of a sequence: room in cuda_split, in powers of two */
     uint32_t few;      /* tokens [0, few) are of sequences with few tokens each */
 };
 
@@ -126,7 +126,7 @@ struct cuda_layer_inputs {
 
 /* Values of a row that the usual norm takes, at most. */
 #define CUDA_NORM_WIDTH (32u * CUDA_THREADS)
-/* As CUDA_NORM_WIDTH, but of a norm that sums experts. */
+/* As `CUDA_NORM_WIDTH`, but of a norm that sums experts. */
 #define CUDA_NORM_SUMS (16u * CUDA_THREADS)
 /* The usual case: h += out, y = rmsnorm(h), four values at a time. */
 #ifdef __CUDACC__
@@ -167,7 +167,7 @@ struct cuda_scale {
     float factor[CUDA_SCALES_MAX];
 };
 
-/* As enum glu_function. */
+/* Values of enum glu_function. */
 enum cuda_glu_function { CUDA_SILU, CUDA_GELU_TANH, CUDA_GELU_ERF, CUDA_RELU_SQUARE, CUDA_SWIGLU_CLIP };
 struct cuda_glu {
     uint32_t function, has_up;
@@ -264,7 +264,7 @@ struct cuda_product {
 #define CUDA_RING_16 4u
 #define CUDA_RING_8  6u
 #define CUDA_RING_4  8u
-/* Of 16 bits where 8 chains are long enough and one block has the room. */
+/* Ring of 16 bits where 8 chains are long enough and one block has the room. */
 #define CUDA_RING_DEEP 8u
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
@@ -289,7 +289,7 @@ struct cuda_tiles {
     uint32_t count, stages;
     struct cuda_rows y;
     const float *bias;
-    uint32_t glu; /* as of cuda_product: of tiles of 64 rows of each */
+    uint32_t glu; /* see cuda_product.glu; of tiles of 64 rows of each */
     struct cuda_rounded y_rounded;
     /* Few columns: [tiles][chains][CUDA_FEW_COLUMNS * CUDA_TILE_ROWS] sums, and [tiles] how many chains have
      * ended: 0 before and after. */
@@ -314,8 +314,8 @@ struct cuda_best {
     uint32_t n;
 };
 
-#define CUDA_TOP_THREADS 1024 /* of a block */
-#define CUDA_TOP_BLOCKS  8u   /* of a row, on GPUs that have clusters */
+#define CUDA_TOP_THREADS 1024 /* threads of a block */
+#define CUDA_TOP_BLOCKS  8u   /* blocks of a row, on GPUs that have clusters */
 struct cuda_top {
     const float *logits; /* [rows][vocab] */
     const uint64_t *valid;
@@ -324,7 +324,7 @@ struct cuda_top {
     uint32_t vocab;
 };
 
-#define CUDA_DRAW_THREADS 1024 /* of a row's block */
+#define CUDA_DRAW_THREADS 1024 /* threads of a row's block */
 #define CUDA_DRAW_BLOCKS  2048 /* blocks of ids of a row, at most */
 struct cuda_draw {
     float *logits; /* [rows][vocab]; edits are taken back */
@@ -399,7 +399,7 @@ struct cuda_split {
     ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 64 * (warps))
 /* By wgmma: 64 rows, two stages, and what aligns them. */
 #define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
-/* What is left of a block's shared memory, for their own. */
+/* Bytes of a block's shared memory that kernels have left for their own variables. */
 #define CUDA_ATTEND_STATIC 12288u
 
 /* Norms over all heads together, and copies of K as V, before the heads go their ways. */
@@ -481,7 +481,7 @@ struct cuda_encode {
     float scale;
     const float *cosines, *sines; /* [edge][head_dim / 4] */
     float *keys;                  /* [heads][pages]: K transposed, V */
-    struct cuda_matrix table;     /* of learned positions */
+    struct cuda_matrix table;     /* table of learned positions */
 };
 
 #endif

@@ -62,7 +62,7 @@ static uint32_t size_of(const struct cuda_kv *kv)
     return kv->k_width == 64 ? 0 : kv->k_width == 128 ? 1 : 2;
 }
 
-/* What takes all heads of a token together: a norm in place, or with no weight a copy. */
+/* Runs the kernel for all heads of a token together: a norm in place, or without a weight a copy. */
 static void run_rows(struct cuda *c, const struct cuda_attention *k, const float *weight, uint32_t from,
                      uint32_t to, uint32_t width)
 {
@@ -86,7 +86,7 @@ static struct cuda_append append_of(const struct cuda *c, uint32_t layer, const 
     return ret;
 }
 
-/* Of a token of the step, in all segments that it has room for. */
+/* Bytes of one token's partial results: sums, maximum and weight of each head and segment. */
 static uint64_t part_bytes(const struct cuda *c, const struct cuda_attention *k)
 {
     return (uint64_t)k->heads * c->step.segments * (k->kv.v_width + 2) * sizeof(float);
@@ -166,7 +166,7 @@ static struct attend attend_many(const struct cuda *c, const struct cuda_attenti
                            stages};
 }
 
-/* As attend_many(), by wgmma. */
+/* As `attend_many()`, but by wgmma. */
 static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
 {
     uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 #define COMPUTE_LEAST 80u /* sm_80 */
-/* Of the device's memory, where it is not opened to be measured: a context with all kernels (340 MiB on an
- * H100), and what the driver takes as it goes. */
+/* Part of the device's memory, where it is not opened to be measured: a context with all kernels (340 MiB on
+ * an H100), and memory that the driver takes as it goes. */
 #define ESTIMATE_BYTES ((uint64_t)1 << 30)
 /* In device.flags: the tier of results' bits. */
 #define FLAG_CUDA (1u << 30)

@@ -127,7 +127,7 @@ enum {
 #define CUDA_STAGING_BYTES ((size_t)8 << 20)
 #define CUDA_STAGING_SLOT  ((size_t)1 << 20)
 #define CUDA_STAGING_SLOTS (CUDA_STAGING_BYTES / CUDA_STAGING_SLOT)
-#define CUDA_STACK_BYTES   256u /* of a kernel's thread */
+#define CUDA_STACK_BYTES   256u /* bytes of a kernel thread's stack */
 
 /* UNIT_BYTES of a range: memory of the driver's, while any of its small units is committed. */
 struct cuda_granule {
@@ -155,7 +155,7 @@ struct cuda_device {
     void *context, *stream;
     void *functions[CUDA_KERNEL_COUNT];
     uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
-    uint32_t shared_attend;                  /* of a block of attention */
+    uint32_t shared_attend;                  /* shared memory of a block of attention */
     cuda_address repacking;       /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
     bool hopper;                  /* sm_90: it has wgmma */
     bool wide;                    /* wgmma has the bits of mma.sync there */
@@ -164,7 +164,7 @@ struct cuda_device {
     atomic_uint_least64_t committed;
     /* Work put into the queue outside of steps, and how much of it has passed. */
     atomic_uint_least64_t queued, passed;
-    pthread_mutex_t lock; /* of the ranges, and of `fresh` */
+    pthread_mutex_t lock; /* guards the ranges and `fresh` */
     struct cuda_range *ranges;
     struct cuda_fresh fresh[CUDA_FRESH_MAX]; /* committed, and to be zeroed before anything else */
     atomic_uint fresh_count;
@@ -189,7 +189,8 @@ static inline struct cuda_device *cuda_device_of(struct device *d)
 void cuda_use(struct cuda_device *d);
 /* Logs a failure, of which a device may be lost; true: there was none. */
 bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what);
-/* As cuda_ok, outside of steps: nobody learns whose memory is not what it should be. The device is lost. */
+/* As `cuda_ok()`, but outside of steps: no model would learn that its memory is wrong, so the device is
+ * lost. */
 void cuda_must(struct cuda_device *d, cuda_result r, const char *what);
 /* Waits for all that was put into the queue. 0, or a failure in it: -EIO, -ENODEV. */
 int cuda_wait(struct cuda_device *d);
@@ -238,7 +239,7 @@ void cuda_staging_unpin(struct cuda_device *d);
 
 /* cuda_figures.c */
 
-/* What the device's context takes. */
+/* Measurement of the device's context. */
 struct cuda_measure {
     void *other; /* context, until the end; NULL: none could be made */
     size_t before;

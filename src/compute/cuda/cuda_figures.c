@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-/* Of the current context's device. False: the driver does not say. */
+/* Reads the memory of the current context's device. False: the driver does not report it. */
 static bool read_info(const struct cuda_device *d, size_t *free_bytes, size_t *total)
 {
     return d->driver->memory_info(free_bytes, total) == 0;

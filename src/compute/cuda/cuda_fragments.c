@@ -4,7 +4,7 @@
  * up whole numbers have 8, those that look up floats become bf16 (kernels/repack.cu). */
 #include "compute/cuda/cuda_step.h"
 
-/* What they are from: panels of the kernels' matrices. */
+/* Returns the bits of fragments that are made of a matrix's panels. */
 static uint32_t bits_of(const struct matrix *m)
 {
     if (m->form != MATRIX_AFFINE || m->codes == CODES_E4M3)
@@ -65,7 +65,7 @@ struct weight cuda_fragments_begin(const struct linear_source *s, uint32_t count
     return w;
 }
 
-#define REPACKED_WORDS 4u /* of a thread, about */
+#define REPACKED_WORDS 4u /* words of a thread, about */
 
 void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const struct cuda_repack *rows)
 {
@@ -99,8 +99,8 @@ static uint32_t index_of(const struct weight *w)
 
 /* How the kernel for few columns goes through a matrix. */
 struct narrow_form {
-    uint32_t warps; /* of a block */
-    bool deep;      /* as cuda_product.deep: one block on a multiprocessor, too */
+    uint32_t warps; /* warps of a block */
+    bool deep;      /* cuda_product.deep: one block on a multiprocessor, too */
 };
 
 static uint32_t narrow_shared(const struct weight *w, uint32_t columns, struct narrow_form f)

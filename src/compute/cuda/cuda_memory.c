@@ -205,7 +205,7 @@ static int map_granule(struct cuda_device *d, uint64_t at, struct cuda_granule *
     return 0;
 }
 
-/* Of a lost device the calls fail, and the memory goes with the context. */
+/* Calls for a lost device fail, and its memory goes with the context. */
 static void unmap_granule(struct cuda_device *d, uint64_t at, struct cuda_granule *g)
 {
     (void)d->driver->unmap(at, UNIT_BYTES);

@@ -19,7 +19,7 @@
 #define SUM_BYTES    ((uint64_t)COLUMNS * ROWS * sizeof(float))
 _Static_assert(WEIGHT_BYTES + INPUT_BYTES + 2 * SUM_BYTES <= CUDA_STAGING_BYTES, "there is room");
 
-/* Of both signs, between 2^-8 and 2. */
+/* Fills in values of both signs, between 2^-8 and 2. */
 static void fill(uint16_t *values, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {

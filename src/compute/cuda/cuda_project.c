@@ -266,7 +266,7 @@ static void multiply_rows(struct cuda *c, const struct op_product *a, const stru
     }
 }
 
-/* As many rows at a time as there is room for; of several rounds the host gets each at once. */
+/* Multiplies as many rows at a time as there is room for; with several rounds the host gets each at once. */
 static void multiply_logits(struct cuda *c, const struct op_product *a)
 {
     struct cuda_device *d = c->device;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What a recorded kernel takes. With driver 580 on an H100 the driver's figure grew by 2.8 KiB for each,
+/* Memory of a recorded kernel. With driver 580 on an H100 the driver's figure grew by 2.8 KiB for each,
  * resident memory by 6.1 to 6.5 KiB (64 steps of 163 and 255 kernels). */
 #define KERNEL_BYTES      3072u
 #define KERNEL_HOST_BYTES 6656u

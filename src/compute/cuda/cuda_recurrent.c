@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#define CHANNELS      128u /* of a block */
-#define STATE_COLUMNS 32u  /* likewise, as in kernels/recurrent.cu */
-#define STATE_ROWS    128u /* of a column in registers */
+#define CHANNELS      128u /* channels of a block */
+#define STATE_COLUMNS 32u  /* columns of a block, as in kernels/recurrent.cu */
+#define STATE_ROWS    128u /* rows of a column in registers */
 #define WARP_HEADS    (CHANNELS / 32u)
 
 /* A block has its tokens one after the other. Few tokens have blocks of their own. */
@@ -24,7 +24,7 @@ static void run_conv(struct cuda *c, struct cuda_conv k)
 }
 
 struct recurrence {
-    uint32_t columns, heads, rows; /* of a head's state: rows values in a column */
+    uint32_t columns, heads, rows; /* shape of a head's state: rows values in a column */
     struct cuda_rows x;
     uint64_t pending; /* offset of a pending token's rows, ORed with the distance between tokens */
     bool square;      /* the kernel for columns in registers takes as many as they have rows */

@@ -30,12 +30,12 @@ struct cuda_place {
 struct cuda_record {
     uint32_t key;
     struct cuda_step step; /* all that the operations' arguments depend on */
-    uint32_t kernels;      /* of the step */
+    uint32_t kernels;      /* kernels of the step */
     bool charged;          /* for them */
     uint64_t refused_ns;   /* when the driver last did not make or launch it; 0: it never did not */
     void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
-    uint64_t took_ns;      /* of its last replays the shortest; 0: none was waited for */
+    uint64_t took_ns;      /* the shortest of its last replays; 0: none was waited for */
 };
 
 /* A norm of one token that waits for the product that reads it, whose kernel may compute it. */
@@ -51,7 +51,7 @@ struct cuda_held {
     struct act x, y;
     uint32_t count;
     const float *bias;
-    struct cuda_norm_held norm; /* of x */
+    struct cuda_norm_held norm; /* pending norm of x */
     bool experts;               /* each pair of a token and an expert is a column */
 };
 
@@ -92,25 +92,25 @@ struct cuda {
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
-    uint64_t rounded_bytes; /* of each */
+    uint64_t rounded_bytes; /* bytes of each */
     float *parts;    /* bf16 mode: CUDA_PARTS_BYTES of attention's segments, and of a product's chains */
     uint32_t *ended; /* bf16 mode: [CUDA_FEW_TILES], all 0 between products */
     uint32_t *attend_ended; /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
-    char *staging; /* as batch */
+    char *staging; /* staging of the batch */
     struct cuda_ropes host_ropes;
     const struct rope_tables *ropes_of; /* that `ropes` hold; NULL: none yet */
     const uint64_t *valid_of;           /* that `valid` holds; NULL: none yet */
     /* The step. */
     const struct batch *in;
-    int error; /* of the calls since the last step's end: 0, -ENOMEM: memory alone was lacking, or -EIO */
+    int error; /* failure since the last step's end: 0, -ENOMEM: memory alone was lacking, or -EIO */
     struct cuda_step step;
     bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
     uint32_t rows_left;    /* rows in `logits` that may not be on the host, since the last step */
     float *rows_to;        /* where they go */
     uint32_t sorted_by;    /* columns of a group of the sorted pairs; 0: they are not sorted yet */
     uint32_t rounded_turn; /* which of them was written last */
-    struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
+    struct act rounded_of; /* activation that this buffer has, in all of its rows; width 0: none */
     struct cuda_held held;
     struct cuda_norm_held norm;
     struct cuda_append append;
@@ -119,11 +119,11 @@ struct cuda {
     bool record_failed;           /* a call for it did */
     struct cuda_record *replayed; /* by this step, and when; NULL: none */
     uint64_t replayed_ns;
-    struct cuda_record *noted; /* of this step, which came for the first time; NULL: it did not */
-    uint32_t kernels;          /* of this step until now */
+    struct cuda_record *noted; /* record of this step, which came for the first time; NULL: it did not */
+    uint32_t kernels;          /* kernels of this step until now */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
-    uint64_t clock; /* of records' uses */
+    uint64_t clock; /* counts the records' uses */
 };
 
 static inline struct cuda *cuda_of(struct compute *c)
@@ -245,7 +245,7 @@ static inline struct cuda_rounded cuda_rounded_for(const struct cuda *c, struct 
     return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
                 : (struct cuda_rounded){0};
 }
-/* The same for an operation that writes no zeros past a row. */
+/* As `cuda_rounded_for()`, but for an operation that writes no zeros past a row. */
 static inline struct cuda_rounded cuda_rounded_whole(const struct cuda *c, struct act a)
 {
     return a.width % CUDA_UNIT == 0 ? cuda_rounded_for(c, a) : (struct cuda_rounded){0};
@@ -278,7 +278,7 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
                    const float *bias, uint32_t count);
 /* Whether a product of w = gate | up can have the activation in it. */
 bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
-/* As cuda_takes_glu(), but for a product of experts; cuda_fragments.c. */
+/* As `cuda_takes_glu()`, but for a product of experts; cuda_fragments.c. */
 bool cuda_takes_experts_glu(const struct cuda *c, const struct weight *w, uint32_t pairs);
 
 /* Whether the kernel for few columns computes the product. */
@@ -315,7 +315,7 @@ int cuda_row(struct compute *c, uint32_t row); /* cuda_draw.c */
 uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,
                              uint32_t pairs); /* cuda_fragments.c */
 
-/* The same with fragments, and for experts; cuda_fragments.c. */
+/* Multiplies with fragments, also for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);
 
 /* ---- the operations, by file ---- */

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #define GARBAGE    0xdd
-#define LAYER_OPS  24u /* of a layer, at most */
-#define SINGLE_OPS 32u /* of a step outside its layers, likewise */
+#define LAYER_OPS  24u /* most operations of a layer */
+#define SINGLE_OPS 32u /* most operations of a step outside its layers */
 #define COPIES_MAX 64u /* rows of weights, ahead of a step's other operations */
 #define OP_BYTES   16u
 
@@ -47,7 +47,7 @@ enum op {
 
 struct queued {
     enum op op;
-    uint32_t products; /* of OP_PROJECT */
+    uint32_t products; /* products of OP_PROJECT */
     union {
         struct op_embed embed;
         struct op_layer_inputs layer_inputs;
@@ -74,7 +74,7 @@ struct queued {
 struct list {
     struct queued *ops; /* [max] */
     uint32_t count, max;
-    bool whole; /* of a recording: its step came to its end, and there was memory for it */
+    bool whole; /* a recording: its step came to its end, and there was memory for it */
 };
 
 /* The batch's arrays as they were when the step began. */
@@ -100,8 +100,8 @@ struct fake {
     struct candidate *candidates; /* [vocab]: of a draw */
     uint32_t rows_left;           /* that there may be, since the last step */
     float *rows_to;               /* where they go */
-    size_t logit_bytes;           /* of a row of logits */
-    size_t value_bytes;           /* of a row of values */
+    size_t logit_bytes;           /* bytes of a row of logits */
+    size_t value_bytes;           /* bytes of a row of values */
     bool begun;
     const struct charge *charge, *host_charge; /* for recordings */
 };
@@ -312,7 +312,8 @@ static void keep(struct fake *f, struct list *l)
 /* One draw in so many is left to the host, as a device may do with any. */
 #define LEFT_EACH 16u
 
-/* Of a row that is drawn from the host gets no logits: but all of them where there is no room. */
+/* Draws from rows of logits. The host gets no logits of a drawn row, but all of them where there is no
+ * room. */
 static void draw_rows(struct fake *f)
 {
     const struct batch *b = &f->batch;
@@ -356,7 +357,7 @@ static int step_end(struct compute *compute)
     int r = fake_step_fault(f->device);
     if (f->run)
         keep(f, f->run);
-    /* What host code reads before the end, or after a failure, is nothing. */
+    /* Logits and values that host code reads before the end, or after a failure, are not numbers. */
     if (f->batch.logit_count > 0)
         memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
     if (f->batch.value_count > 0)

@@ -24,13 +24,13 @@ struct fake_faults {
     uint32_t lost;        /* -ENODEV at the end of a step, and from then on everywhere */
     uint32_t context_mib; /* no fault: MiB of its memory that a context takes */
 };
-/* Of "seed=1,commit=100,step=1000,lost=0,context=4", at least one part of it. False: anything else. */
+/* Parses "seed=1,commit=100,step=1000,lost=0,context=4", at least one part of it. False: anything else. */
 bool fake_faults_parse(const char *text, struct fake_faults *ret);
 
 struct fake_opts {
     uint32_t index;   /* N of "fake:N" */
-    uint64_t bytes;   /* of its memory, with the context */
-    uint32_t workers; /* as in device_open_cpu */
+    uint64_t bytes;   /* bytes of its memory, with the context */
+    uint32_t workers; /* workers of device_open_cpu() */
     struct account *stacks;
     struct fake_faults faults;
 };

@@ -17,7 +17,7 @@ struct fake_device {
     struct device *cpu; /* that computes */
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
     atomic_uint_least64_t drawn, rows;
-    pthread_mutex_t lock; /* of faults and draws */
+    pthread_mutex_t lock; /* guards faults and draws */
     struct fake_faults faults;
     uint64_t draws;
 };
@@ -30,7 +30,7 @@ static inline struct fake_device *fake_of(struct device *d)
 /* By chance: the next draw says that this fails. */
 enum fake_fault { FAKE_COMMIT, FAKE_STEP, FAKE_MEMORY, FAKE_LOST };
 bool fake_draw(struct fake_device *d, enum fake_fault what);
-/* What a step ends with, apart from its operations: 0, -EIO, -ENOMEM, -ENODEV. */
+/* Returns the fault of a step's end, apart from its operations: 0, -EIO, -ENOMEM, -ENODEV. */
 int fake_step_fault(struct fake_device *d);
 
 /* fake_memory.c */

@@ -34,7 +34,7 @@ static int fake_release(void *arg, dev_ptr base, uint64_t bytes)
     return r;
 }
 
-/* Of other programs on each device. */
+/* Bytes of other programs on each device. */
 static atomic_uint_least64_t others;
 
 void fake_set_others(uint64_t bytes)

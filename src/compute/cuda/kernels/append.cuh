@@ -6,8 +6,9 @@
 
 #include "compute/cuda/kernels/common.cuh"
 
-/* As rms_row() of CUDA_APPEND_THREADS threads: the sums of its four warps are added in order. Two of them go
- * up the tree in each half of this warp, then one in each quarter. Lane l has values l + 32 j. */
+/* As `rms_row()` of CUDA_APPEND_THREADS threads, but in one warp: the sums of its four warps are added in
+ * order. Two of them go up the tree in each half of this warp, then one in each quarter. Lane l has values l
+ * + 32 j. */
 template <uint32_t D> DEVICE double square_sum(const float x[D / 32])
 {
     uint32_t lane = threadIdx.x % 32;
@@ -103,7 +104,7 @@ DEVICE void norm_and_turn(const cuda_attention &a, float x[D / 32], const float 
         norm_lanes<D>(x, w, a.eps);
 }
 
-/* What queries grow by with their position. */
+/* Returns the growth of queries at a position. */
 DEVICE float growth_at(const cuda_attention &a, uint32_t position)
 {
     return a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));

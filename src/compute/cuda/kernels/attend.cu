@@ -107,7 +107,7 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
         }
     }
 
-    /* Of `count` blocks; those before them have the row's largest score in max. */
+    /* Weighs the scores of `count` blocks; the row's largest score in earlier blocks is in max. */
     __device__ __forceinline__ void weigh(const float s[KEYS / 8][4], uint32_t count, float c,
                                           float factor[BLOCKS][2])
     {
@@ -273,8 +273,8 @@ template <uint32_t D, uint32_t WARPS> struct token_items {
     {
         return rows + item * D;
     }
-    /* Of a fresh token, to their room. A thread would get them after the keys that it has asked for, the bulk
-     * engine does not. */
+    /* Prepares the copy of a fresh token's rows to their room. A thread would get them after the keys that it
+     * has asked for, the bulk engine does not. */
     __device__ __forceinline__ void prepare() const
     {
 #if BULK_COPIES
@@ -479,8 +479,8 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
 }
 
-/* Of a whole segment at once, or where a multiprocessor has several blocks after each other, three of them
- * beside each other with half of one. Code for newer chips takes more registers. */
+/* Kernels for a whole segment at once, or where a multiprocessor has several blocks after each other, three
+ * of them beside each other with half of one. Code for newer chips takes more registers. */
 #if __CUDA_ARCH__ >= 1000
 #define HALVES_BESIDE 2
 #else

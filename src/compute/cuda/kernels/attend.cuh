@@ -27,7 +27,7 @@ DEVICE range seen_by(const cuda_attention &a, uint32_t position)
     return {a.mtp ? 1 : first, position + 1};
 }
 
-/* What a score is multiplied by. With a cap it is done already. */
+/* Returns the factor of a score. With a cap it is applied already. */
 DEVICE float unit_of(const cuda_attention &a)
 {
     return a.cap > 0 ? 1 : a.scale;
@@ -37,7 +37,7 @@ DEVICE float unit_of(const cuda_attention &a)
 struct total {
     float max, sum;
 };
-/* What the sums so far, and the next segment's, are multiplied by. */
+/* Factors of the sums until now, and of the next segment's. */
 struct factors {
     float keep, add;
 };
@@ -83,8 +83,8 @@ DEVICE void brought(uint32_t stages)
         copies_wait<0>();
 }
 
-/* Of a block of keys: of both pages K [D][32], then of both V [32][D]. Pieces of 16 bytes change places, so
- * 8 rows of a matrix take all banks. */
+/* A block of keys: K [D][32] of both pages, then V [32][D] of both. Pieces of 16 bytes change places, so 8
+ * rows of a matrix take all banks. */
 template <uint32_t D> struct keys {
     static constexpr uint32_t PAGE = D * CUDA_PAGE_TOKENS * 2, BYTES = 4 * PAGE;
     static __device__ __forceinline__ uint32_t k_at(uint32_t d, uint32_t piece)
@@ -167,7 +167,7 @@ template <uint32_t PIECES> DEVICE void begin_rows(float (&o)[PIECES][4], float s
     max[0] = max[1] = -INFINITY;
 }
 
-/* What the warps of a team tell each other. */
+/* Values that the warps of a team exchange. */
 struct exchange {
     float largest[4][ROWS];
     __align__(16) uint16_t weights[ROWS][BLOCK_KEYS + 8];
@@ -177,7 +177,7 @@ struct exchange {
 template <uint32_t D, uint32_t WARPS> struct team {
     static constexpr uint32_t KEYS = BLOCK_KEYS / WARPS, DIMS = D / WARPS, Q_PITCH = 2 * D + 16;
     float o[DIMS / 8][4], sum[4], max[2];
-    uint32_t warp, name; /* of the team; of its barrier */
+    uint32_t warp, name; /* index of the team; of its barrier */
     exchange *others;
 
     __device__ __forceinline__ void meet() const
@@ -386,8 +386,8 @@ template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
 
 /* ---- segments apart from each other ---- */
 
-/* Of a segment of a query: the values' sums, then the largest score and the weights' sum. Segment 0 is the
- * first that the query sees. */
+/* Returns a query's part of a segment: the values' sums, then the largest score and the weights' sum. Segment
+ * 0 is the first that the query sees. */
 DEVICE float *part_of(const cuda_split &p, const cuda_attention &a, uint32_t t, uint32_t head,
                       uint32_t segment)
 {

@@ -7,8 +7,8 @@
 
 #if __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Of a block of 64 keys: K [D][64], then for each 64 numbers of the head V [64][64]. Rows have 128 bytes,
- * whose pieces of 16 change places by the row. */
+/* A block of 64 keys: K [D][64], then for each 64 numbers of the head V [64][64]. Rows have 128 bytes, whose
+ * pieces of 16 change places by the row. */
 template <uint32_t D> struct tile {
     static constexpr uint32_t K = D * 128, BYTES = 2 * K;
     static __device__ __forceinline__ uint32_t at(uint32_t row, uint32_t piece)
@@ -93,7 +93,7 @@ template <uint32_t D> DEVICE void bring_tile(uint32_t to, const source &o, const
     for (uint32_t half = 0; half < 2; half++) {
         uint32_t at = begin + half * CUDA_PAGE_TOKENS;
         bool some = p.at[half] != NULL;
-        /* What is not read needs an address, too. */
+        /* A page that is not read needs an address, too. */
         const char *k = some ? p.at[half] : o.s.pages[o.a.kv.group], *v = k + (some ? o.a.kv.k_bytes : 0);
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
@@ -149,7 +149,7 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
     __syncthreads();
 }
 
-/* As attend_many() of attend.cu. */
+/* As `attend_many()` of attend.cu, but by wgmma. */
 template <uint32_t D>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {

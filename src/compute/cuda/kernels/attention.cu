@@ -3,7 +3,7 @@
 
 #define SEGMENT  256u
 #define HEAD_MAX 640u
-#define DIMS     3 /* of a thread */
+#define DIMS     3 /* values of a thread */
 
 /* ---- queries and keys ---- */
 
@@ -102,7 +102,7 @@ KERNEL plateau_append(const cuda_step s, const cuda_attention a)
         append_key(s, a, k, v, t, head - a.heads, position);
 }
 
-/* ---- the same of many tokens: a warp takes a token's heads, with the bits of the block above ---- */
+/* ---- many tokens: a warp takes a token's heads, with the bits of the block above ---- */
 
 #define APPEND_WARPS (CUDA_THREADS / 32)
 
@@ -235,7 +235,7 @@ struct query {
     float *out;
     uint32_t first, end; /* tokens that it sees */
     uint32_t k_width, v_width, v_in_k;
-    uint64_t v_at; /* of V in a page's floats */
+    uint64_t v_at; /* offset of V in a page's floats */
     float scale, cap;
 };
 

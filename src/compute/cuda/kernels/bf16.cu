@@ -22,7 +22,7 @@ template <uint32_t CHAINS> DEVICE uint32_t narrow_warps()
 {
     return CHAINS > 1 ? CHAINS : blockDim.x / 32;
 }
-/* What warps of a block hand on: the chains' sums of a panel, or the values' of half of the warps. */
+/* Sums that warps of a block hand on: the chains' of a panel, or the values' of half of the warps. */
 typedef float narrow_sums[CUDA_CHAINS][CUDA_NARROW_COLUMNS * CUDA_PANEL];
 static_assert(CUDA_NARROW_WARPS_1 / 2 <= CUDA_CHAINS, "half of the warps have room");
 
@@ -52,7 +52,8 @@ struct lap {
  * and bind it: addresses are only added to. */
 template <uint32_t BITS> struct stream {
     const uint8_t *codes;                           /* the lane's next piece */
-    const uint8_t *sides, *side;                    /* of the panel, its first one and the next one */
+    const uint8_t *sides, *side;                    /* scales and biases of the panel: the first and the
+                                                     * next */
     int64_t step, step_next;                        /* from a panel to the next one, in turns */
     uint32_t length, left_here, left;               /* units of a panel, and to come of this one and of all */
     uint32_t each, each_first, side_left, side_all; /* units of a group; in the chain's first one; to come */
@@ -249,7 +250,7 @@ DEVICE void inputs_of(uint32_t b[8], uint32_t at)
     load4(b, at);
     load4(b + 4, at ^ 64);
 }
-/* Of the lane's row of 8, whose number is `row`. */
+/* Returns the address of the lane's row of 8, whose number is `row`. */
 DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)
 {
     return shared_at(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
@@ -316,7 +317,7 @@ DEVICE void put_added(const cuda_product &a, const float *bias, uint32_t panel, 
     if (i < a.w.n)
         row_of(a.add, column)[i] = fmaf(a.add_scale, bias ? sum + bias[i] : sum, before);
 }
-/* What becomes of a gate and its value. */
+/* Writes the activation of a gate and its value. */
 DEVICE void put_glu(const cuda_product &a, uint32_t panel, uint32_t row, uint32_t column, float gate,
                     float up)
 {
@@ -350,19 +351,19 @@ DEVICE void put_chains(const cuda_product &a, const float *bias, narrow_sums &su
     }
 }
 
-/* What a block does. */
+/* Work of a block. */
 struct narrow_work {
     const cuda_product &a;
     const float *bias;
     uint32_t first, count;                      /* columns */
     uint32_t panel, step, rounds, mine, length; /* panels, in the block and of the warp; units of each */
-    uint32_t x, x_second, x_unit, sides;        /* of the lane */
+    uint32_t x, x_second, x_unit, sides;        /* the lane's offsets */
     lap stage;
     bool deep;
 };
 
-/* What becomes of a panel's sums: with a gate in front of it, or with one chain. In a block's last round some
- * warps may have no panel. */
+/* Writes a panel's sums, with a gate in front of them, or with one chain. In a block's last round some warps
+ * may have no panel. */
 template <uint32_t CHAINS>
 DEVICE void put_panel(const narrow_work &w, narrow_sums &sums, const float c[2][4], uint32_t panel,
                       bool is_there, bool is_gate, float &gate, float before)

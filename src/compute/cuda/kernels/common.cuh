@@ -23,7 +23,7 @@ DEVICE void grid_begin()
 
 /* ---- blocks: a multiple of 32 threads, 1024 at most; all of them call ---- */
 
-/* Of a warp, in its first lane. */
+/* Sums a value over a warp, in its first lane. */
 DEVICE double warp_sum(double x)
 {
     for (uint32_t d = 16; d > 0; d /= 2)
@@ -247,8 +247,8 @@ DEVICE float table_value(uint32_t codes, uint32_t code)
     return code & 8 ? -size : size;
 }
 
-/* What multiplies the input, of the k-th value of a group whose planes begin at `at`, the row's byte: a code
- * less its centre, or the number that it looks up. */
+/* Returns the factor of the input for the k-th value of a group whose planes begin at `at`, the row's byte: a
+ * code less its centre, or the number that it looks up. */
 DEVICE float code_value(const uint8_t *at, uint32_t bits, uint32_t codes, uint32_t k)
 {
     if (codes == CUDA_CODES_E4M3)

@@ -115,7 +115,7 @@ DEVICE uint32_t place_of(uint32_t count, uint32_t *all)
     return before;
 }
 
-/* What makes ids candidates. */
+/* Condition that makes ids candidates. */
 struct scan {
     float largest, temperature, least;
     bool all; /* ids below `least` count with its weight */
@@ -251,7 +251,7 @@ struct drawing {
     uint32_t counts[BINS];
     uint64_t sums[BINS], ranks[ROOM];
     double weights[ROW_DRAW_BLOCK];
-    uint32_t bin, before, count, id; /* what one thread finds */
+    uint32_t bin, before, count, id; /* results of one thread */
     uint64_t sum_before, sum;
     double mass, rest;
     bool unknown;

@@ -68,12 +68,12 @@ DEVICE uint32_t unit_bytes(uint32_t bits)
 {
     return 128 * bits;
 }
-/* Of a scale and its bias. */
+/* Returns the bytes of a scale and its bias. */
 DEVICE uint32_t side_bytes(const cuda_matrix &m)
 {
     return m.qparams == CUDA_F32 ? 8 : 4;
 }
-/* Of the groups that a unit reads: a multiple of 64. */
+/* Returns the bytes of scales and biases in the groups that a unit reads: a multiple of 64. */
 DEVICE uint32_t unit_side_bytes(const cuda_matrix &m)
 {
     return m.bits == 16 ? 0 : (m.group < UNIT ? UNIT / m.group : 1) * CUDA_PANEL * side_bytes(m);
@@ -107,9 +107,9 @@ DEVICE fragment_place place_of(uint32_t bits, uint32_t row, uint32_t k)
 
 /* ---- values ---- */
 
-/* Of a lane: scale and bias of rows g and g + 8, as they are stored. */
+/* A lane's scales and biases of rows g and g + 8, as they are stored. */
 struct raw_sides {
-    uint32_t v[4]; /* of f32 the scales, then the biases; else a pair for each row */
+    uint32_t v[4]; /* f32: the scales, then the biases; else a pair for each row */
 };
 /* One rounding: codes of at most eight bits, scales and biases are all bf16. */
 DEVICE bool is_whole(const cuda_matrix &m)

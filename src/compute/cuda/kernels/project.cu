@@ -13,7 +13,7 @@
 /* Most bytes of a row's group that a slice copies ahead. */
 #define AHEAD_GROUP 64u
 
-/* What a block of threads keeps of one round. */
+/* Sums that a block of threads keeps of one round. */
 template <uint32_t C, uint32_t S> struct round_sums {
     float part[S][CUDA_PANEL][C];
     float x[S][C];
@@ -170,7 +170,7 @@ DEVICE void copy_inputs(const float *const x[C], uint32_t from, uint32_t group, 
             copy16(shared_at(to[c] + i), x[c] + from + i);
 }
 
-/* As affine_part(), but from the slice's copies. */
+/* As `affine_part()`, but from the slice's copies. */
 template <uint32_t C, uint32_t S>
 DEVICE void copied_part(const cuda_matrix &m, const round_copies<C, S> &here, const float *const x[C],
                         uint32_t group, uint32_t slice, uint32_t row, float p[C], float sum[C])
@@ -323,7 +323,7 @@ struct tile_buffers {
 /* A thread's sums, and where it is. */
 struct tile_sums {
     float acc[4][4], p[4][4]; /* [row][column] */
-    float x;                  /* of column `lane`, since the last block of k began */
+    float x;                  /* sum of column `lane` since the last block of k began */
     uint32_t lane, row, column;
 };
 

@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/common.cuh"
 
 #define TAPS_MAX 8
-#define COLUMNS  32 /* of a state, in a block: one warp */
+#define COLUMNS  32 /* columns of a state in a block: one warp */
 
 /* ---- convolutions ---- */
 
@@ -36,8 +36,8 @@ DEVICE void load_window(float window[TAPS_MAX], const cuda_step &s, const cuda_c
         window[j] = j < past ? conv_input(s, a, seq, c, i - past + j) : 0;
 }
 
-/* What the sequence leaves in its state: the inputs after its tokens, or those before them and its own ones.
- * state_out may be state_in. */
+/* Keeps inputs in the sequence's state: those after its tokens, or the earlier ones and its own. state_out
+ * may be state_in. */
 DEVICE void keep_inputs(const cuda_step &s, const cuda_conv &a, const cuda_seq &seq, uint32_t c)
 {
     float window[TAPS_MAX];
@@ -394,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
         store_registers(column, out, ROWS);
 }
 
-/* What token t brought to the recurrence. By all threads of the token's blocks. */
+/* Keeps the values that token t brought to the recurrence. By all threads of the token's blocks. */
 DEVICE void keep_delta(const cuda_step &s, const cuda_delta &a, const cuda_seq &seq, uint32_t t)
 {
     uint32_t keys = a.key_heads * a.key_dim, step = gridDim.y * blockDim.x;
@@ -546,7 +546,7 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
         store_registers(column, out, __shfl_sync(0xffffffffu, p, 0));
 }
 
-/* What token t brought to the recurrence, then gate and norm. Block: a token. */
+/* Keeps the values that token t brought to the recurrence, then gates and norms. Block: a token. */
 KERNEL plateau_ssm_end(const cuda_step s, const cuda_ssm a)
 {
     grid_begin();

@@ -72,7 +72,7 @@ DEVICE float4 experts_four(const cuda_step &s, const cuda_residual &add, uint32_
 }
 
 /* The usual case, by registers: h += what token t adds, y = rmsnorm(h), row `row` of the results. */
-#define NORM_EACH (CUDA_NORM_WIDTH / CUDA_THREADS / 4) /* of four values */
+#define NORM_EACH (CUDA_NORM_WIDTH / CUDA_THREADS / 4) /* groups of four values of a thread */
 template <uint32_t EACH>
 DEVICE void norm_plain(const cuda_step &s, const cuda_residual &add, const cuda_norm &norm,
                        const cuda_rounded &rounded, float *__restrict__ h, float *__restrict__ y, uint32_t n,

@@ -30,7 +30,7 @@ DEVICE uint32_t bin_of(float x, float max)
 /* Less is better: logit down, id up. */
 DEVICE uint64_t rank_of(float x, uint32_t id)
 {
-    uint32_t bits = __float_as_uint(x + 0.f); /* of -0, too */
+    uint32_t bits = __float_as_uint(x + 0.f); /* -0 becomes 0 */
     bits = bits >> 31 ? bits : ~bits & 0x7fffffffu;
     return (uint64_t)bits << 32 | id;
 }
@@ -76,7 +76,7 @@ template <class Use> DEVICE void each_logit(const cuda_top &a, const float *x, c
         each_piece<1, 12>(a, x, use);
 }
 
-/* What blocks of a cluster tell each other: the first one all, every one `bests` and `bins_taken`. */
+/* Values that blocks of a cluster exchange: the first one writes all, every one `bests` and `bins_taken`. */
 struct findings {
     best bests[CUDA_TOP_BLOCKS];
     uint32_t bins[BINS], bins_taken, count;

@@ -11,7 +11,7 @@
  * short chains, are tiles of 128 rows that a block for each multiprocessor walks through. */
 #include "compute/cuda/kernels/mma.cuh"
 
-#define PANELS 8u   /* of a block */
+#define PANELS 8u   /* panels of a block */
 #define GROUP  128u /* threads */
 
 #if __CUDA_ARCH_FEAT_SM90_ALL
