@@ -9,12 +9,13 @@
 #include <stdint.h>
 
 struct budget {
-    double fixed_ns, seq_ns, prompt_ns; /* of a step; per token; 0: nothing is measured yet */
+    double fixed_ns, seq_ns, prompt_ns; /* cost of a step; of a sequence's token and of a prompt's; 0: nothing
+                                         * is measured yet */
 };
 
 /* The work that a step competes with. */
 struct budget_load {
-    uint32_t seq_tokens; /* of decoding sequences: a known token each, and draft tokens */
+    uint32_t seq_tokens; /* tokens of decoding sequences: a known token each, and draft tokens */
     uint32_t prompts;    /* sequences that want prompt tokens computed; of several tenants one each */
 };
 

@@ -39,9 +39,9 @@ static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a,
 
 struct embedding_cache_opts {
     struct account *account; /* bytes_max is not its limit, but should fit in it; entries are of its domain */
-    size_t token_bytes;      /* of the features of one token */
-    uint64_t bytes_max;      /* of all entries; the largest image must fit */
-    uint64_t keep_bytes;     /* of unreferenced entries; <= bytes_max */
+    size_t token_bytes;      /* bytes of one token's features */
+    uint64_t bytes_max;      /* limit of all entries; the largest image must fit */
+    uint64_t keep_bytes;     /* limit of unreferenced entries; <= bytes_max */
 };
 
 struct embedding_cache;

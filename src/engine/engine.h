@@ -57,12 +57,12 @@ struct engine_faults {
 /* Settings that may change while engines run. Each is read where it is used, so a change takes effect with
  * the next request or step, also for waiting ones. */
 struct engine_live {
-    _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* as in engine_opts */
+    _Atomic uint64_t queue_timeout_ns, slow_client_ns, step_ns; /* see engine_opts */
     _Atomic uint32_t max_queue; /* a value above engine_opts.max_queue changes nothing */
 };
 
 struct engine_opts {
-    const char *name;                  /* of the model, for logs and the thread's name; copied */
+    const char *name;                  /* the model's name, for logs and the thread's name; copied */
     struct model *model;               /* borrowed; outlives the engine */
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct device *device;             /* the model's */
@@ -75,11 +75,12 @@ struct engine_opts {
     uint32_t max_num_seqs;  /* sequences of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
-    uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
+    uint32_t tokens_max;    /* tokens of one step, as the model was loaded; >= engine_tokens_min() */
     struct drafting_opts drafting;
-    uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
-    uint64_t pools_bytes_max;    /* of K, V, states and the prefix cache together; 0: no limit of its own */
-    uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */
+    uint64_t kv_bytes_max;       /* limit of the page pool's pages; at least one sequence of max_model_len */
+    uint64_t pools_bytes_max;    /* limit of K, V, states and the prefix cache together; 0: no limit of its
+                                  * own */
+    uint64_t requests_bytes_max; /* limit of all jobs' blocks; 0: no limit of its own */
     bool keep_units;             /* free units stay until memory is short: to measure the cost of trims */
     /* Size of the prefix cache: bytes of pages and states that no request uses. They stay in the pools
      * until their memory is needed. 0: no prefix cache. */
@@ -122,8 +123,9 @@ void engine_live_set(struct engine_live *l, const struct engine_opts *now);
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
-        state_bytes;                     /* of `engine`: always, and for each page and state of the pools */
-    uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
+        state_bytes;                     /* bytes of `engine`: always, and for each page and state of the
+                                          * pools */
+    uint64_t job_bytes, job_token_bytes; /* most bytes of a request's block, and per token */
     /* With a grammar, in addition: of its matcher, at most matcher_bytes_max. */
     uint64_t matcher_bytes, matcher_token_bytes, matcher_bytes_max;
 };
@@ -150,7 +152,7 @@ void engine_close(struct engine *en);
 #define ENGINE_STOP_STRINGS_MAX      16
 #define ENGINE_STOP_STRING_BYTES_MAX 256
 #define ENGINE_CUTS_MAX              32
-#define ENGINE_IMAGES_MAX            512 /* of one prompt; a pair of frames is one */
+#define ENGINE_IMAGES_MAX            512 /* images of one prompt; a pair of frames is one */
 
 /* An image of a prompt. Its placeholders stand in the prompt already, one token per square of
  * model_vision's edge; each is the image's or the video's placeholder. Width and height are multiples of
@@ -160,7 +162,7 @@ struct job_image {
     uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
-/* What a job yields. A job without tokens never decodes: its sequence reads the prompt and ends. The prefix
+/* Result of a job. A job without tokens never decodes: its sequence reads the prompt and ends. The prefix
  * cache neither serves nor keeps its pages. Its result is in stream_values(). */
 enum job_output {
     JOB_TOKENS,
@@ -173,7 +175,7 @@ enum job_output {
 /* A budget for the reasoning of a reply: after so many of its tokens the marker that ends it is forced. */
 #define JOB_MARKER_MAX 16
 struct job_thinking {
-    uint32_t budget; /* of all reasoning of the reply */
+    uint32_t budget; /* tokens of all reasoning of the reply */
     bool inside;     /* the prompt ends within reasoning */
     uint32_t open[JOB_MARKER_MAX],
         open_count; /* the marker that begins it; 0: the reply does not begin any */
@@ -182,11 +184,11 @@ struct job_thinking {
 
 struct job_spec {
     enum job_output output;
-    enum pooling pooling;              /* of JOB_VECTOR */
-    uint32_t logit_ids[JOB_LOGIT_IDS]; /* of JOB_LOGITS */
+    enum pooling pooling;              /* pooling of JOB_VECTOR */
+    uint32_t logit_ids[JOB_LOGIT_IDS]; /* ids of JOB_LOGITS */
     const uint32_t *prompt;            /* ids < vocab; copied */
     uint32_t prompt_count;             /* >= 1 */
-    uint32_t second;                   /* as model_seq.second */
+    uint32_t second;                   /* see model_seq.second */
     uint32_t max_tokens;               /* >= 1; 0 of a job without tokens */
     int32_t priority;                  /* lower goes first; 0 is normal */
     struct slice
@@ -202,8 +204,8 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
-    /* What the output may be, from its first token on; its vocabulary has the model's tokens. An end token is
-     * drawn only where the output is complete, and ends the job. End tokens that are not among
+    /* Constraint of the output, from its first token on; its vocabulary has the model's tokens. An end token
+     * is drawn only where the output is complete, and ends the job. End tokens that are not among
      * sampling.stop_ids (ignore_eos) are drawn only where nothing else may follow, and so are stop_ids before
      * min_tokens. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
@@ -260,7 +262,7 @@ struct job_numbers {
     enum job_phase phase;
     uint32_t prompt_tokens, prompt_done, completion_tokens, cached_tokens, max_tokens;
     uint32_t images, images_done;             /* done: need no more encoding */
-    uint64_t image_bytes;                     /* of their pixels, which jobs of one request share */
+    uint64_t image_bytes;                     /* bytes of their pixels, which jobs of one request share */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
     uint64_t age_ns, bytes;                   /* bytes: pages, states and the job's block */
 };
@@ -283,16 +285,16 @@ struct engine_numbers {
     /* By group of attention layers; 0 past the last one: pages of sequences, and pages that only the prefix
      * cache holds. */
     uint32_t group_used[PAGE_GROUPS_MAX], group_cached[PAGE_GROUPS_MAX];
-    double usage;                          /* of the first group's pool, from 0 to 1 */
-    uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
+    double usage;                          /* used share of the first group's pool, from 0 to 1 */
+    uint32_t cache_pages, cache_snapshots; /* pages and snapshots of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
     struct engine_pool_numbers kv, state;   /* state: zeros without recurrent layers */
-    uint64_t cached_tokens;                 /* of prompts, in the prefix cache when they were first read */
+    uint64_t cached_tokens;                 /* prompt tokens in the prefix cache when they were first read */
     uint64_t fetched_hits, pinned_hits;     /* requests with a prefix from the SSD tier, from pinned memory */
     uint64_t fetched_tokens, pinned_tokens; /* parts of cached_tokens that came from there */
     struct pinned_numbers pinned;           /* zeros without pinned memory */
-    uint32_t fetching;                      /* of those waiting: requests that wait for a lower tier */
+    uint32_t fetching;                      /* waiting requests that wait for a lower tier */
     bool memory_taken;                      /* requests wait for memory that other programs have */
     uint64_t fetches, fetches_failed;       /* failed: less arrived than was requested */
     uint64_t pending_trim_bytes;            /* at most, of the trim that is due */
@@ -304,15 +306,16 @@ struct engine_numbers {
     uint64_t images_encoded, images_found, images_evicted;
     uint64_t encode_slices, encode_ns, encode_slice_max_ns;
     uint32_t images_kept;                    /* entries of features, those in use included */
-    uint64_t images_bytes, images_bytes_max; /* of these entries */
+    uint64_t images_bytes, images_bytes_max; /* bytes of these entries */
     uint64_t encoding_bytes;                 /* memory of the encoder */
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
-    /* Of constrained decoding: masks made, the time for all of them, and for the longest. */
+    /* Constrained decoding: masks made, the time for all of them, and for the longest. */
     uint64_t masks, mask_ns, mask_max_ns;
     uint64_t finished[FINISH_ERROR + 1];
-    uint64_t walks, walk_ns;        /* of its invariants, at rest; walk_ns: duration of the last one */
+    uint64_t walks, walk_ns;        /* walks over its invariants, at rest; walk_ns: duration of the last
+                                     * one */
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */
     uint64_t progress_ns; /* clock time when a layer last finished, or work came; 0: nothing can be computed
                              now. A watchdog compares */

@@ -87,7 +87,7 @@ static uint32_t tickets_of_row(const struct engine *en)
     return DIV_UP(en->rows.blocks, BLOCKS_EACH);
 }
 
-/* Of ticket i: its row, and the blocks [*from, *until) of it. */
+/* Returns the row of ticket i, and the row's blocks [*from, *until). */
 static struct engine_row *row_of_ticket(struct engine *en, uint32_t i, uint32_t *from, uint32_t *until)
 {
     *from = i % tickets_of_row(en) * BLOCKS_EACH;

@@ -31,14 +31,15 @@ struct engine_pass {
     int error;                     /* with `begun` false: why */
 };
 
-/* What a grammar allows after the known token of a sequence, or after a draft token of it. */
+/* Tokens that a grammar allows after the known token of a sequence, or after a draft token of it. */
 struct engine_mask {
-    int error; /* as matcher_mask() */
+    int error; /* result of matcher_mask() */
     uint32_t count, single;
     uint64_t ns; /* to make it */
 };
 
-/* Of the step under way: a sequence with a grammar has a row for each row of logits that it samples from. */
+/* Masks of the step under way: a sequence with a grammar has a row for each row of logits that it samples
+ * from. */
 struct engine_masks {
     struct engine_mask *rows; /* [engine_rows_max] */
     uint64_t *bits;           /* [engine_rows_max][words]: bit per id */
@@ -56,7 +57,7 @@ struct engine_row {
 struct engine_rows {
     struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
     uint32_t count, blocks;
-    uint32_t whole;  /* of them those that are there */
+    uint32_t whole;  /* rows of the list whose blocks are all there */
     float *most;     /* [engine_rows_max][blocks], as the two below for sampler_blocks */
     double *weights; /* [engine_rows_max][blocks] */
     uint32_t *bins;  /* [engine_rows_max][SAMPLER_BINS] */
@@ -68,9 +69,9 @@ struct engine_rows {
 struct engine_draws {
     void *pinned;            /* has the next four; NULL: the device draws nothing */
     struct row_draw *rows;   /* [logit rows], as the next two */
-    struct row_drawn *drawn; /* of the device from a step's begin to its end, as the next one */
+    struct row_drawn *drawn; /* [logit rows]: of the device from a step's begin to its end, as the next one */
     struct row_top *tops;
-    struct row_edit *edits; /* of all rows together */
+    struct row_edit *edits; /* edits of all rows together */
     struct row_draws step;
     uint32_t count; /* 0: none is drawn from */
 };
@@ -89,7 +90,7 @@ struct engine {
     char name[48];
     const struct model_shape *shape;
     struct account *requests, *own;
-    struct arena *arena; /* of `own`: has everything below, unless said otherwise */
+    struct arena *arena; /* arena on `own`: has everything below, unless said otherwise */
     struct pools pools;
     struct holder *holder; /* in opts.holders; NULL: no list */
     struct engine_tiers tiers;
@@ -97,7 +98,7 @@ struct engine {
     struct mailbox *inbox;
     uint64_t *valid_ids;            /* bit per id; NULL without a tokenizer */
     const struct engine_live *live; /* opts.live, or own_live */
-    struct engine_live own_live;    /* of opts; does not change */
+    struct engine_live own_live;    /* copy of opts; does not change */
     uint32_t places_max;            /* jobs that may be here at once */
 
     /* Any thread. */
@@ -105,10 +106,10 @@ struct engine {
     atomic_bool wake_posted;    /* a wake is in the inbox */
     atomic_bool reclaim;        /* memory is short somewhere */
     atomic_bool closing;
-    atomic_int failure;           /* as engine_failure() */
+    atomic_int failure;           /* engine_failure() */
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
-    _Atomic uint64_t taken_ns;    /* as sched_numbers.taken_ns, of the last plan */
+    _Atomic uint64_t taken_ns;    /* sched_numbers.taken_ns of the last plan */
 
     /* The thread that creates, starts and closes the engine. */
     struct thread_stack stack;
@@ -194,7 +195,8 @@ size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab);
 struct batch_beside *engine_masks_begin(struct engine *en, const struct sched_plan *plan);
 /* Between a step's begin and its end: they are made. */
 void engine_masks_end(struct engine *en);
-/* What may be drawn after `right` draft tokens; NULL: anything, or there is no mask. */
+/* Returns the mask for the sample after `right` accepted draft tokens; NULL: anything, or there is no
+ * mask. */
 const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t right);
 /* The number of outputs that a draw after `right` draft tokens counts for min_tokens. */
 uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t right);
@@ -218,7 +220,7 @@ void engine_draws_begin(struct engine *en, const struct sched_plan *plan, struct
 void engine_draws_order(struct engine *en, const struct sched_plan *plan);
 /* After it: rows that the host draws from come. As model_step_end(). */
 int engine_draws_end(struct engine *en);
-/* Of a row that begins there; NULL: the row is there. */
+/* Returns the device's draw from the row that begins there; NULL: the row is there. */
 const struct row_drawn *engine_drawn_of(const struct engine *en, const float *logits);
 
 /* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */

@@ -344,7 +344,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
     }
 }
 
-/* Of the tokens that a sequence's state keeps pending, the sampled ones count. */
+/* Marks, among the tokens that a sequence's state keeps pending, the sampled ones as accepted. */
 static void accept(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++) {

@@ -14,7 +14,7 @@
 struct engine_think {
     struct job_thinking limits; /* limits.close_count 0: no budget */
     uint32_t used;              /* tokens of reasoning */
-    uint32_t matched;           /* of the marker that comes next, by the last tokens */
+    uint32_t matched;           /* tokens of the next marker that the last tokens match */
 };
 
 /* -EINVAL: a marker has more than JOB_MARKER_MAX tokens. */

@@ -79,7 +79,7 @@ void image_sched_enter(struct image_sched *s, const struct job *j)
     s->jobs += j->image_count > 0;
 }
 
-/* ---- what a sequence has ---- */
+/* ---- images of a sequence ---- */
 
 static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 {

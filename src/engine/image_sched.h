@@ -32,7 +32,7 @@ struct image_sched_encoder {
 };
 
 struct image_sched_port {
-    /* As sched_first_waiting(). */
+    /* See sched_first_waiting(). */
     struct sched_seq *(*first_waiting)(void *arg);
     /* Work on an image begins: free memory is about to be needed. */
     void (*begins)(void *arg);
@@ -48,7 +48,7 @@ struct image_sched_port {
 struct image_sched_opts {
     const struct model_shape *shape;
     struct account *parent; /* `images` opens below it; it may have `vision` */
-    uint64_t cache_bytes;   /* as engine_opts.image_cache_bytes */
+    uint64_t cache_bytes;   /* engine_opts.image_cache_bytes */
     struct list *jobs;      /* struct job */
     struct pools *pools;    /* memory for images may come from there */
     struct device *device;
@@ -59,7 +59,7 @@ struct image_sched_opts {
     struct image_sched_port port;
 };
 
-/* As in engine_numbers. */
+/* Counters of engine_numbers. */
 struct image_sched_numbers {
     uint64_t encoded, found, slices, slices_ns, slice_max_ns;
 };
@@ -74,7 +74,7 @@ struct image_sched {
     uint32_t jobs;        /* jobs with images */
     struct job *owner;    /* the job of the image in progress; NULL: none */
     uint32_t at;          /* which one of the owner's */
-    uint32_t entry;       /* of the embedding cache: place of its embeddings */
+    uint32_t entry;       /* entry of its embeddings in the embedding cache */
     struct image *image;  /* its pixels, held */
     bool begun;           /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;    /* when the last one ended */
@@ -82,7 +82,7 @@ struct image_sched {
     uint64_t retry_ns;    /* no image begins before, because memory was refused */
     uint64_t least_bytes; /* least bytes of `vision`, encoding or not */
     uint64_t steps_ns[IMAGE_SCHED_STEPS],
-        step_count; /* of steps in which sequences decoded and nothing else happened */
+        step_count; /* count of steps in which sequences decoded and nothing else happened */
     struct image_sched_numbers now;
 };
 
@@ -112,8 +112,8 @@ bool image_sched_run(struct image_sched *s, bool stepped);
 /* For the list of holders: embeddings and the encoder's memory; part of it that can be dropped on request;
  * how much the process would shrink without that. */
 struct pools_beside image_sched_beside(const struct image_sched *s);
-/* Of these bytes the part that was idle since before_ns (UINT64_MAX: since any time): the encoder's memory,
- * while no image is in progress. */
+/* Returns the part of image_sched_beside() that was idle since before_ns (UINT64_MAX: since any time): the
+ * encoder's memory, while no image is in progress. */
 uint64_t image_sched_spare_bytes(const struct image_sched *s, uint64_t before_ns);
 /* Images with unreferenced embeddings. */
 uint32_t image_sched_unused(const struct image_sched *s);

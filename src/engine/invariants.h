@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define INVARIANTS_AFTER_NS 200000000ull   /* of rest: a client that asks again at once is not kept waiting */
+#define INVARIANTS_AFTER_NS 200000000ull   /* rest before a walk: a client may ask again at once */
 #define INVARIANTS_EVERY_NS 10000000000ull /* while nothing happens */
 
 struct engine;

@@ -40,7 +40,7 @@ static uint32_t cuts_given(const struct job_spec *spec)
     return MIN_OF(spec->cut_count, (uint32_t)ENGINE_CUTS_MAX);
 }
 
-/* What the arena must hold, each block with its alignment. */
+/* Returns the bytes of a job's arena, each block with its alignment. */
 static size_t block_bytes(const struct job_spec *spec, const struct job_tables *t)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
@@ -60,7 +60,7 @@ static size_t block_bytes(const struct job_spec *spec, const struct job_tables *
     return bytes + 16 * 64;
 }
 
-/* Of the stack of its matcher. */
+/* Returns the bytes of the stack of its matcher. */
 static size_t matcher_bytes(const struct job_spec *spec)
 {
     uint64_t bytes = MATCHER_BYTES + (uint64_t)spec->max_tokens * JOB_MATCHER_TOKEN_BYTES;
@@ -192,7 +192,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
     return 0;
 }
 
-/* Those with a token in [from, to): the first of them, and how many. */
+/* Counts the images with a token in [from, to); *first: the first of them. */
 static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint32_t *first)
 {
     uint32_t i = 0, count = 0;

@@ -42,11 +42,11 @@ struct job {
     struct engine_think think;
     uint32_t mask_row; /* the first of its masks in the step under way */
     /* Keys under which other requests find its pages; NULL: none. */
-    struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
+    struct prefix_key *keys; /* keys of its whole pages: sequence.key_count are there */
     struct prefix_key root;
     /* Its images, ascending. */
     uint32_t image_count;
-    uint64_t image_bytes;      /* of their pixels; charged to their maker */
+    uint64_t image_bytes;      /* bytes of their pixels; charged to their maker */
     struct prefix_key scope;   /* with images: scope of its image embeddings */
     struct image **images;     /* held until the job ends */
     struct prefix_image *seen; /* their part in the keys */
@@ -57,7 +57,7 @@ struct job {
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
-    bool whole;               /* as job_spec.whole */
+    bool whole;               /* see job_spec.whole */
     bool yields;              /* paused for waiting sequences until its client has read */
     bool told;                /* the stream has something that the exchange has not been woken for */
     struct stop_match *stops; /* NULL: none, and nothing is held */
@@ -72,11 +72,11 @@ struct job {
     struct stream_finish finish;
 };
 
-/* What all jobs of an engine have tables for. */
+/* Sizes of tables that all jobs of an engine have. */
 struct job_tables {
     bool keys;       /* prefixes are reused */
     bool ngram;      /* n-gram drafts are allowed */
-    uint32_t groups; /* of attention layers */
+    uint32_t groups; /* groups of attention layers */
 };
 
 struct job_opts {
@@ -87,8 +87,8 @@ struct job_opts {
     uint64_t now_ns;
     bool at_once;  /* the model sees a text both ways: one step computes the prompt */
     bool cuts;     /* the model has a recurrent state, of which cuts keep a snapshot, or windows */
-    uint32_t edge; /* of the square of pixels that a token covers; 0: no images */
-    const struct store_identity *identity; /* of the model */
+    uint32_t edge; /* pixels of a token's edge; 0: no images */
+    const struct store_identity *identity; /* identity of the model */
     struct job_tables tables;
 };
 
@@ -97,7 +97,7 @@ static inline struct job *job_of(struct sched_seq *seq)
     return CONTAINER(seq, struct job, seq);
 }
 
-/* Of a job with a grammar, in addition: its matcher, which grows with max_tokens up to a bound. */
+/* Bytes that a job with a grammar has in addition: its matcher, which grows with max_tokens up to a bound. */
 #define JOB_MATCHER_GRAIN       ((uint64_t)65536)
 #define JOB_MATCHER_BYTES       (MATCHER_BYTES + 2 * JOB_MATCHER_GRAIN)
 #define JOB_MATCHER_TOKEN_BYTES 256 /* a mark and a row or two */

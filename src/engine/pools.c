@@ -47,7 +47,7 @@ static void move_state(void *arg, uint32_t from, uint32_t to)
     p->moves++;
 }
 
-/* Of the pools but this one (NULL: of all); returns its bytes. */
+/* Gives a unit of any pool but this one (NULL: of any); returns its bytes. */
 static uint64_t give_unit(struct pools *p, const struct block_pool *but, uint64_t before_ns)
 {
     uint64_t bytes = 0;

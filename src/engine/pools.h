@@ -21,7 +21,8 @@ struct pools {
     struct block_pool *blocks[TIER_KINDS]; /* by kind: of the groups' pages, and `states`; NULL: none */
     struct prefix_index *index;            /* NULL: nothing is reused */
     size_t page_bytes, state_bytes;        /* page_bytes: a page of each group */
-    dev_ptr page_base[PAGE_GROUPS_MAX], state_base; /* of the pools, for the model; null without states */
+    dev_ptr page_base[PAGE_GROUPS_MAX], state_base; /* begin of the pools, for the model; null without
+                                                     * states */
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
@@ -36,7 +37,7 @@ struct pools {
     uint64_t on_snapshots, on_prefix_cache; /* bytes shown there */
     uint64_t reclaims, moves, now_ns;
     uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
-    bool (*more)(void *arg); /* of pools_opts */
+    bool (*more)(void *arg); /* pools_opts.more */
     void *arg;
     struct units_crew crew;
     /* A unit was refused since the clock was set, and other holders have been asked to give one. */
@@ -48,17 +49,18 @@ struct pools_opts {
     struct account *parent;
     struct page_group groups[PAGE_GROUPS_MAX]; /* the first without a window; `pages` is not looked at */
     uint32_t group_count;
-    uint32_t pages_max, states_max; /* of each group's pool; states_max is not looked at with state_bytes 0 */
+    uint32_t pages_max, states_max; /* size of each group's pool; states_max is not looked at with state_bytes
+                                     * 0 */
     size_t state_bytes;
-    uint64_t bytes_max;        /* of all of it; ACCOUNT_NO_LIMIT */
-    uint64_t prefix_cache_max; /* of blocks that no request uses; 0: nothing is kept */
+    uint64_t bytes_max;        /* limit of all of it; ACCOUNT_NO_LIMIT */
+    uint64_t prefix_cache_max; /* limit of blocks that no request uses; 0: nothing is kept */
     struct holder *holder;     /* its budget limits that too; may be NULL */
     /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all
      * others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);
     void *arg;
     struct units_crew crew; /* for committing a prompt's units; run NULL: none */
-    /* As in prefix_index_opts. */
+    /* See prefix_index_opts. */
     void (*evicting)(void *arg, const struct tier_offer *offer, uint32_t block);
     void *evicting_arg;
 };
@@ -73,7 +75,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
  * Returns their bytes. */
 uint64_t pools_done(struct pools *p, struct holder *holder);
 
-/* Of the state; 0 with NONE. */
+/* Returns the pending tokens of a state that were accepted; 0 with NONE. */
 static inline uint32_t pools_pending(const struct pools *p, uint32_t state)
 {
     return state == NONE ? 0 : p->pending[state];
@@ -92,7 +94,7 @@ void pools_settle(struct pools *p);
 void pools_clock(struct pools *p, uint64_t now_ns);
 
 struct pools_given {
-    uint64_t bytes; /* of a unit that went, or 0 */
+    uint64_t bytes; /* bytes of a unit that went, or 0 */
     bool moved;     /* a block moved to where it needs fewer units */
 };
 /* One move that brings the pools closer to the fewest units: gives back a free one (empty since before_ns),
@@ -102,7 +104,7 @@ bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret);
 bool pools_free_unit(struct pools *p);
 /* Drops the least recently used prefixes until they hold `bytes` less. Returns by how much. */
 uint64_t pools_evict(struct pools *p, uint64_t bytes);
-/* The same, but only prefixes last used before then. */
+/* As `pools_evict()`, but only prefixes last used before then. */
 uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns);
 
 /* Memory of the engine outside its pools, as in holder_numbers. */
@@ -115,7 +117,7 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
 
 /* Zeros without such blocks. */
 struct pool_numbers pools_numbers(const struct pools *p, enum tier_kind kind);
-/* What pools_shrink() can give back at most. */
+/* Returns the most bytes that pools_shrink() can give back. */
 uint64_t pools_spare_bytes(const struct pools *p);
 /* All units. */
 uint64_t pools_held_bytes(const struct pools *p);

@@ -50,7 +50,7 @@ static enum job_phase phase_of(const struct job *j)
     }
 }
 
-/* Of its pages and its state. */
+/* Returns the bytes of its pages and its state. */
 static uint64_t pool_bytes(const struct publish *p, const struct sched_seq *seq)
 {
     uint64_t bytes = seq->state != NONE ? p->shape->state_bytes : 0;

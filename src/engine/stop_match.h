@@ -16,7 +16,7 @@ size_t stop_match_arena_bytes(const struct slice *stops, uint32_t count);
 int stop_match_create(struct arena *a, const struct slice *stops, uint32_t count, struct stop_match **ret);
 
 struct stop_hit {
-    uint32_t index;      /* of the stop string */
+    uint32_t index;      /* index of the stop string */
     uint64_t text_bytes; /* its start in all text fed until now */
 };
 /* True when one ends in `text`; then no more is fed. */

@@ -60,7 +60,7 @@ struct stream;
 struct stream_opts {
     struct request_id id;
     uint32_t top_max;    /* alternatives per token, <= SAMPLER_TOP_MAX */
-    uint32_t values_max; /* of a job without tokens: floats of its result */
+    uint32_t values_max; /* floats in the result of a job without tokens */
     /* Gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take. At most
      * one message per stream is pending, so the mailbox needs one place per stream. It outlives the stream's
      * job half. NULL: no message is sent (tests poll). */
@@ -88,7 +88,7 @@ bool stream_finished(struct stream *s, struct stream_finish *ret);
  * afterwards. */
 void stream_close(struct stream *s);
 
-/* What is known of a job from its admission on. */
+/* Facts about a job from its admission on. */
 struct stream_admission {
     uint32_t cached_tokens; /* prompt tokens found in the prefix cache */
     uint64_t queued_ns;     /* from its arrival to its admission */

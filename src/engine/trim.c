@@ -20,7 +20,7 @@
 #define KEEP_LEAST_NS     (50 * NS_PER_MS) /* a unit that is empty for less stays, unless memory is short */
 #define KEEP_MOST_NS      (4 * NS_PER_S)
 #define KEEP_CALM_NS      (10 * NS_PER_S) /* without regret, until units stay half as long again */
-#define BETWEEN_NS        (NS_PER_MS / 2) /* of one step, for tidiness */
+#define BETWEEN_NS        (NS_PER_MS / 2) /* time between two steps, for tidiness */
 #define BETWEEN_URGENT_NS (5 * NS_PER_MS) /* and for a waiting caller */
 #define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
 #define REGRET_NS         NS_PER_S /* units not needed again for this long were returned rightly */

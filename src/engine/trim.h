@@ -15,8 +15,8 @@ struct trim_opts {
     struct pools *pools;
     struct image_sched *images;
     const struct budget *budget; /* cost of a prompt's tokens, for the list of holders */
-    const char *name;            /* of the model, for the log */
-    bool keep_units;             /* as in engine_opts */
+    const char *name;            /* the model's name, for the log */
+    bool keep_units;             /* see engine_opts */
     /* A message has come for the engine. */
     bool (*is_wanted)(void *arg);
     /* The trim is over, and its caller may read the engine's numbers next. */
@@ -37,7 +37,7 @@ struct trim {
     uint64_t keep_recommitted; /* units, at that time */
     uint64_t keep_changed_ns;  /* when it was */
     uint64_t ended_ns; /* when the last one that gave back something ended; 0: none since patience changed */
-    /* Of this trim. */
+    /* Counters of this trim. */
     uint64_t bytes, slices, longest_ns;
     struct trim_numbers now;
 };

@@ -8,7 +8,7 @@
 
 #define PIECE_BYTES ((size_t)1 << 20)
 #define RETRY_NS    (10 * NS_PER_MS)
-#define PATIENCE_NS (30 * NS_PER_S) /* of an idle engine with a tier that takes nothing */
+#define PATIENCE_NS (30 * NS_PER_S) /* time that an idle engine waits for a tier that takes nothing */
 #define LOOKS       4096            /* nodes between two looks at the inbox: a fraction of a millisecond */
 
 static bool has_tier(const struct write_behind *w)

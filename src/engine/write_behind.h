@@ -29,7 +29,7 @@ struct write_behind_opts {
 
 struct write_behind {
     struct write_behind_opts opts; /* constant */
-    uint32_t cursor;               /* of prefix_index_unstored() */
+    uint32_t cursor;               /* cursor of prefix_index_unstored() */
     uint64_t since_ns;             /* the last end that this is about */
     uint64_t retry_ns;             /* when the tier may have room again */
     bool given_up;                 /* until another request ends */
