@@ -49,7 +49,7 @@
 struct sched;
 struct sched_seq;
 
-/* What may become of memory that was refused. */
+/* Prospects of memory that was refused. */
 enum sched_memory {
     SCHED_MEMORY_NONE,      /* none will come: a limit of the server's refused it */
     SCHED_MEMORY_REQUESTED, /* other holders are releasing some */
@@ -57,20 +57,21 @@ enum sched_memory {
 };
 
 struct sched_opts {
-    uint32_t seqs_max;  /* of one step */
+    uint32_t seqs_max;  /* sequences of one step */
     uint32_t queue_max; /* that wait for a place, in addition to seqs_max */
-    /* Of one step; >= seqs_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always fits. */
+    /* Tokens of one step; >= seqs_max - 1 + PAGE_TOKENS + drafts_max, so that a chunk of a prompt always
+     * fits. */
     uint32_t tokens_max;
     uint32_t drafts_max;                       /* draft tokens of one step, of all sequences; 0: none */
     uint32_t logits_max;                       /* rows of logits of one step; >= seqs_max + drafts_max */
     uint32_t logits_chunk_max;                 /* tokens of a chunk with logits_all; >= 1 */
-    uint64_t queue_timeout_ns;                 /* of sequences that never ran; 0: never */
-    struct page_group groups[PAGE_GROUPS_MAX]; /* as prefix_index_opts.groups */
+    uint64_t queue_timeout_ns;                 /* limit for sequences that never ran; 0: never */
+    struct page_group groups[PAGE_GROUPS_MAX]; /* prefix_index_opts.groups */
     uint32_t group_count;
     /* The pool of recurrent states; NULL: the model has none. At least seqs_max states, twice that with
      * `prefix`. */
     struct block_pool *states;
-    size_t state_bytes;          /* of one state */
+    size_t state_bytes;          /* bytes of one state */
     struct prefix_index *prefix; /* the prefix cache over these pools; NULL: nothing is reused */
     /* The SSD tier of the prefix cache; NULL: none. Requires `prefix`. */
     const struct tier_io *tier;
@@ -142,18 +143,18 @@ struct sched_seq {
     enum sched_end end; /* with SCHED_ENDED */
     bool paused;
     uint32_t done;       /* tokens whose K, V and state are computed */
-    uint32_t page_count; /* of each table */
+    uint32_t page_count; /* pages of each table */
     /* Entries before it have left the window: NONE. With a fetched prefix entries after it may be NONE. */
     uint32_t first[PAGE_GROUPS_MAX];
-    uint32_t cached; /* tokens of the hit when it first got its place */
-    uint32_t fetched,
-        fetched_pinned; /* of them, tokens that came from a lower tier, and from pinned memory */
-    uint32_t state;     /* that its next step writes; NONE: none */
-    uint32_t state_in;  /* the state that its next step reads; NONE at position 0 */
+    uint32_t cached;         /* tokens of the hit when it first got its place */
+    uint32_t fetched;        /* tokens of the hit that came from a lower tier */
+    uint32_t fetched_pinned; /* tokens of the hit that came from pinned memory */
+    uint32_t state;          /* that its next step writes; NONE: none */
+    uint32_t state_in;       /* the state that its next step reads; NONE at position 0 */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's; seq_fetch.c's before that */
     uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_left, fetch_open, fetch_tries; /* left: reads that have not arrived */
-    uint32_t fetch_group, fetch_next;                          /* of the next read: its group, its page */
+    uint32_t fetch_group, fetch_next;                          /* group and page of the next read */
     bool fetch_failed;
     uint32_t fetch_pinned;         /* pages of the first group that came from pinned memory */
     uint32_t fetch_from, fetch_to; /* tokens in the index before the fetch, and after it */
@@ -287,8 +288,8 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 
 /* Asserts every invariant; tests call it after every step. */
 void sched_check(const struct sched *s);
-/* The same, until `w` is called off. It looks about once at each page of the pools and of the sequences.
- * False: it was called off. */
+/* As `sched_check()`, but until `w` is called off. It looks about once at each page of the pools and of the
+ * sequences. False: it was called off. */
 bool sched_walk(const struct sched *s, struct walk *w);
 
 #endif

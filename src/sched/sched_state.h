@@ -19,7 +19,7 @@ struct sched {
     uint64_t order;
     uint64_t plan_number, preemptions;
     bool planned;    /* between plan and done */
-    uint64_t now_ns; /* of the last plan */
+    uint64_t now_ns; /* time of the last plan */
     bool holds;      /* the plan leaves out the sequences that it holds back */
     double prompt_token_ns;
     uint64_t refused_ns; /* when account or system last had no memory for a page */

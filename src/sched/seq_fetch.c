@@ -204,7 +204,7 @@ void seq_fetch_begin(const struct sched_opts *o, struct sched_seq *seq, const st
     seq->fetch_tries++;
     for (uint32_t g = 0; g < o->group_count; g++)
         seq->first[g] = page_group_first(&o->groups[g], wish->pages * PAGE_TOKENS);
-    /* The same pages of the first group are held twice for a moment, so none goes. */
+    /* Pages of the first group are held twice for a moment, so none goes. */
     hold_index(o, seq, wish->in_index);
     let_go(o, seq, count, node, pinned);
     seq->fetch_left = count_missing(o, seq);

@@ -20,8 +20,8 @@
 #include "sched/sched.h"
 
 struct seq_fetch_wish {
-    uint32_t pages;    /* of the whole prefix */
-    uint32_t in_index; /* of them; the others are read */
+    uint32_t pages;    /* pages of the whole prefix */
+    uint32_t in_index; /* pages that the index has; the others are read */
     uint64_t until_ns; /* when the fetch is given up */
 };
 /* True: the tier may be searched for this sequence. That is allowed a few times: entries that one search
@@ -51,8 +51,8 @@ static inline bool seq_fetch_holds(const struct sched_seq *seq)
 {
     return seq->phase == SCHED_FETCHING || (seq->phase == SCHED_QUEUED && seq->page_count > 0);
 }
-/* As seq_cache_begin, for a sequence that may have a fetched prefix: that is released when the hit has been
- * taken. */
+/* As `seq_cache_begin()`, but for a sequence that may have a fetched prefix: that is released when the hit
+ * has been taken. */
 int seq_fetch_turn_into_place(const struct sched_opts *o, struct sched_seq *seq,
                               const struct prefix_hit *hit);
 

@@ -23,7 +23,7 @@
 
 #define SHARES_MAX         256
 #define SHARE_WEIGHT_MAX   1000
-#define SHARE_UNIT         65536 /* of `served`: one token at weight 1 */
+#define SHARE_UNIT         65536 /* unit of `served`: one token at weight 1 */
 #define SHARE_TURN_TOKENS  64    /* lead in served tokens at which a tenant yields a place */
 #define SHARE_DEBT_TOKENS  8192
 #define SHARE_PROMPT_TURNS 4 /* turns: prompts of tenants this close in `served` go by length */
@@ -32,7 +32,7 @@ struct share {
     uint64_t id;
     uint32_t weight;  /* 1 to SHARE_WEIGHT_MAX; that of the sequence that came last */
     uint32_t seqs;    /* in the scheduler; 0: the entry may be taken */
-    uint32_t running; /* of them, sequences with a place */
+    uint32_t running; /* sequences with a place */
     uint32_t owed_us; /* time of its grammars that is not paid yet: matching.h */
     uint64_t served;
     uint64_t active;    /* number of the last plan in which a sequence of it could run; 0: none yet */
@@ -41,13 +41,13 @@ struct share {
     uint64_t examined;  /* number of the last plan that admits no more sequences of it */
     uint64_t looked_at; /* number of the last plan that has searched the tier for it, */
     uint32_t looks;     /* and how often */
-    struct list link;   /* of shares.present, while it has sequences */
+    struct list link;   /* in shares.present, while it has sequences */
 };
 
 struct shares {
     struct share *table;   /* [SHARES_MAX] */
     struct list present;   /* tenants with sequences */
-    uint64_t served_least; /* of tenants that can run; never falls */
+    uint64_t served_least; /* least `served` of tenants that can run; never falls */
 };
 
 size_t shares_arena_bytes(void);
@@ -74,7 +74,7 @@ bool share_goes_before(const struct share *a, const struct share *b);
  * shared more evenly then. Or `from` has been served a turn more than `to` and does not end with fewer
  * places than `to` has now. */
 bool share_yields(const struct share *from, const struct share *to);
-/* Of two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
+/* Compares two tenants' prompts: below 0 when a's come first, 0 when their lengths decide. */
 int share_compare_prompts(const struct share *a, const struct share *b);
 
 /* Asserts that exactly the tenants with sequences are present, and that no tenant has more places than
