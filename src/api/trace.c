@@ -22,7 +22,7 @@
 struct slot {
     struct trace_record record;
     uint32_t of_tenant; /* records of the same tenant, this one included */
-    uint32_t period;    /* of the limit, in which the record came */
+    uint32_t period;    /* interval of the limit in which the record came */
 };
 
 struct trace {

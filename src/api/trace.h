@@ -49,7 +49,7 @@ void trace_refusal_of(struct trace_refusal *ret, unsigned status, const struct r
 
 struct trace_record {
     uint64_t number; /* set by trace_add(): rises from record to record */
-    uint64_t first;  /* likewise: the number before `untold` rose */
+    uint64_t first;  /* the number of records before `untold` rose */
     uint64_t tenant;
     char id[33];
     struct audit who;

@@ -6,7 +6,7 @@
 
 _Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
 
-/* Of other programs. Less may be the driver's own. */
+/* Fewer bytes may be the driver's own, not other programs'. */
 #define OTHERS_LEAST ((uint64_t)64 << 20)
 
 uint64_t registry_lacks(const struct domain *domain, uint64_t bytes)
