@@ -1,6 +1,6 @@
 """What the checks of sources, objects and documents find (tools/check-asserts, tools/check-objects,
-tools/check-commands), which commit a build has (tools/source-commit), and which tests an edit changed
-(tools/changed-tests)."""
+tools/check-prose, tools/check-commands), which commit a build has (tools/source-commit), and which tests an
+edit changed (tools/changed-tests)."""
 
 import importlib.machinery
 import importlib.util
@@ -29,6 +29,11 @@ def asserts():
 @pytest.fixture(scope="module")
 def objects():
     return load("check-objects")
+
+
+@pytest.fixture(scope="module")
+def prose():
+    return load("check-prose")
 
 
 SOURCE = """
@@ -63,6 +68,30 @@ def test_assertions_per_function_are_counted_and_may_not_fall(asserts, tmp_path,
     assert "src/cache: 0.667 assertions per function, 0.8 is the least: 1 more" in capsys.readouterr().out
     assert asserts.main(tmp_path, {"cache": 0.5}) == 0 and "raise its floor" in capsys.readouterr().out
     assert asserts.main(tmp_path, {"cache": 0.6, "gone": 1}) == 1
+
+
+COMMENTS = """/* Of a page, in bytes. */
+int a; /* bytes of the file */
+/*
+ * The same for two. */
+int b; /* of the file */
+/* As `f()`, but twice. */
+/* ---- what it costs ---- */
+char *text = "/* Of a literal */"; // Likewise
+/* Office hours. */
+"""
+
+
+def test_comments_that_cannot_be_read_alone_are_counted_and_may_not_grow(prose, monkeypatch, capsys):
+    found = prose.dependent_comments("a.c", COMMENTS)
+    assert [t.line for t in found] == [1, 3, 5, 7, 8]
+    group = prose.Group()
+    group.dependent = found
+    monkeypatch.setitem(prose.LIMITS, "src/a", (3, 0, 0, 6, 5))
+    assert prose.check({"src/a": group}, []) == 0 and capsys.readouterr().out.strip() == ""
+    monkeypatch.setitem(prose.LIMITS, "src/a", (3, 0, 0, 6, 4))
+    assert prose.check({"src/a": group}, []) == 1
+    assert "src/a: 5.0 comments that cannot be read alone, the limit is 4" in capsys.readouterr().out
 
 
 DISASSEMBLY = """
