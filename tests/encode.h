@@ -39,7 +39,7 @@ static inline struct encode_pixels encode_scene(uint32_t width, uint32_t height)
 }
 
 struct encode_jpeg_opts {
-    int sampling[2]; /* of brightness, across and down: {2, 2} is 4:2:0 */
+    int sampling[2]; /* sampling of brightness, across and down: {2, 2} is 4:2:0 */
     bool progressive;
     bool ycck; /* the pixels are C, M, Y, K, four bytes each, and stored as YCCK */
 };

@@ -36,12 +36,12 @@ static struct {
     int devices;     /* 0: one */
     bool first_old;  /* the first is of compute capability 7.0 */
     bool differs;    /* the device's wgmma */
-    bool makes_none; /* of recorded graphs, or launches none */
+    bool makes_none; /* makes no recorded graphs, or launches none */
     bool launches_none;
     unsigned asked;        /* for either */
     int contexts, queues;  /* that there are; queues go with the context that is left */
     unsigned created;      /* contexts that ever were */
-    unsigned no_context;   /* of the contexts to come, the number of one that cannot be made; 0: none */
+    unsigned no_context;   /* number of the context to come that cannot be made; 0: none */
     int context_room;      /* for so many contexts at once; 0: for all */
     bool is_full;          /* there is room for none */
     bool no_info;          /* the driver does not say what is free */

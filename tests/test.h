@@ -165,7 +165,7 @@ static inline int test_main(int argc, char **argv)
         assert_true(WIFSIGNALED(test_status) && WTERMSIG(test_status) == SIGABRT);                           \
     } while (0)
 
-/* The same, and its last words have `words` in them. */
+/* As `assert_stops()`, but its last words have `words` in them. */
 #define assert_stops_saying(call, words)                                                                     \
     do {                                                                                                     \
         char test_said[8192];                                                                                \

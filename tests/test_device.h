@@ -15,7 +15,7 @@ static inline bool test_device_is_fake(void)
     return name && strcmp(name, "fake") == 0;
 }
 
-/* As device_open_cpu. */
+/* As `device_open_cpu()`, but of the device under test. */
 static inline int test_device_open(uint32_t workers, struct device **ret)
 {
     const struct fake_opts fake = {.bytes = TEST_DEVICE_BYTES, .workers = workers};

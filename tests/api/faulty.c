@@ -56,22 +56,22 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
-static int step_ends;             /* likewise: the error of the next step's end; 0: none */
-static bool mute;                 /* likewise */
+static int step_ends;             /* under `lock`: the error of the next step's end; 0: none */
+static bool mute;                 /* under `lock` */
 
-static char failing_step[32]; /* likewise */
+static char failing_step[32]; /* under `lock` */
 
-static char stalling[64]; /* likewise; empty: no file */
-static unsigned stalled;  /* likewise: reads that stand */
+static char stalling[64]; /* under `lock`; empty: no file */
+static unsigned stalled;  /* under `lock`: reads that stand */
 static atomic_bool stalls;
 
 static atomic_uint asked, refused_from;
 static atomic_bool refuses_all, keeps, scarce;
 static atomic_uint available_mib;
 
-static char damage[64]; /* likewise; empty: none is ordered */
+static char damage[64]; /* under `lock`; empty: none is ordered */
 
-/* ---- what a walk is to find ---- */
+/* ---- damage for a walk to find ---- */
 
 static bool damage_account(struct engine *en, const char *name)
 {

@@ -47,7 +47,8 @@ static void tell(void *arg, const struct chat_event *event)
         t->in_call = false;
         json_error_t e = {0};
         json_t *v = json_source_load(buf_slice(&t->arguments), JSON_ALLOW_NUL, &e);
-        bool large = json_error_code(&e) == json_error_numeric_overflow; /* as a double, too */
+        bool large = json_error_code(&e) == json_error_numeric_overflow; /* a double has no room for it
+                                                                          * either */
         ASSERT(!t->json || large || t->arguments.error || json_is_object(v));
         json_decref(v);
     } else {

@@ -87,7 +87,7 @@ static void start(void)
     idle_bytes = account_numbers(account).reserved;
 }
 
-/* What the server answers is read and thrown away, or it would wait for a reader. */
+/* Reads and throws away the server's answers, or it would wait for a reader. */
 static void drain(int fd)
 {
     char waste[8192];

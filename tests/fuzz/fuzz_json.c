@@ -32,7 +32,7 @@ static void check_value(struct slice text)
     buf_init(&once, (size_t)64 << 20, NULL);
     buf_init(&twice, (size_t)64 << 20, NULL);
     json_write_value(&once, value);
-    if (!once.error) { /* of a value that is nested too deeply */
+    if (!once.error) { /* not a value that is nested too deeply */
         json_t *again = json_loadb(once.ptr, once.len, FLAGS, NULL);
         ASSERT(again && json_equal(value, again));
         json_write_value(&twice, again);

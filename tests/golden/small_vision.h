@@ -181,7 +181,7 @@ static inline void small_features(struct small_image *p)
     assert_int_equal(domain_get(p->room.domain, p->features, p->room.at, p->floats * sizeof(float)), 0);
 }
 
-/* What came before is gone. */
+/* Forgets earlier features. */
 static inline void small_forget(struct small_image *p)
 {
     memset(p->features, 0xff, p->floats * sizeof(float));

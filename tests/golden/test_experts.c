@@ -23,7 +23,7 @@ static void add_turned(struct test_tensors *l, const char *name, const struct te
                 *to++ = values[(e * in + k) * columns + row * step + first];
 }
 
-/* The same of a bias [experts, columns]. */
+/* Adds the turned part of a bias [experts, columns]. */
 static void add_turned_bias(struct test_tensors *l, const char *name, const struct tensor *from,
                             uint64_t first, uint64_t step)
 {
@@ -247,7 +247,7 @@ TEST(a_role_may_have_several_names)
     same_answer(SMALL_GOLDEN("minimax_m2"), minimax_to_memory);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void to_biasless_q(struct test_tensors *l)
 {

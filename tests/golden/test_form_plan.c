@@ -1,5 +1,4 @@
-/* What the plan says of a model is what its load takes, to the byte, in every form of weights; and what a
- * form is called. */
+/* A model's plan is equal to its load, to the byte, in every form of weights; and names of forms. */
 #include "test_ledger.h"
 #include "small_quantised.h"
 
@@ -65,7 +64,7 @@ static int is_folder(const struct dirent *d)
     return d->d_name[0] != '.' && !strchr(d->d_name, '.');
 }
 
-/* Of all models of a folder; returns their number. */
+/* Compares the plans of all models of a folder with their ledgers; returns their number. */
 static int plans_are_ledgers(const char *folder)
 {
     static const enum compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT16, COMPUTE_BF16};
@@ -229,7 +228,7 @@ TEST(a_mixture_is_named_after_its_largest_part)
     form_names_text(&f, name);
     assert_string_equal(name, "mlx 4 bit g64 and 1 other");
     form_names_add(&f, &rows, 60);
-    rows.group = 64; /* of kernels */
+    rows.group = 64; /* the kernels' group */
     form_names_add(&f, &rows, 60);
     form_names_text(&f, name);
     assert_string_equal(name, "fp8 e4m3 row and 2 others");

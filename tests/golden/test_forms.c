@@ -1,8 +1,7 @@
-/* The same weights in every form a checkpoint may have: names, files, dtypes, layouts, quantisation.
- *
- * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is
- * compared with one that holds the dequantised values in F32: same numbers, another order of operations, so
- * within a bound. */
+/* Equal weights in every form a checkpoint may have: names, files, dtypes, layouts, quantisation. Where a
+ * form only moves or widens numbers, the logits must have the same bits. A quantised model is compared
+ * with one that holds the dequantised values in F32: same numbers, another order of operations, so within
+ * a bound. */
 #include "test_rng.h"
 #include "test_floats.h"
 #include "small_quantised.h"
@@ -399,7 +398,7 @@ static float *features_of(const char *dir, size_t *count)
     return p.features;
 }
 
-/* Of the largest value of `a`. */
+/* Returns the difference in shares of the largest value of `a`. */
 static double features_difference(const char *a, const char *b)
 {
     size_t count, other;

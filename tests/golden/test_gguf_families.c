@@ -40,8 +40,8 @@ static const struct renamed norm_after_mixer[] = {
     {NULL, NULL}};
 
 static const struct family_case {
-    const char *arch, *golden, *config; /* of the reference, beside what all have */
-    const char *metadata; /* the same as "KEY=VALUE ": a word, a number, of F32 where it has a point */
+    const char *arch, *golden, *config; /* names, and the reference's config beside the common part */
+    const char *metadata; /* metadata as "KEY=VALUE ": a word, a number, of F32 where it has a point */
     const struct renamed *own;
     bool paired; /* rows of heads rotate as pairs side by side */
     bool windows;

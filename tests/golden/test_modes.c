@@ -229,7 +229,7 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
         assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_smaller, form == KV_INT8 ? KV_AUTO : form + 1);
     }
-    /* As on a GPU: keys and values in bf16 beside products in bf16, and for some sizes of heads. */
+    /* GPU: keys and values in bf16 beside products in bf16, and for some sizes of heads. */
     const char *canary = PLATEAU_SOURCE_DIR "/models/canary";
     struct backend device = backend_cpu;
     device.integers = false;

@@ -186,7 +186,7 @@ static int is_folder(const struct dirent *d)
     return d->d_name[0] != '.' && !strchr(d->d_name, '.');
 }
 
-/* Of every form, in both layouts, also quantised while it is packed. */
+/* Every form, in both layouts, also quantised while it is packed. */
 TEST(plans_of_packed_files_are_their_ledgers)
 {
     static const char *const folders[] = {SMALL_GOLDEN(""), SHARED "golden-quant/", SHARED "golden-gguf/"};
@@ -332,7 +332,7 @@ TEST(a_file_cut_while_it_is_mapped_fails_the_step)
     }
 }
 
-/* ---- of another layout ---- */
+/* ---- another layout ---- */
 
 TEST(another_layout_is_refused_with_what_to_do)
 {

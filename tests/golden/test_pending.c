@@ -10,7 +10,7 @@
 
 #define TOKENS 150
 #define ROWS   3
-#define STATES 4 /* of a sequence */
+#define STATES 4 /* states of a sequence */
 #define DRAFTS 3
 #define PAGES  ((TOKENS + DRAFTS) / PAGE_TOKENS + 1)
 #define KEPT   STATES
@@ -31,7 +31,7 @@ struct pending_test {
     const struct model_shape *shape;
     struct room pages, states;
     dev_ptr bases[PAGE_GROUPS_MAX];  /* in `pages` */
-    uint32_t pending[ROWS * STATES]; /* of each state */
+    uint32_t pending[ROWS * STATES]; /* pending tokens of each state */
     float *logits;
     struct sequence q[ROWS];
     struct rng rng;

@@ -8,7 +8,7 @@ struct matrix_at {
     const char *module;
     struct rng *rng;
     uint64_t out, in;
-    float *values; /* what they mean */
+    float *values; /* numbers that the codes stand for */
 };
 
 static void *put(const struct matrix_at *m, const char *suffix, enum dtype dtype, uint64_t rows,
@@ -41,7 +41,7 @@ static void bytes(const struct matrix_at *m, const char *suffix, uint64_t block_
     for (uint64_t i = 0; i < lines * columns; i++)
         scales[i] = scale_of(m->rng) * (fp8 ? 0.25f : 0.125f);
     for (uint64_t i = 0; i < m->out * m->in; i++) {
-        codes[i] = (uint8_t)draw(m->rng, fp8 ? 0x50 : 256); /* of E4M3 below 16 */
+        codes[i] = (uint8_t)draw(m->rng, fp8 ? 0x50 : 256); /* codes of E4M3 below 16 */
         codes[i] |= fp8 && draw(m->rng, 2) ? 0x80 : 0;
         float number = fp8 ? e4m3_to_f32(codes[i]) : (float)(int8_t)codes[i] / 8;
         m->values[i] =

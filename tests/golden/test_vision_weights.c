@@ -12,7 +12,7 @@
 
 /* ---- the textbook, in double ---- */
 
-/* Of the loops of the textbook's encoder, which one thread runs on arrays of its own. */
+/* Marks the loops of the textbook's encoder, which one thread runs on arrays of its own. */
 #define ONE_THREAD __attribute__((no_sanitize("thread")))
 
 struct book {

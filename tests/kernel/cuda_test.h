@@ -14,7 +14,7 @@
         skip();                                                                                              \
     }
 
-/* Of a matrix's rows. Kernels on the CPU take five times as long under a sanitizer. */
+/* Most rows of a matrix. Kernels on the CPU take five times as long under a sanitizer. */
 #if defined(TEST_SIMT) && defined(TEST_SANITIZED)
 #define LARGEST 3000u
 #else

@@ -15,12 +15,12 @@
 #else
 #define TOKENS       700u
 #define MEMORY_BYTES ((uint64_t)512 << 20)
-#define BEGIN        0u /* of chunks: the tokens before are in the pages */
+#define BEGIN        0u /* begin of chunks: earlier tokens are in the pages */
 #define CHUNKS       250, 96, 32, 7, 1
 #define SEQS         300u /* more than one launch takes */
 #endif
 #define PAGES (TOKENS / PAGE_TOKENS + 1)
-/* Of scores of normed queries and keys, which are larger than the others. */
+/* Scale of scores of normed queries and keys, which are larger than the others. */
 #define NORMED_SCALE 0.01f
 
 enum { PLACE_QKV, PLACE_OUT, PLACE_ANGLES, PLACES };

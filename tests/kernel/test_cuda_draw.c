@@ -30,7 +30,7 @@ struct rows {
     float *logits;   /* [ROWS][vocab] */
     struct row_top *tops;
     struct row_drawn *drawn;
-    struct row_draw *orders; /* of a step, like the next three */
+    struct row_draw *orders; /* orders of a step, like the next three */
     struct row_edit *edits;
     uint64_t *masks;
     struct row_draws draws;

@@ -20,7 +20,7 @@ enum { PLACE_H, PLACE_NORMED, PLACE_SCORES, PLACE_PAIR_UP, PLACE_PAIR_OUT, PLACE
 struct shape {
     uint32_t hidden, width, experts, top_k, bits; /* bits: of both matrices; 16: dense */
     bool bias;
-    uint32_t tokens; /* of the largest step on the CPU */
+    uint32_t tokens; /* tokens of the largest step on the CPU */
 };
 
 struct experts {

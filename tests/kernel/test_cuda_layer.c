@@ -9,7 +9,7 @@
 #ifdef TEST_SIMT
 #define TOKENS       17u
 #define COUNTS       1, 9, 16
-#define SMALL_WIDTH  1000u /* of larger ones the normed values alone are compared */
+#define SMALL_WIDTH  1000u /* wider rows compare the normed values alone */
 #define LAYERS       2u
 #define MEMORY_BYTES ((uint64_t)96 << 20)
 #else
@@ -25,7 +25,7 @@ enum { PLACE_H, PLACE_NORMED, PLACE_UP, PLACE_MID, PLACE_OUT, PLACES };
 struct shape {
     uint32_t hidden, width;
     bool glu, bias;
-    float scale; /* of the residual; 0: none */
+    float scale; /* scale of the residual; 0: none */
 };
 
 struct layer {
@@ -121,7 +121,7 @@ static void put_layers(const struct layer *l)
                  &(struct op_norm){.add = pending, .h = h, .y = normed, .norm = {.weight = l->norm}});
 }
 
-/* What `place` has after all layers for inputs first, first + 1, ...: [count][hidden] */
+/* Returns the values of `place` after all layers for inputs first, first + 1, ...: [count][hidden] */
 static float *run(const struct layer *l, uint32_t place, uint32_t first, uint32_t count)
 {
     const struct act h = {PLACE_H, 0, l->of->hidden};

@@ -8,7 +8,7 @@
 #include "compute/layout.h"
 
 #define VOCAB        97u
-#define TOKENS       150u /* of the sequence: more than have a block each in a convolution */
+#define TOKENS       150u /* tokens of the sequence: more than have a block each in a convolution */
 #define SEQS_MAX     3u
 #define TOKENS_MAX   (2 * TOKENS)
 #define DRAFTS       4u

@@ -8,7 +8,7 @@ struct bench {
     struct kern_kv kv;
     uint32_t pages[PAGES];
     float *k, *v;    /* [TOKENS][k_width], [TOKENS][v_stride] */
-    size_t v_stride; /* of V in K: k_width */
+    size_t v_stride; /* V in K: k_width */
     float *q;        /* [QUERIES][k_width] */
     float *out;      /* [QUERIES][v_width] */
     float *scratch;
@@ -255,7 +255,7 @@ TEST(values_are_the_first_part_of_keys)
         check_window_widths((struct widths){40, 32, true, KV_F32}, window, sinks, 3);
 }
 
-/* The same numbers, stored apart: one arithmetic. */
+/* Equal numbers, stored apart: one arithmetic. */
 TEST(values_in_keys_and_apart_are_the_same_bits)
 {
     EACH_TIER(ops)
@@ -422,7 +422,7 @@ TEST(segments_apart_and_joined_are_the_same)
 
 /* ---- forms ---- */
 
-/* What `ops` reads of the token's key and value, as f32. */
+/* Reads the token's key and value as `ops` does, as f32. */
 static void read_back(const struct bench *b, uint32_t token, float *k, float *v)
 {
     const char *page = b->kv.base + b->pages[token / PAGE_TOKENS] * b->kv.page_bytes;
@@ -478,7 +478,7 @@ TEST(attention_over_a_form_is_attention_over_what_it_reads)
     check_form((struct widths){40, 40, false, KV_INT8}, 300);
 }
 
-/* What a form reads is near what was stored: bf16 within half a unit of its eight digits, int8 within half a
+/* A form's values are near the stored ones: bf16 within half a unit of its eight digits, int8 within half a
  * step of its token's scale. */
 static void check_error(enum kv_form form, const float *x, const float *read, uint32_t width)
 {

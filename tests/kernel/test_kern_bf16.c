@@ -62,7 +62,7 @@ static void product(const struct kern_ops *ops, const struct matrix *m, struct b
     ops->bf16_matmul(m, &c, 0, matrix_panels(m));
 }
 
-/* As a product of one column of the board. */
+/* Multiplies one column of the board alone. */
 static void product_alone(const struct kern_ops *ops, const struct matrix *m, struct board *b,
                           uint32_t column)
 {

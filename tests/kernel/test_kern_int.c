@@ -8,7 +8,7 @@
 #define COLUMNS_MAX 33
 
 static const uint32_t bits_list[] = {2, 3, 4, 5, 6, 8}, group_list[] = {32, 64, 128};
-/* Of quantised rows. */
+/* Groups of quantised rows. */
 static const uint32_t row_group_list[] = {16, 32, 64, 128};
 static const enum dtype dtype_list[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 

@@ -323,7 +323,7 @@ static double conv_double(const struct kern_conv *a, uint32_t t, uint32_t c, dou
     double sum = a->bias ? (double)a->bias[c] : 0;
     *size = fabs(sum);
     for (uint32_t i = 0; i < a->conv_width; i++) {
-        uint32_t at = t + i; /* of the previous inputs, then the tokens */
+        uint32_t at = t + i; /* index in the previous inputs, then in the tokens */
         double x = at >= past    ? (double)a->u[(at - past) * CONV_CHANNELS + c]
                    : a->state_in ? (double)a->state_in[at * CONV_CHANNELS + c]
                                  : 0;

@@ -200,7 +200,7 @@ TEST(pairs_of_f16_are_rounded_and_others_do_not_fit)
     }
 }
 
-/* Of 8 bits a line is 16 rows x 4 steps; of 4 bits its high nibbles are the steps 16 later. Packed files
+/* With 8 bits a line is 16 rows x 4 steps; with 4 bits its high nibbles are the steps 16 later. Packed files
  * depend on it. */
 TEST(lines_of_quads_lie_as_documented)
 {

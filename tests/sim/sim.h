@@ -96,7 +96,7 @@ struct world {
     struct rng rng;
     struct sched_opts opts;
     size_t state_bytes;
-    uint32_t tokens_limit;              /* of one request */
+    uint32_t tokens_limit;              /* most tokens of one request */
     uint32_t family_tokens[FAMILIES];   /* length of the common prefix of each family */
     uint32_t tenants, weights[TENANTS]; /* clients; the first one may flood */
     bool floods;
@@ -105,11 +105,11 @@ struct world {
     /* With two domains. The pools are in one; the other is full all the time. */
     struct test_domain device;
     struct account *device_root;
-    struct account *own_root, *full; /* of the pools; and what fills the other domain */
+    struct account *own_root, *full; /* root of the pools; and the domain that is filled up beside it */
     struct account *all, *kv[PAGE_GROUPS_MAX], *state;
     struct arena *arena;
     struct pool_of pools[PAGE_GROUPS_MAX + 1];
-    uint32_t uses; /* of all pools' pages */
+    uint32_t uses; /* uses of all pools' pages */
     struct prefix_index *index;
     struct sched *sched;
     struct sim_tier tier;
@@ -118,7 +118,7 @@ struct world {
     struct request requests[REQUESTS_MAX];
 };
 
-/* Of the whole run. */
+/* State of the whole run. */
 struct sim {
     bool domains; /* two of them */
     uint64_t device_worlds;

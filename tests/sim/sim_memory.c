@@ -21,7 +21,7 @@
 #define MACHINE_BYTES ((uint64_t)1 << 30)
 #define DEVICE_BYTES  ((uint64_t)64 << 20)
 #define MODELS        8
-#define MACHINE_UNITS 300 /* of one pool */
+#define MACHINE_UNITS 300 /* units of one pool */
 #define DEVICE_UNITS  20
 
 enum { MACHINE, DEVICE, DOMAINS };
@@ -51,7 +51,7 @@ static struct {
     const struct domain *wish;
     /* The main thread, the guard's and the one that answers. */
     pthread_mutex_t owners;
-    /* Of the lists of open asks. Taken under the lock of the list of holders. */
+    /* Guards the lists of open asks. Taken under the lock of the list of holders. */
     pthread_mutex_t queue;
     pthread_cond_t asked;
     bool ends;
@@ -308,7 +308,7 @@ static void unload(struct model *m)
     sim.unloads++;
 }
 
-/* ---- what the guard may unload ---- */
+/* ---- unloading for the guard ---- */
 
 /* Under `owners`. */
 static uint32_t list_idle(const struct domain *domain, struct victim *ret)

@@ -177,7 +177,7 @@ static void cancel(struct world *w, struct request *q, enum outcome how)
     finish(w, q, how);
 }
 
-/* As the engine does: a full stream pauses the sequence, and after a time ends it. */
+/* Reads like the engine's client: a full stream pauses the sequence, and after a time ends it. */
 static void read_stream(struct world *w, struct request *q)
 {
     if (q->unread > 0 && (w->calm || chance(w, q->reads)))

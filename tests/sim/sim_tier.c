@@ -179,7 +179,7 @@ void tier_trouble(struct world *w)
     if (chance(w, 0.05))
         write_behind(w);
     if (chance(w, 0.03)) {
-        /* As a restart: only written entries are left. */
+        /* A restart: only written entries are left. */
         write_behind(w);
         prefix_index_clear(w->index);
     }

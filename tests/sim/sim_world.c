@@ -83,7 +83,7 @@ static void on_move_state(void *arg, uint32_t from, uint32_t to)
     sim.moves++;
 }
 
-/* Of a block's bytes the world looks at the stamp alone. */
+/* Checks the stamp alone of a block's bytes. */
 static void on_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct world *w = arg;
@@ -362,7 +362,7 @@ static void limit(struct world *w, struct account *a, double set, double lift)
         account_set_limit(a, account_numbers(a).reserved + between(w, 0, 2) * UNIT_BYTES);
 }
 
-/* As a trim: units, and pages moved or evicted for more of them. */
+/* Trims like the engine: units, and pages moved or evicted for more of them. */
 static void trim(struct world *w)
 {
     uint32_t group = between(w, 0, w->opts.group_count);

@@ -25,7 +25,7 @@ uint32_t lane();
 
 /* ---- shared memory ---- */
 
-/* Of an address that is the low half of a pointer's. */
+/* Returns the pointer whose low half is this address. */
 void *shared_pointer(uint32_t at);
 template <class T> T &shared_word(uint32_t at)
 {

@@ -279,7 +279,7 @@ TEST(depth_looks_outside_of_strings)
     assert_true(json_depth_within(SLICE("[\"[[[[\",\"\\\"[[[\"]"), 1));
     assert_true(json_depth_within(SLICE("[]{}[]{}[]"), 1));
     assert_true(json_depth_within(SLICE("]]]]["), 1));
-    /* What follows the text is not part of it. */
+    /* Bytes after the text are not part of it. */
     assert_true(json_depth_within((struct slice){"[[", 1}, 1));
 }
 

@@ -1,4 +1,4 @@
-/* What clients wrote, as one word of a line in the log. */
+/* Text of clients, as one word of a line in the log. */
 #include "api/audit.h"
 #include "test.h"
 

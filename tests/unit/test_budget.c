@@ -38,7 +38,7 @@ static double step_ms(struct budget *b, const struct machine *m, struct rng *rng
     return ms;
 }
 
-/* As a server begins: a prompt in chunks, then its answer. */
+/* Begins like a server: a prompt in chunks, then its answer. */
 static void begin(struct budget *b, const struct machine *m, struct rng *rng)
 {
     *b = (struct budget){0};

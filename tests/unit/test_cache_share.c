@@ -16,7 +16,7 @@
 struct place {
     struct cache_share share;
     uint64_t entry_bytes;
-    uint64_t used_ns[ENTRIES_MAX]; /* of each, ascending */
+    uint64_t used_ns[ENTRIES_MAX]; /* last use of each entry, ascending */
     uint32_t count, running;       /* running: entries in use, which will be cached */
 };
 

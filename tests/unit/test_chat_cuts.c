@@ -96,7 +96,7 @@ static void expect(const char *source, const char *letters, const char *want)
 TEST(a_prompt_is_cut_where_turns_change)
 {
     expect("{% for m in messages %}" ONE "{% endfor %}" GENERATE, "suau", "s:s0;u:|u1;|a:a2;|u:u3;|a:");
-    /* What one step adds stays together. */
+    /* Messages that one step adds stay together. */
     expect("{% for m in messages %}" ONE "{% endfor %}" GENERATE, "uattau",
            "u:|u0;|a:a1;|t:t2;t:t3;|a:a4;|u:u5;|a:");
 }
@@ -142,7 +142,7 @@ TEST(loops_of_every_kind_are_followed)
     expect("{% macro one(m) %}" ONE "{% endmacro %}[{{messages[0].content}}]"
            "{% for m in messages[1:] %}{{one(m)}}{% endfor %}" GENERATE,
            "suau", want);
-    /* What looks at messages and writes nothing says nothing, before the loop and in it. */
+    /* A template that looks at messages and writes nothing tells nothing, before the loop and in it. */
     expect("{% set last = messages[-1] %}{% for m in messages[::-1] %}{% endfor %}[{{messages[0].content}}]"
            "{% for m in messages[1:] %}{{m.role[0]}}:{% for o in messages[loop.index:] %}{% set p = o %}{% "
            "endfor %}"

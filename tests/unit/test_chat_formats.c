@@ -257,7 +257,7 @@ static void push(struct chat_parser *p, const struct chat_syntax *s, struct slic
     }
 }
 
-static uint32_t cuts; /* of the last text that was parsed */
+static uint32_t cuts; /* cuts of the last text that was parsed */
 
 /* The events of the text in pieces of `piece` bytes; the caller frees them. */
 static char *parse_to(const struct chat_syntax *s, struct slice text, size_t piece, bool tools, bool whole,
@@ -414,7 +414,7 @@ TEST(cut_by_a_limit_arguments_stay_open)
     }
 }
 
-/* What follows the end of an event. */
+/* True at the end of an event. */
 static bool is_event(const char *at)
 {
     return *at == 0 || *at == 'E' || (strchr("RCBA", *at) && at[1] == '[');
@@ -582,7 +582,7 @@ TEST(strings_are_emitted_as_they_come)
     }
 }
 
-/* Of running text no more waits than a marker and the white space before it. */
+/* No more running text waits than a marker and the white space before it. */
 TEST(little_text_is_held_back)
 {
     for (uint32_t i = 0; chat_syntax_tool_name(i); i++) {

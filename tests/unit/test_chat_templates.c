@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* What the templates themselves do not allow, case by case (see `cases`):
+/* Limits of the templates themselves, case by case (see `cases`):
  *
  *     -   the round trip holds, and the tools' results follow prompt and reply
  *     o   it holds with thinking off: with thinking on, the generation prompt opens reasoning, and the
@@ -423,7 +423,7 @@ TEST(formats_are_found_and_history_comes_back)
     assert_int_equal(wrong, 0);
 }
 
-/* Those that write one call alone, or a prompt of their own before it, are left out. */
+/* Formats that write one call alone, or a prompt of their own before it, are left out. */
 TEST(a_grammar_of_required_calls_has_two_of_them)
 {
     unsigned before = grammars, found = 0;

@@ -317,7 +317,7 @@ TEST(overlapping_and_repeated_tensors_are_refused)
     }
 }
 
-/* What the page cache may forget. */
+/* Range that the page cache may forget. */
 static struct {
     off_t at, len;
     unsigned calls;

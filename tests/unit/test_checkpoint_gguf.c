@@ -36,7 +36,7 @@ static void write_pair(const char *dir, const char *name, int fill)
     save(dir, name);
 }
 
-/* What a part says of itself. */
+/* Metadata of a part. */
 struct part {
     const char *file, *tensor;
     uint16_t no, count;

@@ -188,7 +188,7 @@ TEST(windows_are_of_the_layers_that_have_one)
             -EINVAL, "sliding_window is missing: layer 0 has one");
 }
 
-/* What older and newer files say about two tables, and what they leave out. */
+/* Older and newer files name two tables differently, and leave out others. */
 TEST(layers_may_rotate_by_two_tables)
 {
     struct config c = reads("{\"model_type\":\"gemma3\",\"text_config\":{\"model_type\":\"gemma3_text\","
@@ -495,7 +495,7 @@ TEST(known_families_that_are_not_computed_say_why)
         snprintf(says, sizeof(says), "models of type %s are not computed: ", names[i]);
         snprintf(text, sizeof(text), "{" LLAMA_NUMBERS ",\"model_type\":\"%s\"}", names[i]);
         refuses(text, -ENOTSUP, says);
-        /* As the text of a parent, and as a parent of known text. */
+        /* The text of a parent, and a parent of known text. */
         snprintf(text, sizeof(text),
                  "{\"model_type\":\"x\",\"text_config\":{" LLAMA_NUMBERS ",\"model_type\":\"%s\"}}",
                  names[i]);
@@ -616,7 +616,7 @@ TEST(generation_values_out_of_bounds_are_refused)
     assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
 }
 
-/* As reads, but the memory of the one before stays: config_lay_out takes some of its own. */
+/* As `reads()`, but the memory of the one before stays: config_lay_out takes some of its own. */
 static struct config laid_out(const char *text, uint32_t mtp, uint32_t drafts_max)
 {
     struct config c = reads(text);

@@ -52,7 +52,7 @@ struct fixture {
     struct projection head;
     struct rope_tables ropes;
     struct batch batch;
-    struct room room[2]; /* of recorded steps: the device's and the machine's */
+    struct room room[2]; /* room of recorded steps: the device's and the machine's */
     struct charge charges[2];
     float logits[SEQS * VOCAB];
     bool draw; /* from the first sequence's row the device draws */
@@ -60,7 +60,7 @@ struct fixture {
     struct row_draws draws;
 };
 
-/* Of VOCAB rows: embeddings and logits. */
+/* Puts a table of VOCAB rows: embeddings and logits. */
 static void put_table(struct fixture *f, dev_ptr at)
 {
     static float values[VOCAB * WIDTH];
@@ -247,7 +247,7 @@ TEST(a_step_that_is_cancelled_leaves_no_record)
 {
     struct fixture f;
     open_fixture(&f);
-    for (uint32_t i = 0; i < 3; i++) { /* of the first, the recorded and the replayed step */
+    for (uint32_t i = 0; i < 3; i++) { /* the first, the recorded and the replayed step */
         for (uint32_t n = 0; n < i; n++)
             assert_int_equal(checked_step(&f), 0);
         begin_step(&f);
@@ -417,15 +417,16 @@ static unsigned open_at_every_call(cuda_result error)
 
 TEST(a_device_that_does_not_open_leaves_nothing)
 {
-    /* What only measures: the other context, its limit, and three questions. And a pin. */
+    /* Calls that only measure: the other context, its limit, and three questions. And a pin. */
     assert_int_equal(open_at_every_call(FAKE_CAPTURE_ENDED), 6);
     /* The context is opened again without the other one. */
     assert_true(open_at_every_call(FAKE_OUT_OF_MEMORY) > 6 + CUDA_KERNEL_COUNT);
-    /* What lasts stays until a context goes: the last question alone, and the one before the other goes. */
+    /* A lasting fault stays until a context goes: the last question alone, and the one before the other
+     * goes. */
     assert_int_equal(open_at_every_call(FAKE_LAUNCH_FAILED), 2);
 }
 
-/* ---- what a context takes ---- */
+/* ---- memory of a context ---- */
 
 #define CONTEXT_BYTES ((size_t)328 << 20)
 #define OTHERS_BYTES  ((size_t)3 << 30)

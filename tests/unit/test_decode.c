@@ -101,7 +101,7 @@ TEST(the_hash_is_of_all_that_was_seen)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);
     struct image *p[] = {
-        raw(&s, 2, 40, 30, 64, 1, 2), raw(&s, 2, 40, 30, 64, 1, 2), /* the same */
+        raw(&s, 2, 40, 30, 64, 1, 2), raw(&s, 2, 40, 30, 64, 1, 2), /* equal images */
         raw(&s, 2, 40, 30, 64, 2, 1),                               /* another order */
         raw(&s, 2, 40, 30, 64, 1, 1), raw(&s, 1, 40, 30, 64, 1, 0), /* twice, once */
         raw(&s, 2, 30, 40, 64, 1, 2), raw(&s, 2, 40, 30, 32, 1, 2), /* other sizes, before and after */

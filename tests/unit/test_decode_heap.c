@@ -1,4 +1,4 @@
-/* What libraries take from the heap while they decode is never more than was charged for it. The heap is this
+/* Libraries never take more from the heap while they decode than was charged for it. The heap is this
  * program's own malloc, which counts. */
 #include "base/check.h"
 #include "encode.h"

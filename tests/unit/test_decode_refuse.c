@@ -109,7 +109,7 @@ TEST(a_image_cut_anywhere_is_refused_or_whole)
         struct slice bytes = test_image(small_ones[i]);
         struct account *a = test_account(ACCOUNT_NO_LIMIT);
         struct err e = {{0}};
-        /* Of an animation, all of the first image may be there. */
+        /* All of the first image of an animation may be there. */
         bool rest = strcmp(small_ones[i], "gif_animated.gif") == 0,
              trailer = slice_starts(bytes, SLICE("GIF"));
         for (size_t len = 0; len < bytes.len; len++) {

@@ -111,7 +111,7 @@ static void on_gpu(size_t others_bytes)
     fake_cuda.others_bytes = others_bytes;
 }
 
-/* Of the first GPU, with --device-memory-limit; closed. */
+/* Returns the choice of the first GPU, with --device-memory-limit; closed. */
 static struct device_choice measured(uint64_t limit)
 {
     const struct settings o = {.process = {.device = "cuda:0", .device_memory_limit = limit}};
@@ -164,7 +164,7 @@ TEST(a_ceiling_that_is_not_measured_is_an_estimate)
     assert_true(c.memory.context_bytes == 0 && device_choice_others_bytes(&c) == 0);
 }
 
-/* What is said of the first GPU. */
+/* Returns the refusal of the first GPU. */
 static struct err refused(uint64_t limit, int error)
 {
     const struct settings o = {.process = {.device = "cuda:0", .device_memory_limit = limit}};

@@ -14,7 +14,7 @@ static struct arena *arena_new(void)
     return a;
 }
 
-/* Of a few logits the definition can be written down without care for large values. */
+/* Computes the definition, which for a few logits needs no care for large values. */
 static double probability(const float *logits, uint32_t token)
 {
     double sum = 0;
@@ -81,7 +81,7 @@ TEST(a_mean_has_its_standard_error)
     struct arena *a = arena_new();
     struct divergence *d = divergence_create(a, 4);
     struct divergence_result r;
-    /* Of two tokens with a difference of x the first has 1/(1 + exp(-x)). */
+    /* The first of two tokens with a difference of x has 1/(1 + exp(-x)). */
     const float rows[4][2] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
     double mean = 0, variance = 0;
     for (int i = 0; i < 4; i++) {

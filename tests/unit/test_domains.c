@@ -36,7 +36,7 @@ static struct account *account_on(struct second *d, const char *name)
 
 struct placed {
     struct fixture f;
-    struct account *account; /* of its pools */
+    struct account *account; /* account of its pools */
 };
 
 static void open_on(struct second *d, struct machine *m, struct placed *p, const char *dir, const char *name)
@@ -125,7 +125,7 @@ TEST(a_load_takes_from_its_own_domain)
     assert_int_equal(why.cached_bytes, of_b);
     assert_non_null(strstr(why.text, "bytes device test:0 would hold"));
     assert_non_null(strstr(why.text, "--device-memory-limit"));
-    /* The same for the machine. */
+    /* The machine's memory likewise. */
     struct account *machine = ledger_root(test_ledger());
     account_set_limit(machine, reserved(machine) + UNIT_BYTES);
     struct load own = {test_account(ACCOUNT_NO_LIMIT), 3 * UNIT_BYTES, 0};
@@ -193,7 +193,7 @@ TEST(pressure_of_the_system_leaves_devices_alone)
     wait_until(&b.f, is_at_rest, NULL);
     uint64_t of_b = cached(&m, "b");
     assert_true(of_b > 0 && cached(&m, "a") > 0);
-    m.available = (uint64_t)100 << 20; /* of 64 GiB: critical */
+    m.available = (uint64_t)100 << 20; /* with 64 GiB: critical */
     for (int i = 0; i < 60000 && cached(&m, "a") > 0; i++)
         usleep(1000);
     assert_int_equal(cached(&m, "a"), 0);

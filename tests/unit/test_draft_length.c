@@ -22,7 +22,7 @@ struct world {
     struct draft_length b;
     struct rng rng;
     struct draft_length_hits hits[SEQS_MAX];
-    double chance[SEQS_MAX]; /* of each draft of a sequence */
+    double chance[SEQS_MAX]; /* chance of each draft of a sequence */
     bool total_drafts[SEQS_MAX], past[SEQS_MAX];
     uint32_t seqs;
     double tokens, ns;
@@ -97,7 +97,7 @@ static double run(struct world *w, uint32_t steps)
     return w->tokens / w->ns * 1e9;
 }
 
-/* The same with one fixed depth for all drafting sequences, at any cost. */
+/* Runs with one fixed depth for all drafting sequences, at any cost. */
 static double run_fixed(const struct world *like, uint32_t depth, uint32_t steps)
 {
     struct world w = *like;

@@ -40,7 +40,7 @@ static struct embedding_cache_key key(uint8_t look, uint32_t rows)
     return (struct embedding_cache_key){.sha256 = {[31] = look}, .rows = rows, .columns = 16, .frames = 1};
 }
 
-/* As a job has it. */
+/* Returns the scope as a job makes it. */
 static struct prefix_key scope_of(uint64_t tenant, struct slice salt)
 {
     const struct slice parts[] = {{(const char *)&tenant, sizeof(tenant)}, salt};

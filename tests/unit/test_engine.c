@@ -184,7 +184,7 @@ static void run_preempted(const char *dir)
     test_engine_close(&f);
 }
 
-/* The same model, which says that it was trained on longer texts. */
+/* Copies the model and claims in its config.json that it was trained on longer texts. */
 static const char *longer(const char *model)
 {
     const char *dir = test_dir();

@@ -155,7 +155,7 @@ struct fixture {
     struct test_model *m;
     struct engine *engine;
     struct account *account, *text;
-    uint64_t reserved_before; /* of account: its model may be below it, too */
+    uint64_t reserved_before; /* bytes of `account` before: its model may be below it, too */
     struct mailbox *mailbox;
     struct client *clients[512];
     uint32_t client_count;
@@ -373,7 +373,7 @@ struct gate {
     pthread_cond_t changed;
     bool shut, waiting; /* waiting: a step is stopped at it */
     uint32_t passes;    /* this many steps may pass though it is shut */
-    int result;         /* what the next step gives */
+    int result;         /* result of the next step */
 };
 
 static inline int gate_step(void *arg)

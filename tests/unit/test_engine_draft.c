@@ -177,7 +177,7 @@ TEST(a_prefix_that_drafts_wrote_is_as_good_as_any)
         open_drafting(&f, models[i], &o, MIXED, &g);
         wait_over(&f, submit(&f, &specs[0]));
         expect_alike(f.clients[0], cold.clients[0]);
-        /* The same once more: the same tokens, and as many drafts right. */
+        /* Asked once more: equal tokens, and as many accepted drafts. */
         struct engine_numbers once = numbers_of(&f);
         wait_over(&f, submit(&f, &specs[0]));
         expect_alike(f.clients[1], cold.clients[0]);
@@ -186,7 +186,7 @@ TEST(a_prefix_that_drafts_wrote_is_as_good_as_any)
         assert_int_equal(twice.draft_tokens, 2 * once.draft_tokens);
         assert_int_equal(twice.accepted_tokens, 2 * once.accepted_tokens);
         assert_true(once.accepted_tokens > 0);
-        /* What it answered is read back, up to the last page that was whole. */
+        /* Its answer is read back, up to the last page that was whole. */
         struct client *got = submit(&f, &again);
         wait_over(&f, got);
         expect_alike(got, want);

@@ -48,7 +48,7 @@ static inline uint32_t draft(void *arg, const uint32_t *tokens, uint32_t count, 
     const struct known *k = find_known(g, tokens, count);
     assert_true(wanted >= 1 && wanted <= TEST_DRAFTS_MAX);
     atomic_fetch_add(&g->asked, 1);
-    /* The same at the same place, whenever it is asked. */
+    /* A place always gets the same drafts. */
     uint32_t made = g->manner == MIXED ? (uint32_t)(rng_at(1, count) % (wanted + 1)) : wanted;
     for (uint32_t i = 0; i < made; i++) {
         uint32_t right = count + i < k->count ? k->ids[count + i] : 7;

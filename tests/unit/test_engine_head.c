@@ -1,7 +1,7 @@
 /* The bundled model's own head drafts, alone and before the sequence's past. */
 #include "test_engine_draft.h"
 
-/* What the requests are answered without drafts: computed once. */
+/* Answers to the requests without drafts: computed once. */
 static struct {
     struct known known[SPECS];
     struct client clients[SPECS];

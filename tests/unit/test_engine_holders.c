@@ -52,7 +52,7 @@ static struct holder_answer ask(struct holders *hs, const char *name, enum holde
     return answer;
 }
 
-/* What the list says is what the accounts say. */
+/* The list agrees with the accounts. */
 static void expect_shown(struct holders *hs, struct fixture *f, const char *name)
 {
     struct holder_info i = info_of(hs, name);

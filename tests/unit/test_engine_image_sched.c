@@ -255,7 +255,7 @@ TEST(what_was_used_longest_ago_goes_first)
 {
     struct fixture f;
     struct engine_opts o = eyes(false);
-    o.image_cache_bytes = 2 * 12288; /* of 6 x 8 tokens of 256 bytes */
+    o.image_cache_bytes = 2 * 12288; /* two images of 6 x 8 tokens of 256 bytes */
     struct seen s[3];
     test_engine_start(&f, EYES, &o);
     for (uint32_t i = 0; i < 3; i++)

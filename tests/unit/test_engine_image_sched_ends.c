@@ -1,6 +1,6 @@
-/* What happens to requests with images and to their memory: they leave in any phase, memory is refused,
- * features crowd each other out, caches are cleared. Afterwards all accounts are what they were, and the
- * pixels are their maker's again. */
+/* Ends of requests with images, and their memory: they leave in any phase, memory is refused, features crowd
+ * each other out, caches are cleared. Afterwards all accounts are what they were, and the pixels are their
+ * maker's again. */
 #define TEST_SEEDS 3
 #include "test_rng.h"
 #include "test_engine_seen.h"

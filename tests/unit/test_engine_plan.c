@@ -1,4 +1,4 @@
-/* What an engine says it will take is what it takes, or more. */
+/* An engine takes the bytes that it announced, or fewer. */
 #define TEST_SEEDS 8
 #include "test_rng.h"
 #include "test_engine.h"

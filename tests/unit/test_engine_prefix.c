@@ -131,7 +131,7 @@ TEST(a_conversation_goes_on_where_it_was)
     }
 }
 
-/* What two prompts have in common is found at the cuts that the first was given, however those come. */
+/* The common prefix of two prompts is found at the cuts that the first was given, however those come. */
 TEST(a_prefix_is_found_again_at_a_cut)
 {
     static const uint32_t nonsense[] = {9000, 101, 0, 31, UINT32_MAX, 101, 200, 70, 199};

@@ -136,7 +136,7 @@ static inline void expect_settled(struct fixture *f, const struct account_list *
     assert_string_equal(list_accounts().text, before->text);
 }
 
-/* What a request gets from an engine to which nothing happens. */
+/* Computes a request's tokens on an engine to which nothing happens. */
 static inline void tokens_alone(const char *dir, const struct job_spec *s, uint32_t *ret)
 {
     struct fixture f;

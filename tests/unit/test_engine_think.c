@@ -158,7 +158,7 @@ static void run_all(struct fixture *f, bool alone, bool compare)
     }
 }
 
-/* As without a budget up to it; then the marker; then as if the prompt had all of that. */
+/* Outputs are those without a budget up to it; then the marker; then those of a prompt with all of that. */
 static void check_outputs(struct fixture *f)
 {
     for (uint32_t i = 0; i < JOBS;

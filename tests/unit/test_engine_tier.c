@@ -383,7 +383,7 @@ TEST(nothing_of_a_device_that_failed_is_written)
         store_numbers(st, &n);
         assert_int_equal(n.queued_writes, 0);
         assert_int_equal(n.writes, before.writes);
-        /* What was written before is sound. */
+        /* Entries that were written before are sound. */
         open_engine(&f, models[m], st, 80);
         c = ask(&f, PROMPT_COUNT);
         expect_tokens(c, want, ANSWER);

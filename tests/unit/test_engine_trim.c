@@ -7,7 +7,7 @@
 #include "memory/units.h"
 
 #define PROMPTS 40
-/* Of so many prompts one is asked again. A sanitizer need not see each of them. */
+/* One of so many prompts is asked again. A sanitizer need not see each of them. */
 #ifdef TEST_SANITIZED
 #define AGAIN_EVERY 4
 #else

@@ -110,7 +110,7 @@ static const char *model_dir(void)
     return dir;
 }
 
-/* The same bytes elsewhere in time would be another file: the time is put back. */
+/* Changes a byte and puts the time back: another time would be another file. */
 static void change_byte(const char *dir, const char *name, long at)
 {
     char path[512];

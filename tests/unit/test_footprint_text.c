@@ -1,4 +1,4 @@
-/* What the kernel says of memory, read from its text. */
+/* Memory by the kernel, read from its text. */
 #include "memory/footprint_text.h"
 #include "test.h"
 

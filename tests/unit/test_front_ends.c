@@ -268,7 +268,7 @@ TEST(lark_has_instances_of_a_schema)
     check(lark_with_schemas, "start: \"<\" o+ \">\" // }\no[capture]: %json {" POINT "}\n  | \"-\"",
           "<{\"x\":1}>|<-{\"x\": 2}->", "<>|<{}>|<{\"x\":10}>|{\"x\":1}");
     check(lark_with_schemas, "start: (%json {\"enum\": [1]}\n){1,2}", "1|11", "|111");
-    /* As guidance sends it. */
+    /* Text of guidance. */
     check(lark_with_schemas,
           "%llguidance {}\n\nstart: o\n\no[capture]: %json {\n" POINT ",\n\"x-guidance\": {"
           "\"whitespace_flexible\": false, \"whitespace_pattern\": null, \"item_separator\": \", \", "

@@ -404,7 +404,7 @@ TEST(a_source_that_takes_too_long_is_remembered)
     assert_string_equal(first.text, again.text);
     assert_int_equal(numbers(&s).recalled, 1);
     assert_int_equal(numbers(&s).refused, 1);
-    /* Of another tenant nothing is known. */
+    /* Nothing is known of another tenant. */
     assert_int_equal(get_short_of_time(&s, 2, slow, &again), -E2BIG);
     assert_int_equal(numbers(&s).recalled, 1);
     /* The last ones are kept. */

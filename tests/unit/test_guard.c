@@ -325,7 +325,7 @@ PROPERTY(both_models_get_their_tokens_under_one_ceiling, seed)
     open_engine(&m, &f[1], dirs[1], "b");
     account_set_limit(ledger_root(test_ledger()),
                       account_numbers(ledger_root(test_ledger())).reserved + 8 * UNIT_BYTES + (1 << 20));
-    /* What one row needs is each model's own, so that neither can starve. */
+    /* Each model has a floor for one row, so that neither can starve. */
     for (int k = 0; k < 2; k++)
         assert_int_equal(account_set_floor(account_find(f[k].account, "pools"), 3 * UNIT_BYTES), 0);
     for (int i = 0; i < COUNT; i++) {
@@ -389,7 +389,7 @@ TEST(pressure_takes_caches_then_models_then_new_work_and_lets_go)
     wait_tokens(&a, c, 1);
     assert_false(guard_refuses_work(m.guard, &e, &retry));
     uint64_t cached = info_of(m.holders, "a").now.cached_bytes;
-    m.available = (uint64_t)100 << 20; /* of 64 GiB: critical */
+    m.available = (uint64_t)100 << 20; /* with 64 GiB: critical */
     assert_true(has_stage(&m, PRESSURE_REFUSE));
     assert_true(guard_refuses_work(m.guard, &e, &retry) && retry > 0);
     assert_non_null(strstr(e.text, "short of memory"));

@@ -9,7 +9,7 @@
 
 #define MIB   ((double)(1 << 20))
 #define HOUR  (3600 * NS_PER_S)
-#define START (5 * HOUR + 123) /* of a machine that has been up */
+#define START (5 * HOUR + 123) /* clock of a machine that has been up */
 
 static struct history *open_history(void)
 {

@@ -19,7 +19,7 @@
 struct owner {
     struct holder *h;
     struct holder_numbers has;
-    int refuses; /* what it says to asks; 0: it takes them */
+    int refuses; /* answer to asks; 0: it takes them */
     bool silent; /* takes them and does not answer until it ends */
     atomic_uint pokes;
     pthread_mutex_t lock;

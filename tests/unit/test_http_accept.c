@@ -60,7 +60,7 @@ static void close_sockets(const int *fds, int count)
         close(fds[i]);
 }
 
-/* Of this process, over 300 ms, in parts of that time. */
+/* Measures this process's share over 300 ms. */
 static double cpu_share(void)
 {
     struct timespec before, after;

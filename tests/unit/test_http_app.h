@@ -35,7 +35,7 @@
 struct app_job {
     bool used, later;
     struct http_request *r;
-    uint64_t left, message_bytes; /* of a stream */
+    uint64_t left, message_bytes; /* bytes left of a stream */
 };
 
 struct app {
@@ -126,7 +126,7 @@ static inline void app_big(struct http_request *r)
     free(text);
 }
 
-/* The same, from a buffer that the server takes. */
+/* Gives the answer from a buffer that the server takes. */
 static inline void app_give(struct http_request *r)
 {
     size_t bytes = app_number(r, "bytes");
@@ -223,7 +223,7 @@ static inline void app_stopping(void *arg)
             http_respond(app.jobs[i].r, 503, "text/plain", SLICE("the end"));
 }
 
-/* What a test leaves zero is: 127.0.0.1, 64 connections, 1 MiB bodies, an unlimited account. */
+/* Fills in zero options: 127.0.0.1, 64 connections, 1 MiB bodies, an unlimited account. */
 static inline struct http_server_opts app_opts(struct http_server_opts opts)
 {
     opts.host = opts.host ? opts.host : "127.0.0.1";

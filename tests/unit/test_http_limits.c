@@ -152,7 +152,7 @@ static void expect_letters(int fd, size_t bytes)
 TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
 {
     struct http_server_opts opts = {.connections_max = 4, .body_bytes_max = 10 << 20};
-    /* What the connections need, found by asking; then a megabyte more. */
+    /* Finds the bytes that the connections need by asking; then a megabyte more. */
     app_start(opts);
     uint64_t fixed = account_numbers(app.account).reserved;
     app_stop();

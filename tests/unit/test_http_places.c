@@ -272,7 +272,7 @@ TEST(an_address_is_counted_once)
     http_peer_leave(&p, a);
     http_peer_leave(&p, b);
     http_peer_leave(&p, b);
-    /* As many addresses as connections, again and again. */
+    /* Joins as many addresses as connections, again and again. */
     for (uint32_t i = 0; i < 1000; i++) {
         struct http_peer *three[3];
         for (uint32_t k = 0; k < 3; k++) {

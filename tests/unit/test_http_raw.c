@@ -1,4 +1,4 @@
-/* What the judge of raw bytes accepts, what it calls each fault, and that pieces change nothing. */
+/* Accepted and faulty raw bytes, the names of faults, and that pieces change nothing. */
 #include "test_rng.h"
 #include "test.h"
 

@@ -347,7 +347,7 @@ TEST(a_plain_name_is_found_if_only_one_has_it)
     assert_int_equal(hub_cache_find(cache, "Small", &n, &e), -ENOTUNIQ);
 }
 
-/* What a link leads to is neither counted nor removed. */
+/* The target of a link is neither counted nor removed. */
 TEST(a_removal_stays_inside)
 {
     const char *cache = test_dir(), *outside = test_dir();

@@ -15,7 +15,7 @@ struct machine {
     struct account *idle; /* an idle model's, and what it holds */
     uint64_t idle_bytes;
     atomic_uint unloads;
-    /* What the system says. */
+    /* Figures of the system. */
     _Atomic uint64_t available;
     atomic_uint looks;
 };

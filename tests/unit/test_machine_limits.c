@@ -1,4 +1,4 @@
-/* What this machine can do, and what a token asks of it. */
+/* Speed of this machine, and the work of a token. */
 #include "test.h"
 
 #include "host/machine_limits.h"

@@ -81,7 +81,7 @@ TEST(a_tenant_does_not_wait_for_anothers_queue)
         ;
 }
 
-/* As many tenants as have counters: each newcomer goes before the one that was charged. More tenants share
+/* Has as many tenants as counters: each newcomer goes before the one that was charged. More tenants share
  * counters, and every entry is still taken once. */
 TEST(each_of_many_tenants_has_its_own_counter)
 {
@@ -102,7 +102,7 @@ TEST(each_of_many_tenants_has_its_own_counter)
     assert_null(take(&s));
 }
 
-/* Of equal tenants none gets more time than another, whatever the sizes. */
+/* Equal tenants get equal time, whatever the sizes. */
 TEST(tenants_get_equal_time)
 {
     struct scene s;

@@ -1,4 +1,4 @@
-/* What a directory says its model was made for. */
+/* Kind of a model by the files of its directory. */
 #include "test_files.h"
 
 #include "registry/model_use.h"

@@ -167,7 +167,7 @@ TEST(a_piece_is_measured_by_the_clocks_of_time_thread_and_process)
     assert_in_range(now.process_ns, process_ns, cpu_ns(CLOCK_PROCESS_CPUTIME_ID));
 }
 
-/* Of a real piece a test knows only bounds. */
+/* A test knows only bounds of a real piece. */
 TEST(the_next_piece_begins_after_the_sleep)
 {
     struct pace p;

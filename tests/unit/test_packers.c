@@ -24,7 +24,7 @@ struct scene {
     struct packers packers;
     struct device device;
     struct account *account;
-    /* Of the work. */
+    /* State of the work. */
     atomic_uint taken[TILES], stages_used, between;
     uint32_t fails_from, ends_after;
     struct stage *stages[PACKERS_MAX];

@@ -18,7 +18,7 @@ struct fixture {
     struct account *kv;
     struct page_pool *pool;
     size_t page_bytes;
-    /* What each page holds, by what it was given; 0: nothing. */
+    /* Content of each page by its name; 0: nothing. */
     uint32_t names[PAGES_MAX], next_name;
     uint32_t evicted, moves; /* evicted: the name of the last one */
     uint32_t reclaimable;    /* units that others have */

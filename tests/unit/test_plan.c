@@ -127,7 +127,7 @@ TEST(what_is_left_is_the_pools)
     assert_int_equal(p.prefix_cache_bytes, p.pools_bytes);
 }
 
-/* Of pages of 1 KiB the memory would hold four million, with tables of hundreds of MiB. */
+/* The memory would hold four million pages of 1 KiB, with tables of hundreds of MiB. */
 TEST(tables_of_a_small_model_s_pages_stay_small)
 {
     struct made m = a_model();
@@ -457,7 +457,7 @@ TEST(a_model_on_a_device_has_its_weights_and_pools_there)
     assert_true(p.limit_bytes < 300 * MIB);
 }
 
-/* As if the ceiling were lower by the context, beside a line of its own. */
+/* Returns the planned sequences: the context counts like a lower ceiling, and has a line of its own. */
 static uint32_t seqs_on(uint64_t ceiling, const struct made *m, uint32_t length)
 {
     struct plan_process o = with_devices(65536 * MIB, ceiling, MIB);
@@ -466,7 +466,7 @@ static uint32_t seqs_on(uint64_t ceiling, const struct made *m, uint32_t length)
     return plan_seqs(&o, numbers_of, &copy, &wish);
 }
 
-/* Of the ceiling, of the pages, of what a load reserves, and of the context. */
+/* Limits of sequences: the ceiling, the pages, a load's reservation, and the context. */
 TEST(a_device_carries_as_many_sequences_as_have_their_part)
 {
     struct made m = a_model();

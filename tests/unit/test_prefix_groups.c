@@ -26,7 +26,7 @@ struct fixture {
         uint32_t group;
     } of[GROUPS];
     uint32_t moves, uses;
-    uint32_t announced[TIER_KINDS]; /* as evicted, to a tier below */
+    uint32_t announced[TIER_KINDS]; /* announced as evicted, to a tier below */
 };
 
 static void *page_at(const struct fixture *f, uint32_t group, uint32_t page)
@@ -224,7 +224,7 @@ static struct prefix_numbers numbers(const struct fixture *f)
     return n;
 }
 
-/* As the pool does when it needs this very page. */
+/* Loses a page as the pool does when it needs this very page. */
 static void lose(struct fixture *f, uint32_t group, const char *text)
 {
     uint32_t page = page_of(f, group, text);
@@ -400,7 +400,7 @@ TEST(the_tier_wants_the_windows_before_likely_ends)
     prefix_index_ends_here(f.index, node_of(&f, "abcdefg"));
     store_all(&f, counts);
     expect(counts, 0, 1, 1);
-    /* What windows left on the way is of no use below. */
+    /* Pages that windows left on the way are of no use below. */
     lose(&f, NEAR, "a");
     expect(f.announced, 0, 0, 0);
     /* A page that comes back is offered again. */

@@ -1,4 +1,4 @@
-/* What readers see of jobs and numbers, without an engine. */
+/* Published state of jobs and numbers, without an engine. */
 #include "test_ledger.h"
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* What --quant makes of a group of floats: its error beside that of plain rounding, and its edges. */
+/* Groups of floats under --quant: their error beside that of plain rounding, and edges. */
 #include "test.h"
 #include "test_floats.h"
 #include "test_rng.h"
@@ -63,7 +63,7 @@ static void fill(struct rng *rng, float *x, uint32_t count, float size)
 TEST(a_group_is_never_worse_than_plain_rounding)
 {
     static const uint32_t bits[] = {4, 5, 6, 8};
-    static const double gains[] = {0.9, 0.95, 0.97, 1}; /* of all groups together */
+    static const double gains[] = {0.9, 0.95, 0.97, 1}; /* gains of all groups together */
     struct rng rng = {3, 0};
     for (size_t b = 0; b < COUNT_OF(bits); b++) {
         double plain = 0, best = 0;

@@ -10,7 +10,7 @@
 
 struct plain_item {
     uint32_t place, origin;
-    rx_id rest; /* of a terminal under way; RX_NONE: none */
+    rx_id rest; /* rest of a terminal under way; RX_NONE: none */
 };
 
 struct plain_set {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The same bytes as noise() of data/images/make.py: half of them black or white, so that clipping
+/* Makes the bytes of noise() in data/images/make.py: half of them black or white, so that clipping
  * matters. */
 static uint8_t *noise(uint32_t width, uint32_t height, uint32_t seed)
 {

@@ -8,7 +8,7 @@
 #include "registry/victims.h"
 
 #define MODELS 8
-#define KEEP   100 /* of the process itself */
+#define KEEP   100 /* bytes of the process itself */
 
 struct model {
     bool loaded, busy, pinned, leased;
@@ -21,7 +21,7 @@ struct world {
     struct rng rng;
     uint64_t ceiling;
     struct model models[MODELS];
-    enum room_step furthest; /* of this wish */
+    enum room_step furthest; /* furthest step of this wish */
 };
 
 static uint64_t held_by(const struct model *m)
@@ -47,7 +47,7 @@ static uint64_t limit_of(uint64_t bytes, uint64_t most)
     return MIN_OF(bytes, most);
 }
 
-/* ---- what the guard sees and does ---- */
+/* ---- the guard's view and acts ---- */
 
 struct asked {
     bool silent[MODELS];

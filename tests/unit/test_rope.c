@@ -7,7 +7,7 @@
 
 static void expect_plain(uint32_t rot)
 {
-    uint32_t section = rot / 6 + 1; /* of each axis: all frequencies have one */
+    uint32_t section = rot / 6 + 1; /* frequencies of each axis: all have one */
     struct rope_config c = {.rot = rot, .theta = 10000, .sections = {section, section, section}};
     struct rope r;
     float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];

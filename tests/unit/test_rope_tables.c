@@ -13,7 +13,7 @@ struct table_case {
     uint32_t original; /* beside the parameters; 0: not there */
     const char *type;
     double theta;
-    const char *rest; /* of the parameters */
+    const char *rest; /* rest of the parameters */
     uint32_t pairs;
     double inv_freq[PAIRS_MAX], magnitude;
 };

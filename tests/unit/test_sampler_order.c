@@ -24,7 +24,7 @@ struct scene {
     struct sampler_params params;
     struct logit_bias bias[4];
     uint32_t prompt[SEEN_MAX], prompt_count, output[SEEN_MAX], outputs, position;
-    /* Of the plain definition: the row without tokens that do not exist, the same with edits. */
+    /* Plain definition: the row without tokens that do not exist, and with edits. */
     float raw[VOCAB_MAX], edited[VOCAB_MAX];
 };
 
@@ -302,7 +302,7 @@ static void draw_whole(const struct subject *u, const struct scene *s, struct sa
     sampler_draw(u->sampler, u->scratch, logits, s->vocab, s->valid_ids, s->position, s->outputs, ret);
 }
 
-/* What a device makes of the row. Some of the outputs may be drafts that the sampler has not seen. */
+/* Draws like a device. Some of the outputs may be drafts that the sampler has not seen. */
 static void draw_order(const struct subject *u, const struct scene *s, const uint32_t *drafts,
                        uint32_t draft_count, const uint64_t *mask, struct row_drawn *drawn,
                        struct row_top *top)

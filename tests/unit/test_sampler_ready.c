@@ -44,7 +44,7 @@ static void fill(struct row *r)
         r->logits[i] = (float)(rng_uniform(&r->rng) * 30 - 15);
     for (uint32_t i = 0; i < 20; i++)
         r->logits[rng_below(&r->rng, VOCAB_MAX)] = i % 4 == 0 ? NAN : i % 4 == 1 ? -INFINITY : 14.5f;
-    for (uint32_t i = 0; i < 6; i++) /* as one block's largest and elsewhere */
+    for (uint32_t i = 0; i < 6; i++) /* a block's largest, also elsewhere */
         r->logits[rng_below(&r->rng, VOCAB_MAX)] = r->logits[rng_below(&r->rng, VOCAB_MAX)];
     fill_bits(r, r->valid);
     fill_bits(r, r->allowed);

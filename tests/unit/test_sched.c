@@ -362,8 +362,8 @@ static enum sched_memory memory_refused(void *arg)
     return *(const enum sched_memory *)arg;
 }
 
-/* The same, while others are about to release memory: a sequence with its page continues, one without waits,
- * and so does the queue. */
+/* While others are about to release memory, a sequence with its page continues, one without waits, and so
+ * does the queue. */
 TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
 {
     struct fixture f;

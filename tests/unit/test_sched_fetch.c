@@ -409,7 +409,7 @@ TEST(pages_that_joined_stay_for_a_second_fetch)
     close_sched(&f);
 }
 
-/* What others have left in memory is not read again. */
+/* Windows that others have left in memory are not read again. */
 TEST(a_fetch_uses_the_windows_in_memory)
 {
     struct fixture f;

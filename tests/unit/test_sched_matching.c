@@ -88,7 +88,7 @@ TEST(a_tenant_that_is_alone_is_not_held_back)
         step(&f);
     assert_int_equal(f.got[0], 50);
     assert_int_equal(f.got[1], 50);
-    /* What it owes then is bounded. */
+    /* Its debt then is bounded. */
     assert_true(f.seqs[0].share->owed_us <= MATCHING_OWED_MAX_US);
     add(&f, 2, 2, 0);
     uint32_t had = f.got[0];
@@ -120,7 +120,7 @@ TEST(the_time_of_a_step_is_bounded_and_seqs_take_turns)
     for (uint32_t i = 0; i < SEQS; i++)
         add(&f, i, 1, i == 0 ? 0 : i == 1 ? 40 * MS : 10 * MS);
     for (int i = 0; i < 4; i++)
-        step(&f); /* what each takes is known then */
+        step(&f); /* the cost of each is known then */
     for (int i = 0; i < 200; i++) {
         step(&f);
         uint64_t sum = 0;

@@ -1,4 +1,4 @@
-/* What sequences take from the prefix index and leave in it. */
+/* Use of the prefix index by sequences. */
 #include "test_sched_prefix.h"
 
 #include "base/check.h"
@@ -154,7 +154,7 @@ static uint32_t prompt_tokens(const struct fixture *f)
     return tokens;
 }
 
-/* What the choices of one request read of their prompt, together. */
+/* Returns the tokens that the choices of one request read of their prompt, together. */
 static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages, uint32_t more)
 {
     struct fixture f;
@@ -219,7 +219,7 @@ TEST(seqs_that_want_all_logits_and_seqs_without_keys_reuse_nothing)
     step(&f);
     assert_int_equal(seq->cached, 0);
     sched_remove(f.sched, seq);
-    /* Of a prompt of one page the whole prefix is that page. */
+    /* A prompt of one page is its whole prefix. */
     run_to_decoding(&f, add(&f, 3, "a", 0, 0));
     seq = add(&f, 4, "a", 0, 0);
     seq->logits_all = true;

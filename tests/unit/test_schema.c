@@ -242,7 +242,7 @@ TEST(negations)
     schema_check_refused("{'not': {'items': {'type': 'string'}}}", -ENOTSUP, "items");
 }
 
-/* What has no exact opposite matters only to values of its type. */
+/* A keyword without an exact opposite matters only to values of its type. */
 TEST(negations_of_other_types_need_none)
 {
     schema_check("{'type': ['object', 'integer'], 'not': {'type': 'object', 'items': false}}", "1", "{}");

@@ -49,7 +49,7 @@ TEST(a_full_buffer_is_remembered)
     buf_done(&b);
 }
 
-/* What a reader of the format makes of one event: its data lines, joined by line feeds. */
+/* Parses one event like a reader of the format: its data lines, joined by line feeds. */
 static void parse_event(const struct buf *b, struct buf *ret)
 {
     size_t at = 0;

@@ -10,7 +10,7 @@
 
 #define LIMIT ((uint64_t)64 << 20)
 
-/* Of ten entries a snapshot, and three pages of two windows. */
+/* One of ten entries is a snapshot, three are pages of two windows. */
 static enum tier_kind kind_of(uint32_t i)
 {
     static const enum tier_kind kinds[10] = {

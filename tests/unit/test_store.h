@@ -321,7 +321,7 @@ static inline void wait_written(struct scene *s)
     } while (n.state == STORE_ON && (n.queued_writes > 0 || n.staging_used_bytes > 0));
 }
 
-/* As put, once there is room. */
+/* As `put()`, but waits for room. */
 static inline int put_surely(struct scene *s, uint32_t number, enum tier_kind kind)
 {
     int r;
@@ -362,7 +362,7 @@ static inline void path_of(const char *dir, uint32_t number, enum tier_kind kind
     snprintf(ret, bytes, "%s/%s", dir, path);
 }
 
-/* What du says. */
+/* Counts the bytes like du. */
 static inline uint64_t disk_usage(const char *path)
 {
     struct stat st;

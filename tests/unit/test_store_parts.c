@@ -1,4 +1,4 @@
-/* What the SSD tier is made of: files, names, the table, the staging. */
+/* Parts of the SSD tier: files, names, the table, the staging. */
 #include "test_rng.h"
 #include "test_store.h"
 

@@ -1,5 +1,4 @@
-/* What a template does costs steps in proportion to the time it takes, so the limit on steps is one on
- * time. */
+/* Template work costs steps in proportion to its time, so the limit on steps is one on time. */
 #include "test.h"
 
 #include "base/check.h"
@@ -20,7 +19,7 @@ static uint64_t cpu_now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* What a client may send: a megabyte of text, and tens of thousands of items. */
+/* Makes the most that a client may send: a megabyte of text, and tens of thousands of items. */
 static json_t *large_things(void)
 {
     enum { BYTES = 1 << 20, ITEMS = 30000 };

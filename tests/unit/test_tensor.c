@@ -68,7 +68,7 @@ TEST(every_bf16_survives_the_way_to_f32_and_back)
     }
 }
 
-/* What a half means, from the format's definition. */
+/* Returns the value of a half, from the format's definition. */
 static double half_value(uint16_t h)
 {
     int exponent = h >> 10 & 31, fraction = h & 0x3ff;

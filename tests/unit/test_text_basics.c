@@ -235,7 +235,7 @@ TEST(log_levels_have_names)
     assert_true(log_enabled(LOG_LEVEL_ERROR) && log_enabled(LOG_LEVEL_WARN) && !log_enabled(LOG_LEVEL_INFO));
 }
 
-/* What log_write put on stderr, in `ret`, terminated. */
+/* Copies the output of log_write on stderr into `ret`, terminated. */
 static size_t logged(const char *value, char *ret, size_t bytes_max)
 {
     int ends[2];

@@ -65,7 +65,7 @@ static struct tokenizer *tokenizer_of(struct arena *a, json_t *root, const char 
 struct encode_case {
     struct slice text;
     const json_t *ids;
-    const json_t *prefix; /* of a template; NULL: encode without one */
+    const json_t *prefix; /* prefix of a template; NULL: encode without one */
 };
 
 static void assert_encodes(const struct tokenizer *t, struct arena *scratch, const struct encode_case *c)

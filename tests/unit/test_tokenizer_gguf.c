@@ -189,7 +189,7 @@ TEST(words_are_cut_into_pieces)
     assert_int_equal(tokenizer_token_bytes(loaded(), 6).len, 4);
 }
 
-/* Of 256 roots and no text: it changes nothing. */
+/* Charsmap with 256 roots and no text: it changes nothing. */
 static const char charsmap[1028] = {0, 4, 0, 0};
 
 TEST(the_best_cut_into_pieces_is_taken)

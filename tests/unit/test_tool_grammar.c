@@ -42,7 +42,7 @@ static json_t *json_of(const char *text)
     return v;
 }
 
-/* ---- what the parser makes of a reply ---- */
+/* ---- parsed replies ---- */
 
 struct parsed {
     struct buf arguments, content, reasoning;
@@ -82,7 +82,7 @@ static bool weather_fits(const json_t *v)
            (!code || is_letters(json_string_value(code), 'A', 'Z', 2, 2));
 }
 
-/* What LARKS describes. A format that has line ends around values gives the text without its own. */
+/* True for texts of LARKS. A format that has line ends around values gives the text without its own. */
 static bool is_patch(const char *s)
 {
     if (!s || *s != '+')

@@ -13,7 +13,7 @@ struct tool_test {
     struct matcher *matcher;
 };
 
-/* As grammar_source_compile(). `vocab`: of the tokens; NULL: bytes alone. */
+/* As `grammar_source_compile()`, but over a vocabulary: of the tokens; NULL: bytes alone. */
 static inline int tool_test_open_over(const struct tool_source_opts *opts, struct grammar_vocab *vocab,
                                       struct tool_test *ret, struct err *e)
 {

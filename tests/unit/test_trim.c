@@ -13,7 +13,7 @@ struct fixture {
     struct arena *arena;
     struct account *parent;
     struct pools pools;
-    struct image_sched images; /* of a model that sees nothing */
+    struct image_sched images; /* images of a model that sees nothing */
     struct budget budget;
     struct trim t;
     uint32_t pages[UNITS];

@@ -12,7 +12,7 @@
 
 enum { HIDDEN = 8 };
 
-/* Of Qwen3-Reranker: F32 rows of 0, 1, .. and of 2, 4, .. */
+/* Writes a Qwen3-Reranker: F32 rows of 0, 1, .. and of 2, 4, .. */
 static const char *reranker(uint32_t pooling_type, const char *const *labels, uint32_t count)
 {
     static struct test_gguf f;

@@ -336,7 +336,7 @@ static bool goes_on(void *arg)
     return ++p->asked < p->most;
 }
 
-/* What looks at entries in use looks at them in a brief walk, too. */
+/* Walks briefly: entries in use are looked at, too. */
 static void walk_briefly(struct fixture *f)
 {
     struct walk w = {.brief = true};

@@ -180,7 +180,7 @@ TEST(at_the_end_each_is_offered_once_more)
     f.pages_stored = f.snapshots_stored = 0;
     write_behind_end(&f.w);
     assert_int_equal(f.pages_stored + f.snapshots_stored, 2);
-    assert_int_equal(f.drops, PAGES - 2); /* of pages; a snapshot is of no use without its page */
+    assert_int_equal(f.drops, PAGES - 2); /* dropped pages; a snapshot is of no use without its page */
     teardown(&f);
 }
 

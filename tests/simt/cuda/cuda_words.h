@@ -32,7 +32,7 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
-/* Of the thread that runs. */
+/* Indices of the thread that runs. */
 extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 template <class A, class B> static inline std::common_type_t<A, B> min(A a, B b)

@@ -148,7 +148,7 @@ struct simt_operands {
     const uint32_t *a;
     uint32_t b[2];
 };
-/* Of a warp: c[i][j] += a[i][k] * b[k][j], for one k after the other. */
+/* Multiplies for a warp: c[i][j] += a[i][k] * b[k][j], for one k after the other. */
 static inline void simt_multiply(void *const *lanes)
 {
     float a[16][16];
