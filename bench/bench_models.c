@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What a load must leave free. */
+/* Bytes that a load must leave free. */
 #define SPARE_BYTES ((uint64_t)512 << 20)
 
 static uint64_t memory_free(void)

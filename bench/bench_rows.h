@@ -13,7 +13,7 @@ struct bench_rows_opts {
     struct model *model;
     uint32_t rows, prompt; /* tokens of the prompt; a multiple of 32 */
     uint32_t decode_max;   /* tokens that may follow */
-    uint32_t drafts_max;   /* as the model was loaded with */
+    uint32_t drafts_max;   /* limit that the model was loaded with */
     struct device *device; /* logits are pinned for it; NULL: they are not */
 };
 

@@ -34,7 +34,7 @@ struct options {
     bool kernels, units;
 };
 
-/* Of every function that is timed. */
+/* Options of every function that is timed. */
 static const struct options *options;
 
 static double seconds_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,

@@ -68,8 +68,8 @@ struct form {
     const char *name;
     enum matrix_form form;
     uint32_t bits, group;
-    uint32_t bytes; /* of an input's value in an integer product */
-    /* Of the forms that are not MLX's: */
+    uint32_t bytes; /* bytes of an input's value in an integer product */
+    /* Forms that are not MLX's: */
     enum matrix_form qparams; /* else BF16 */
     enum code_map codes;
     enum bias_kind biases;
@@ -232,8 +232,8 @@ static struct product product_of(struct bench *b, const struct form *f, const st
 }
 
 struct share {
-    double seconds;   /* of the product */
-    double yardstick; /* of the yardstick's pass beside it, over those */
+    double seconds;   /* seconds of the product */
+    double yardstick; /* seconds of the yardstick's pass beside it, over those */
 };
 
 typedef double yardstick_fn(const struct yardsticks *y);
@@ -435,7 +435,7 @@ static void ssm_once(struct bench *b, void *arg)
     b->ops.ssm(a, 0, a->p);
 }
 
-/* Of one head; its state fits in a cache. */
+/* Runs one head; its state fits in a cache. */
 static void ssm(struct bench *b, uint32_t tokens)
 {
     enum { HEAD = 64, STATE = 128 };
@@ -582,7 +582,7 @@ static int bench_init(struct bench *b)
     if (!b->values)
         return -1;
     memset(b->values, 0x3c, values * sizeof(float));
-    /* As the rows of a step: not a multiple of 1 KiB apart. */
+    /* Rows of a step: not a multiple of 1 KiB apart. */
     const struct quants widest = {K, 16, 2};
     b->row_bytes = ROUND_UP(quants_bytes(&widest), (size_t)1024) + 64;
     b->rows = aligned_alloc(64, ROUND_UP(COLUMNS_MAX * b->row_bytes, (size_t)64));

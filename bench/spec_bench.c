@@ -41,7 +41,7 @@ struct side {
     struct model *model;
     struct engine *engine;
     uint32_t tokens[ROWS_MAX + 1][ANSWER], counts[ROWS_MAX + 1];
-    uint64_t decode_ns; /* of the row that took longest */
+    uint64_t decode_ns; /* time of the row that took longest */
 };
 
 struct question {
@@ -214,7 +214,7 @@ static void close_bench(struct bench *b)
 static void submit(struct bench *b, struct side *s, const struct question *q, uint32_t row,
                    uint32_t tokens_max)
 {
-    static const uint32_t ends[] = {8180, 8178}; /* of the bundled model */
+    static const uint32_t ends[] = {8180, 8178}; /* end tokens of the bundled model */
     struct err e = {{0}};
     struct stream *stream;
     struct job_spec spec = {

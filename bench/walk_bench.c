@@ -1,6 +1,6 @@
-/* What the walk over an idle engine's pages costs (engine/invariants.h): a pool of 10,000 pages, all cached,
- * in prefixes of 100 pages with a snapshot each. Prints the median and the worst of 200 walks of each part,
- * in microseconds. */
+/* Cost of the walk over an idle engine's pages (engine/invariants.h): a pool of 10,000 pages, all cached, in
+ * prefixes of 100 pages with a snapshot each. Prints the median and the worst of 200 walks of each part, in
+ * microseconds. */
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/prefix_index.h"
