@@ -25,7 +25,7 @@ struct row {
     uint32_t page_count;
     uint32_t state_in, state_out; /* state_in NONE: not started */
     uint32_t read;                /* tokens whose state is in its first one */
-    uint32_t pending;             /* of state_in */
+    uint32_t pending;             /* pending tokens of state_in */
     uint32_t ids[DRAFTS_MAX + 1];
     float best[DRAFTS_MAX];
 };

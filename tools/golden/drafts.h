@@ -16,12 +16,12 @@ struct drafts {
 
 struct drafts_opts {
     struct model *model;
-    uint32_t tokens_max; /* as the model was loaded with */
-    uint32_t chunk;      /* of prompts */
+    uint32_t tokens_max; /* limit that the model was loaded with */
+    uint32_t chunk;      /* tokens in a chunk of prompts */
     uint32_t ahead;      /* drafts of a step */
 };
 
-/* Of each case the known tokens before the first entry of the lists, in chunks and alone; then the other
+/* Runs the known tokens of each case before the first entry of the lists, in chunks and alone; then the other
  * known tokens, one of each case in a step. Then the greedy tokens once more with drafts: they must be the
  * same. 0, -ENOMEM, or an error of the model. */
 int drafts_run(const struct drafts_opts *opts, const struct golden_case *const *cases, uint32_t count,

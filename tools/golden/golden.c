@@ -27,7 +27,7 @@
 /* Above this many tokens the variants are a selection instead of every chunk with every batch. */
 #define TOKENS_FEW  4000
 #define CHUNK_WHOLE UINT32_MAX
-/* Of a fake device. */
+/* Memory of a fake device. */
 #define FAKE_BYTES ((uint64_t)8 << 30)
 
 struct options {
@@ -225,7 +225,7 @@ static bool is_part(const struct golden *g, uint32_t i, uint32_t part, uint32_t 
     return !g->opts->spread || longer % parts == part % parts;
 }
 
-/* The same sequences cut and grouped otherwise, and whether their logits have the same bits. */
+/* Runs the sequences cut and grouped otherwise, and compares the bits of their logits. */
 static int run_variant(struct golden *g, struct variant v, uint32_t number, uint32_t variants,
                        const uint64_t *hashes, bool *same)
 {

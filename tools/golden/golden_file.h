@@ -22,7 +22,7 @@ struct golden_values {
 struct golden_image {
     uint8_t *pixels;                  /* [height][width][3] */
     char file[64];                    /* below the golden's directory */
-    uint32_t width, height;           /* of pixels */
+    uint32_t width, height;           /* size in pixels */
     uint32_t grid_rows, grid_columns; /* patches */
     struct golden_values features;    /* the first of the vision encoder's first token */
 };
@@ -37,8 +37,8 @@ struct golden_case {
     struct golden_values last;                /* logits after the last prompt token: all, or of `last_ids` */
     struct golden_ids last_ids;
     struct golden_image image;
-    /* Of the MTP head, about the last positions of prompt and greedy but the very last: its prediction after
-     * the next token. */
+    /* The MTP head, about the last positions of prompt and greedy but the very last: its prediction after the
+     * next token. */
     struct golden_ids mtp_argmax;
     struct golden_values mtp_max_logit;
 };
@@ -47,7 +47,7 @@ struct golden_case {
 struct golden_vector {
     struct golden_ids ids;
     uint32_t second;             /* token types are 1 from this one on; 0: all are 0 */
-    struct golden_values vector; /* of a score its one value */
+    struct golden_values vector; /* vector; of a score its one value */
     bool scores, answers;        /* a score; by the logits of two tokens */
     uint32_t yes, no;
 };

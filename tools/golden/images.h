@@ -12,7 +12,7 @@
 /* Zeros: the case has none. */
 struct image_view {
     struct model_grid grid;
-    struct room features; /* of the grid */
+    struct room features; /* features of the grid */
     uint32_t count;       /* 0 or 1 */
 };
 

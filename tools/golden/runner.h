@@ -13,7 +13,7 @@ struct runner;
 
 struct runner_opts {
     struct model *model;
-    uint32_t tokens_max, seqs_max; /* as the model was loaded with */
+    uint32_t tokens_max, seqs_max; /* limits that the model was loaded with */
     uint32_t sequence_max;         /* tokens of the longest sequence */
 };
 
@@ -22,7 +22,7 @@ struct runner_sequence {
     uint32_t prompt_count;
     uint32_t generate;              /* tokens; the last one is not fed back */
     uint32_t *generated;            /* [generate], filled in */
-    uint64_t hash;                  /* of all logits in order, filled in */
+    uint64_t hash;                  /* hash of all logits in order, filled in */
     const struct model_grid *grids; /* images of the prompt */
     uint32_t grid_count;
     void *arg; /* for `see` */

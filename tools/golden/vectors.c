@@ -203,7 +203,7 @@ static int run_all(struct run *r, struct vectors_result *ret)
     return 0;
 }
 
-/* What a model without modules.json does, as registry/model_use.c has it. */
+/* Returns the pooling of a model without modules.json, see registry/model_use.c. */
 static struct pooling_config pooling_without(const struct model_shape *s)
 {
     enum pooling kind = s->labels > 0 ? (s->encoder ? POOLING_CLS : POOLING_LAST)
