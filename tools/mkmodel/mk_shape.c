@@ -286,7 +286,7 @@ static void write_sections(FILE *out, const struct mk_shape *s)
             (half + 1) / 3, half / 3);
 }
 
-/* What the text model is; the last of its members ends without a comma. */
+/* Writes the text model; the last of its members ends without a comma. */
 static void write_text(FILE *out, const struct mk_shape *s, uint32_t layers)
 {
     fprintf(out,

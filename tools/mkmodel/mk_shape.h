@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define MK_GROUP         64 /* values per affine scale */
-#define MK_TAPS          4  /* of the delta net's convolution */
+#define MK_TAPS          4  /* taps of the delta net's convolution */
 #define MK_FULL_INTERVAL 4  /* one of this many layers of a hybrid has full attention */
 
 /* Patches of 16 x 16 pixels, merged 2 x 2; stored as bf16 in every form. */
@@ -42,7 +42,7 @@ struct mk_form {
 };
 
 extern const struct mk_shape mk_shapes[]; /* the last one has no name */
-extern const struct mk_form mk_forms[];   /* likewise */
+extern const struct mk_form mk_forms[];   /* the last one has no name */
 
 /* NULL: unknown name. */
 const struct mk_shape *mk_shape_find(const char *name);

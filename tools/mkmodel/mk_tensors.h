@@ -31,7 +31,7 @@ struct mk_tensor {
 struct mk_tensors {
     struct mk_tensor *list;
     uint32_t count, count_max;
-    uint64_t bytes; /* of all */
+    uint64_t bytes; /* bytes of all tensors */
 };
 
 /* 0 or -ENOMEM. `layers` may be fewer than the shape's. */
