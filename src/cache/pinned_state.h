@@ -26,7 +26,7 @@ struct chunk {
     enum tier_kind kind;  /* with entries */
     uint32_t taken, free; /* entries that are not free; the first free one, NONE: none */
     uint32_t busy;        /* entries being filled or read */
-    uint64_t used_ns;     /* of its newest entry */
+    uint64_t used_ns;     /* when its newest entry was used */
     uint64_t committed;   /* bytes */
 };
 
@@ -46,7 +46,7 @@ struct pinned_tier {
     dev_ptr base;
     size_t chunk_bytes;
     uint32_t chunks_max, slots_max, bucket_mask;
-    uint32_t slots[TIER_KINDS]; /* of a chunk */
+    uint32_t slots[TIER_KINDS]; /* entries of a chunk */
     /* Engine thread only. */
     struct chunk *chunks;  /* [chunks_max] */
     struct entry *entries; /* [chunks_max * slots_max] */

@@ -16,7 +16,7 @@
 #define CHUNKS_LEAST 8           /* each kind has some, where the entries are not larger */
 #define OWN          0x80000000u /* in the handles of this tier, and not of the tier below */
 #define PIECE_BYTES  UNIT_BYTES
-#define BYTES_PER_NS 40 /* of a copy to the device: less than the 50 of PCIe 5 */
+#define BYTES_PER_NS 40 /* a copy to the device; PCIe 5 reaches 50 */
 #define ENTRY_NS     5000
 
 /* ---- sizes ---- */
@@ -408,7 +408,7 @@ static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
         below->used(below->arg, keys, count, first);
 }
 
-/* Of one that is not here. */
+/* Nanoseconds to read an entry that only the tier below may have. */
 static uint64_t read_below_ns(const struct pinned_tier *t, const struct prefix_key *key, enum tier_kind kind)
 {
     const struct tier_io *below = t->opts.below;

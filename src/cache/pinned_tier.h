@@ -23,9 +23,9 @@ struct pinned_tier;
 
 struct pinned_tier_opts {
     struct account *account;     /* in the machine's memory; chunks are charged to it */
-    uint64_t bytes_max;          /* of all chunks */
+    uint64_t bytes_max;          /* all chunks together */
     size_t chunk_bytes;          /* for tests: whole units; 0: PINNED_CHUNK_BYTES */
-    size_t bytes[TIER_KINDS];    /* of an entry; 0: the model has none of this kind */
+    size_t bytes[TIER_KINDS];    /* an entry's; 0: the model has none of this kind */
     const struct tier_io *below; /* the SSD tier; arg NULL: no such tier. Borrowed */
     /* Returns how many of `bytes` it may have. NULL: all. */
     uint64_t (*allow)(void *arg, uint64_t bytes);
@@ -61,7 +61,7 @@ uint64_t pinned_tier_give(struct pinned_tier *t, uint64_t bytes, uint64_t before
 uint64_t pinned_tier_clear(struct pinned_tier *t, uint32_t *entries);
 
 struct pinned_numbers {
-    uint64_t bytes, bytes_max;         /* of chunks, committed */
+    uint64_t bytes, bytes_max;         /* committed in chunks */
     uint32_t pages, snapshots;         /* pages: of all groups */
     uint64_t oldest_ns;                /* last use of the stalest chunk; 0: no chunk */
     uint64_t written, read, evictions; /* entries, since creation */

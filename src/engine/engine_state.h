@@ -80,8 +80,8 @@ struct engine_draws {
 struct engine_tiers {
     struct tier_io ssd, top;    /* top: what the pools have below them; arg NULL: there is none */
     struct pinned_tier *pinned; /* above the SSD tier; NULL: none */
-    struct account *account;    /* of its memory */
-    struct holder *holder;      /* of it; NULL: no list */
+    struct account *account;    /* the pinned tier's */
+    struct holder *holder;      /* the pinned tier's; NULL: no list */
 };
 
 struct engine {

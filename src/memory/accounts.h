@@ -34,7 +34,7 @@ enum account_id {
     ACCOUNT_GRAMMARS,
     ACCOUNT_ENGINE,
     ACCOUNT_REQUESTS,
-    ACCOUNT_PINNED_CACHE, /* of a model on a device */
+    ACCOUNT_PINNED_CACHE, /* only a model on a device has one */
     ACCOUNT_POOLS,
     ACCOUNT_KV,
     ACCOUNT_STATE,

@@ -100,7 +100,7 @@ struct plan_wish {
      * ceiling, if that much is left; 0: none. */
     uint64_t image_cache_bytes;
     uint64_t grammar_cache_bytes; /* at most; less where little is left */
-    uint64_t pinned_cache_bytes;  /* likewise; of a model that computes in the machine's memory: none */
+    uint64_t pinned_cache_bytes;  /* at most; a model that computes in the machine's memory has none */
     /* A default context takes at most this many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: the longest
      * that fits. With several models, one must not have the whole machine reserved for it. */
     uint64_t context_bytes_max;
