@@ -70,7 +70,8 @@ static void put_weights(struct layer *l, struct rng *r)
     l->norm = put_values(l, r, l->out, 0.5f, 2);
 }
 
-static void layer_init(struct layer *l, const struct compute_shape *shape, struct rng *r)
+static void layer_init(struct layer *l, const struct compute_shape *shape, enum compute_mode mode,
+                       struct rng *r)
 {
     *l = (struct layer){.shape = *shape, .mamba = shape->ssm.heads > 0};
     struct compute_shape *s = &l->shape;
@@ -92,7 +93,7 @@ static void layer_init(struct layer *l, const struct compute_shape *shape, struc
     l->compute = gpu_compute(&l->gpu, (struct compute_opts){.shape = s,
                                                             .places = places,
                                                             .place_count = PLACES,
-                                                            .mode = COMPUTE_BF16,
+                                                            .mode = mode,
                                                             .tokens_max = TOKENS_MAX,
                                                             .seqs_max = SEQS_MAX,
                                                             .logits_max = 1,
@@ -274,12 +275,12 @@ TEST(a_sequence_has_the_same_bits_in_every_step)
     };
     NEEDS_GPU
     struct rng r = {17, 0};
-    for (uint32_t i = 0; i < COUNT_OF(shapes); i++) {
+    for (uint32_t i = 0; i < 2 * COUNT_OF(shapes); i++) {
         struct layer l;
-        layer_init(&l, &shapes[i], &r);
+        layer_init(&l, &shapes[i / 2], i % 2 ? COMPUTE_F32 : COMPUTE_BF16, &r);
         check_layer(&l);
         layer_done(&l);
-        print_message("shape %u: good\n", i);
+        print_message("shape %u, %s: good\n", i / 2, i % 2 ? "f32" : "bf16");
     }
 }
 

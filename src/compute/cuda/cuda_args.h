@@ -429,8 +429,10 @@ struct cuda_conv {
     uint64_t state_offset, pending_offset, pending_floats;
 };
 
+/* Chains of a sum over a column of the state in bf16 mode, else 1 (kernels/recurrent.cu). */
+#define CUDA_DELTA_PARTS 4u
 struct cuda_delta {
-    uint32_t key_heads, value_heads, key_dim, value_dim, channels;
+    uint32_t parts, key_heads, value_heads, key_dim, value_dim, channels;
     float eps;
     const float *decay, *dt_bias, *norm;
     struct cuda_rows in, conv_out, gates, out;

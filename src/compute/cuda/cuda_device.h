@@ -83,6 +83,7 @@
     X(recurrent, delta_end)                                                                                  \
     X(recurrent, ssm_gates)                                                                                  \
     X(recurrent, ssm)                                                                                        \
+    X(recurrent, delta_parts)                                                                                \
     X(recurrent, ssm_walk)                                                                                   \
     X(recurrent, ssm_end)                                                                                    \
     X(route, route)                                                                                          \

@@ -28,6 +28,7 @@ struct recurrence {
     struct cuda_rows x;
     uint64_t pending; /* offset of a pending token's rows, ORed with the distance between tokens */
     bool square;      /* the kernel for columns in registers takes as many as they have rows */
+    uint32_t threads; /* that it has for each column */
 };
 
 /* Whether columns stay in registers: whole blocks of them, whose inputs come in pieces of 16 bytes. */
@@ -38,17 +39,17 @@ static bool can_walk(const struct cuda *c, const struct recurrence *r)
     return r->rows == STATE_ROWS && whole && places % 16 == 0;
 }
 
-/* A column for each thread. */
+/* Blocks of 32 columns. */
 static void recur(struct cuda *c, const struct recurrence *r, enum cuda_kernel plain, enum cuda_kernel walk,
                   const void *k)
 {
     bool usual = can_walk(c, r);
     uint32_t shared = usual ? 0 : r->rows * STATE_COLUMNS * (uint32_t)sizeof(float);
     ASSERT(shared <= 48u << 10);
-    cuda_run_step(
-        c, usual ? walk : plain,
-        (struct cuda_grid){DIV_UP(r->columns, STATE_COLUMNS), r->heads, c->step.seqs, STATE_COLUMNS, shared},
-        k);
+    cuda_run_step(c, usual ? walk : plain,
+                  (struct cuda_grid){DIV_UP(r->columns, STATE_COLUMNS), r->heads, c->step.seqs,
+                                     STATE_COLUMNS * (usual ? r->threads : 1), shared},
+                  k);
 }
 
 /* ---- the delta net ---- */
@@ -58,7 +59,8 @@ static struct cuda_delta delta_of(const struct cuda *c, const struct op_delta *a
     const struct compute_shape *s = c->shape;
     const struct recurrent_layer *l = &s->recurrent[a->layer];
     const struct delta_pending_token p = delta_pending_token(s);
-    return (struct cuda_delta){.key_heads = s->key_heads,
+    return (struct cuda_delta){.parts = c->parts ? CUDA_DELTA_PARTS : 1,
+                               .key_heads = s->key_heads,
                                .value_heads = s->value_heads,
                                .key_dim = s->key_dim,
                                .value_dim = s->value_dim,
@@ -108,8 +110,9 @@ void cuda_recur(struct compute *compute, const struct op_delta *a)
                                  .rows = k.key_dim,
                                  .x = k.conv_out,
                                  .pending = k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float),
-                                 .square = true};
-    recur(c, &r, CUDA_KERNEL_delta, CUDA_KERNEL_delta_walk, &k);
+                                 .square = true,
+                                 .threads = k.parts};
+    recur(c, &r, CUDA_KERNEL_delta, k.parts > 1 ? CUDA_KERNEL_delta_parts : CUDA_KERNEL_delta_walk, &k);
     k.rounded = cuda_rounded_whole(c, a->out);
     cuda_run_step(c, CUDA_KERNEL_delta_end,
                   (struct cuda_grid){c->step.tokens, DIV_UP(k.value_heads, WARP_HEADS), 1, CHANNELS, 0}, &k);
@@ -174,7 +177,8 @@ void cuda_ssm_recur(struct compute *compute, const struct op_ssm *a)
                                  .heads = k.heads,
                                  .rows = k.state,
                                  .x = k.conv_out,
-                                 .pending = k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float)};
+                                 .pending = k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float),
+                                 .threads = 1};
     recur(c, &r, CUDA_KERNEL_ssm, CUDA_KERNEL_ssm_walk, &k);
     cuda_run_step(c, CUDA_KERNEL_ssm_end, cuda_by_row(c->step.tokens), &k);
 }

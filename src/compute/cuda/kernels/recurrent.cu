@@ -2,11 +2,14 @@
  *
  * A convolution's outputs are apart from each other: a thread takes a channel of some tokens. In a
  * recurrence a thread takes a column of a head's state and walks over its sequence's tokens, with its sums in
- * the order of kernel/kern.h. */
+ * the order of kernel/kern.h.
+ *
+ * In bf16 mode four warps share the columns of the delta net's state: values 4 p to 4 p + 3 of each 16 are
+ * part p. A sum over a column is a chain for each part, and (part 0 + part 1) + (part 2 + part 3). */
 #include "compute/cuda/kernels/common.cuh"
 
 #define TAPS_MAX 8
-#define COLUMNS  32 /* columns of a state in a block: one warp */
+#define COLUMNS  32 /* of a state, in a block */
 
 /* ---- convolutions ---- */
 
@@ -101,7 +104,6 @@ KERNEL plateau_conv_keep(const cuda_step s, const cuda_conv a)
  * two rows of ROWS values, and a value for each column. */
 
 #define ROWS        128
-#define WALK_STAGES 8
 #define WALK_FLOATS (2 * ROWS + COLUMNS)
 
 DEVICE float4 floats_at(uint32_t at)
@@ -116,33 +118,55 @@ struct walk_from {
     uint32_t gate[2];         /* in a row of gates */
 };
 
-/* One warp: a block's way over the tokens [first, first + count). */
-struct walk {
+/* A block's way over the tokens [first, first + count): PARTS warps, each with a part of all columns. Copies
+ * of EACH tokens are a group, of which AHEAD are on their way. */
+template <uint32_t PARTS> struct walk {
+    static constexpr uint32_t EACH = PARTS > 1 ? 4 : 1, AHEAD = PARTS > 1 ? 2 : 6;
+    static constexpr uint32_t STAGES = PARTS > 1 ? 16 : 8, SUMS = STAGES * WALK_FLOATS + ROWS;
+    static constexpr uint32_t FLOATS = SUMS + (PARTS > 1 ? 4 * PARTS * COLUMNS : 0);
     const walk_from &from;
-    float *ring;
-    uint32_t first, count, loaded;
+    float *ring; /* FLOATS */
+    uint32_t first, count, loaded, sums; /* sums: how often the parts have met */
     float gates[2], next_gates[2]; /* lane l: of token l of these 32 tokens, and of the next ones */
 
-    /* Puts the next token's copies on their way. */
+    static __device__ __forceinline__ void meet()
+    {
+        if (PARTS > 1)
+            __syncthreads();
+        else
+            __syncwarp();
+    }
+    /* The thread's column, and its part of it. */
+    static __device__ __forceinline__ uint32_t column()
+    {
+        return threadIdx.x % COLUMNS;
+    }
+    static __device__ __forceinline__ uint32_t part()
+    {
+        return threadIdx.x / COLUMNS;
+    }
+    /* Puts the next tokens' copies on their way. */
     __device__ __forceinline__ void load()
     {
-        if (loaded < count) {
-            const float *x = row_of(from.x, first + loaded);
-            float *to = ring + loaded % WALK_STAGES * WALK_FLOATS;
 #pragma unroll
-            for (uint32_t i = threadIdx.x; i < WALK_FLOATS / 4; i += COLUMNS) {
+        for (uint32_t j = 0; j < EACH; j++, loaded++) {
+            if (loaded >= count)
+                continue;
+            const float *x = row_of(from.x, first + loaded);
+            float *to = ring + loaded % STAGES * WALK_FLOATS;
+#pragma unroll
+            for (uint32_t i = threadIdx.x; i < WALK_FLOATS / 4; i += COLUMNS * PARTS) {
                 uint32_t at = i < ROWS / 4       ? from.rows[0]
                               : i < 2 * ROWS / 4 ? from.rows[1] - ROWS
                                                  : from.values - 2 * ROWS;
                 copy16(shared_at(to + i * 4), x + (at + i * 4));
             }
         }
-        loaded++;
         copies_end();
     }
     __device__ __forceinline__ void load_gates(float ret[2], uint32_t t) const
     {
-        t += threadIdx.x;
+        t += threadIdx.x % 32;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
             ret[i] = t < count ? row_of(from.gates, first + t)[from.gate[i]] : 0;
@@ -150,56 +174,83 @@ struct walk {
     __device__ __forceinline__ void begin()
     {
         load_gates(next_gates, 0);
-        for (uint32_t i = 0; i + 2 < WALK_STAGES; i++)
+        for (uint32_t i = 0; i < AHEAD; i++)
             load();
     }
     /* A row that is pending, in shared memory until the next call. */
     __device__ __forceinline__ uint32_t keep(const float *row) const
     {
-        float *to = ring + WALK_STAGES * WALK_FLOATS;
-        __syncwarp();
-        *(float4 *)(to + threadIdx.x * 4) = *(const float4 *)(row + threadIdx.x * 4);
-        __syncwarp();
+        float *to = ring + STAGES * WALK_FLOATS;
+        meet();
+        if (threadIdx.x < ROWS / 4)
+            *(float4 *)(to + threadIdx.x * 4) = *(const float4 *)(row + threadIdx.x * 4);
+        meet();
         return shared_at(to);
     }
     /* Token t is there, and the one before it still. */
     __device__ __forceinline__ void enter(uint32_t t)
     {
-        if (t % COLUMNS == 0) {
+        if (t % 32 == 0) {
             gates[0] = next_gates[0], gates[1] = next_gates[1];
-            load_gates(next_gates, t + COLUMNS);
+            load_gates(next_gates, t + 32);
         }
-        copies_wait<WALK_STAGES - 3>();
-        __syncwarp();
+        if (t % EACH != 0)
+            return;
+        copies_wait<AHEAD - 1>();
+        meet();
         load();
     }
     __device__ __forceinline__ uint32_t row(uint32_t t, uint32_t i) const
     {
-        return shared_at(ring + t % WALK_STAGES * WALK_FLOATS + i * ROWS);
+        return shared_at(ring + t % STAGES * WALK_FLOATS + i * ROWS);
     }
     __device__ __forceinline__ float value(uint32_t t) const
     {
-        return __uint_as_float(read_word(row(t, 2) + threadIdx.x * 4));
+        return __uint_as_float(read_word(row(t, 2) + column() * 4));
     }
     /* The token that was entered last. */
     __device__ __forceinline__ float gate(uint32_t t, uint32_t i) const
     {
-        return __shfl_sync(0xffffffffu, gates[i], t % COLUMNS);
+        return __shfl_sync(0xffffffffu, gates[i], t % 32);
+    }
+    /* Of the thread's value i, among the column's. */
+    static __device__ __forceinline__ uint32_t row_of_value(uint32_t i)
+    {
+        return i / 4 * 4 * PARTS + part() * 4 + i % 4;
+    }
+    /* The thread's values i to i + 3 of a row. */
+    static __device__ __forceinline__ float4 four(uint32_t row, uint32_t i)
+    {
+        return floats_at(row + row_of_value(i) * 4);
+    }
+    /* Two sums over the column, of which the thread has its part's. */
+    __device__ __forceinline__ void sum_parts(float &a, float &b)
+    {
+        if (PARTS == 1)
+            return;
+        float *room = ring + SUMS + sums++ % 2 * 2 * PARTS * COLUMNS + column();
+        room[part() * COLUMNS] = a;
+        room[(PARTS + part()) * COLUMNS] = b;
+        meet();
+        a = (room[0] + room[COLUMNS]) + (room[2 * COLUMNS] + room[3 * COLUMNS]);
+        room += PARTS * COLUMNS;
+        b = (room[0] + room[COLUMNS]) + (room[2 * COLUMNS] + room[3 * COLUMNS]);
+    }
+    template <uint32_t N>
+    static __device__ __forceinline__ void load_column(float (&s)[N], const float *state, uint32_t width)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            s[i] = state ? state[(uint64_t)row_of_value(i) * width] : 0;
+    }
+    template <uint32_t N>
+    static __device__ __forceinline__ void store_column(const float (&s)[N], float *state, uint32_t width)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < N; i++)
+            state[(uint64_t)row_of_value(i) * width] = s[i];
     }
 };
-
-DEVICE void load_registers(float (&s)[ROWS], const float *state, uint32_t width)
-{
-#pragma unroll
-    for (uint32_t i = 0; i < ROWS; i++)
-        s[i] = state ? state[(uint64_t)i * width] : 0;
-}
-DEVICE void store_registers(const float (&s)[ROWS], float *state, uint32_t width)
-{
-#pragma unroll
-    for (uint32_t i = 0; i < ROWS; i++)
-        state[(uint64_t)i * width] = s[i];
-}
 
 /* ---- the delta net ---- */
 
@@ -236,23 +287,33 @@ KERNEL plateau_delta_inputs(const cuda_delta a)
     }
 }
 
-/* One update of a thread's column of the state; what q reads of it. q NULL: nothing. */
-DEVICE float delta_update(float *column, uint32_t dk, const float *k, float v, float alpha, float beta,
-                          const float *q)
+/* A sum over a column, in a chain for each part. f: what value i adds to it. */
+template <class F> DEVICE float sum_column(uint32_t dk, uint32_t parts, const F &f)
 {
-    float m = 0, o = 0;
-    for (uint32_t i = 0; i < dk; i++) {
+    float sums[CUDA_DELTA_PARTS] = {};
+#pragma unroll
+    for (uint32_t p = 0; p < CUDA_DELTA_PARTS; p++)
+        for (uint32_t i = 4 * p; p < parts && i < dk; i += 4 * parts)
+            for (uint32_t j = i; j < min(i + 4, dk); j++)
+                sums[p] = f(j, sums[p]);
+    return parts == 1 ? sums[0] : (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* One update of a thread's column of the state; what q reads of it. q NULL: nothing. */
+DEVICE float delta_update(float *column, uint32_t dk, uint32_t parts, const float *k, float v, float alpha,
+                          float beta, const float *q)
+{
+    float m = sum_column(dk, parts, [&](uint32_t i, float sum) {
         float s = column[i * COLUMNS] * alpha;
         column[i * COLUMNS] = s;
-        m = fmaf(s, k[i], m);
-    }
+        return fmaf(s, k[i], sum);
+    });
     float d = beta * (v - m);
-    for (uint32_t i = 0; i < dk; i++) {
+    return sum_column(dk, parts, [&](uint32_t i, float sum) {
         float s = fmaf(k[i], d, column[i * COLUMNS]);
         column[i * COLUMNS] = s;
-        o = q ? fmaf(s, q[i], o) : 0;
-    }
-    return o;
+        return q ? fmaf(s, q[i], sum) : 0;
+    });
 }
 
 DEVICE void load_column(float *column, const float *state, uint32_t rows, uint32_t width)
@@ -281,51 +342,57 @@ KERNEL plateau_delta(const cuda_step s, const cuda_delta a)
     float *out = state_at(s, seq.state_out, at) + c, *column = columns + threadIdx.x;
     load_column(column, in ? in + c : NULL, dk, dv);
     for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats)
-        delta_update(column, dk, pending + a.k_at + key_head * dk, pending[a.v_at + head * dv + c],
-                     pending[a.alpha_at + head], pending[a.beta_at + head], NULL);
+        delta_update(column, dk, a.parts, pending + a.k_at + key_head * dk,
+                     pending[a.v_at + head * dv + c], pending[a.alpha_at + head],
+                     pending[a.beta_at + head], NULL);
     if (seq.keep_pending)
         store_column(column, out, dk, dv);
     for (uint32_t t = seq.first; t < seq.first + seq.count; t++) {
         const float *x = row_of(a.conv_out, t), *gates = row_of(a.gates, t);
         row_of(a.out, t)[head * dv + c] =
-            delta_update(column, dk, x + keys + key_head * dk, x[2 * keys + head * dv + c], gates[head],
-                         gates[a.value_heads + head], x + key_head * dk);
+            delta_update(column, dk, a.parts, x + keys + key_head * dk, x[2 * keys + head * dv + c],
+                         gates[head], gates[a.value_heads + head], x + key_head * dk);
     }
     if (!seq.keep_pending)
         store_column(column, out, dk, dv);
 }
 
 /* The column decays; what k reads of it then. */
-DEVICE float delta_read(float (&s)[ROWS], uint32_t k, float alpha)
+template <uint32_t PARTS>
+DEVICE float delta_read(walk<PARTS> &w, float (&s)[ROWS / PARTS], uint32_t k, float alpha)
 {
-    float m = 0;
+    float m = 0, none = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < ROWS; i += 4) {
-        float4 by = floats_at(k + i * 4);
+    for (uint32_t i = 0; i < ROWS / PARTS; i += 4) {
+        float4 by = w.four(k, i);
         m = fmaf(s[i] = s[i] * alpha, by.x, m);
         m = fmaf(s[i + 1] = s[i + 1] * alpha, by.y, m);
         m = fmaf(s[i + 2] = s[i + 2] * alpha, by.z, m);
         m = fmaf(s[i + 3] = s[i + 3] * alpha, by.w, m);
     }
+    w.sum_parts(m, none);
     return m;
 }
 /* d is written along k; what q reads then. */
-DEVICE float delta_write(float (&s)[ROWS], uint32_t k, float d, uint32_t q)
+template <uint32_t PARTS>
+DEVICE float delta_write(walk<PARTS> &w, float (&s)[ROWS / PARTS], uint32_t k, float d, uint32_t q)
 {
-    float o = 0;
+    float o = 0, none = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < ROWS; i += 4) {
-        float4 by = floats_at(k + i * 4), at = floats_at(q + i * 4);
+    for (uint32_t i = 0; i < ROWS / PARTS; i += 4) {
+        float4 by = w.four(k, i), at = w.four(q, i);
         o = fmaf(s[i] = fmaf(by.x, d, s[i]), at.x, o);
         o = fmaf(s[i + 1] = fmaf(by.y, d, s[i + 1]), at.y, o);
         o = fmaf(s[i + 2] = fmaf(by.z, d, s[i + 2]), at.z, o);
         o = fmaf(s[i + 3] = fmaf(by.w, d, s[i + 3]), at.w, o);
     }
+    w.sum_parts(o, none);
     return o;
 }
 /* delta_write() of a token and delta_read() of the next one in one walk: neither sum waits for the other. */
-DEVICE float delta_write_read(float (&s)[ROWS], uint32_t k, float d, uint32_t q, uint32_t next_k, float alpha,
-                              float &m)
+template <uint32_t PARTS>
+DEVICE float delta_write_read(walk<PARTS> &w, float (&s)[ROWS / PARTS], uint32_t k, float d, uint32_t q,
+                              uint32_t next_k, float alpha, float &m)
 {
     float o = 0;
     m = 0;
@@ -336,25 +403,22 @@ DEVICE float delta_write_read(float (&s)[ROWS], uint32_t k, float d, uint32_t q,
         m = fmaf(x, next, m);
     };
 #pragma unroll
-    for (uint32_t i = 0; i < ROWS; i += 4) {
-        float4 by = floats_at(k + i * 4), at = floats_at(q + i * 4);
-        float4 next = floats_at(next_k + i * 4);
+    for (uint32_t i = 0; i < ROWS / PARTS; i += 4) {
+        float4 by = w.four(k, i), at = w.four(q, i), next = w.four(next_k, i);
         pass(s[i], by.x, at.x, next.x);
         pass(s[i + 1], by.y, at.y, next.y);
         pass(s[i + 2], by.z, at.z, next.z);
         pass(s[i + 3], by.w, at.w, next.w);
     }
+    w.sum_parts(m, o);
     return o;
 }
 
-/* plateau_delta for heads with ROWS columns of ROWS values. */
-extern "C" __global__ void __launch_bounds__(COLUMNS)
-    plateau_delta_walk(const cuda_step s, const cuda_delta a)
+/* plateau_delta for heads with ROWS columns of ROWS values, of which a thread has ROWS / PARTS. */
+template <uint32_t PARTS> DEVICE void walk_delta(const cuda_step &s, const cuda_delta &a, float *ring)
 {
-    __shared__ __align__(16) float ring[WALK_STAGES * WALK_FLOATS + ROWS];
-    grid_begin();
     const cuda_seq &seq = s.seq[blockIdx.z];
-    uint32_t c = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y;
+    uint32_t c = blockIdx.x * COLUMNS + walk<PARTS>::column(), head = blockIdx.y;
     uint32_t key = head / (a.value_heads / a.key_heads) * ROWS, keys = a.key_heads * ROWS;
     uint64_t at = a.state_offset + (uint64_t)head * ROWS * ROWS * sizeof(float);
     const float *in = state_at(s, seq.state_in, at), *pending = state_at(s, seq.state_in, a.pending_offset);
@@ -364,37 +428,51 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
                             {keys + key, key},
                             2 * keys + head * ROWS + blockIdx.x * COLUMNS,
                             {head, a.value_heads + head}};
-    walk w = {from, ring, seq.first, seq.count};
-    float column[ROWS], m;
+    walk<PARTS> w = {from, ring, seq.first, seq.count};
+    float column[ROWS / PARTS], m;
+    const bool puts = walk<PARTS>::part() == 0;
     w.begin();
-    load_registers(column, in ? in + c : NULL, ROWS);
+    w.load_column(column, in ? in + c : NULL, ROWS);
     for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats) {
         uint32_t k = w.keep(pending + a.k_at + key);
         float v = pending[a.v_at + head * ROWS + c];
-        m = delta_read(column, k, pending[a.alpha_at + head]);
+        m = delta_read(w, column, k, pending[a.alpha_at + head]);
         __syncwarp(); /* k is read anew: kept in registers, it would leave the column none */
-        delta_write(column, k, pending[a.beta_at + head] * (v - m), k);
+        delta_write(w, column, k, pending[a.beta_at + head] * (v - m), k);
     }
     if (seq.keep_pending)
-        store_registers(column, out, ROWS);
+        w.store_column(column, out, ROWS);
     w.enter(0);
-    m = delta_read(column, w.row(0, 0), w.gate(0, 0));
+    m = delta_read(w, column, w.row(0, 0), w.gate(0, 0));
     float beta = w.gate(0, 1);
     uint32_t last = seq.count - 1;
     for (uint32_t t = 0; t < last; t++) {
         w.enter(t + 1);
         float d = beta * (w.value(t) - m), alpha = w.gate(t + 1, 0);
         beta = w.gate(t + 1, 1);
-        row_of(a.out, seq.first + t)[head * ROWS + c] =
-            delta_write_read(column, w.row(t, 0), d, w.row(t, 1), w.row(t + 1, 0), alpha, m);
+        float o = delta_write_read(w, column, w.row(t, 0), d, w.row(t, 1), w.row(t + 1, 0), alpha, m);
+        if (puts)
+            row_of(a.out, seq.first + t)[head * ROWS + c] = o;
     }
-    row_of(a.out, seq.first + last)[head * ROWS + c] =
-        delta_write(column, w.row(last, 0), beta * (w.value(last) - m), w.row(last, 1));
+    float o = delta_write(w, column, w.row(last, 0), beta * (w.value(last) - m), w.row(last, 1));
+    if (puts)
+        row_of(a.out, seq.first + last)[head * ROWS + c] = o;
     if (!seq.keep_pending)
-        store_registers(column, out, ROWS);
+        w.store_column(column, out, ROWS);
 }
 
-/* Keeps the values that token t brought to the recurrence. By all threads of the token's blocks. */
+#define DELTA_WALK(name, parts)                                                                              \
+    extern "C" __global__ void __launch_bounds__(COLUMNS * parts)                                            \
+        plateau_##name(const cuda_step s, const cuda_delta a)                                                \
+    {                                                                                                        \
+        __shared__ __align__(16) float ring[walk<parts>::FLOATS];                                            \
+        grid_begin();                                                                                        \
+        walk_delta<parts>(s, a, ring);                                                                       \
+    }
+DELTA_WALK(delta_walk, 1)
+DELTA_WALK(delta_parts, CUDA_DELTA_PARTS)
+
+/* What token t brought to the recurrence. By all threads of the token's blocks. */
 DEVICE void keep_delta(const cuda_step &s, const cuda_delta &a, const cuda_seq &seq, uint32_t t)
 {
     uint32_t keys = a.key_heads * a.key_dim, step = gridDim.y * blockDim.x;
@@ -511,7 +589,7 @@ DEVICE float ssm_walk_update(float (&s)[ROWS], uint32_t b, float x, float decay,
 extern "C" __global__ void __launch_bounds__(COLUMNS)
     plateau_ssm_walk(const cuda_step s, const cuda_ssm a)
 {
-    __shared__ __align__(16) float ring[WALK_STAGES * WALK_FLOATS + ROWS];
+    __shared__ __align__(16) float ring[walk<1>::FLOATS];
     grid_begin();
     const cuda_seq &seq = s.seq[blockIdx.z];
     uint32_t j = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y, p = a.head_dim;
@@ -524,17 +602,17 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
                             {inner + group, inner + a.groups * ROWS + group},
                             head * p + blockIdx.x * COLUMNS,
                             {head, a.heads + head}};
-    walk w = {from, ring, seq.first, seq.count};
+    walk<1> w = {from, ring, seq.first, seq.count};
     float column[ROWS];
     w.begin();
-    load_registers(column, in ? in + j : NULL, p);
+    w.load_column(column, in ? in + j : NULL, p);
     for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats) {
         uint32_t b = w.keep(pending + a.b_at + group);
         ssm_walk_update(column, b, pending[a.dt_at + head] * pending[a.x_at + head * p + j],
                         pending[a.decay_at + head], b);
     }
     if (seq.keep_pending)
-        store_registers(column, out, p);
+        w.store_column(column, out, p);
     for (uint32_t t = 0; t < seq.count; t++) {
         w.enter(t);
         float x = w.value(t);
@@ -543,7 +621,7 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
     }
     /* A width that the compiler knows to be p's would keep the addresses of the first store in registers. */
     if (!seq.keep_pending)
-        store_registers(column, out, __shfl_sync(0xffffffffu, p, 0));
+        w.store_column(column, out, __shfl_sync(0xffffffffu, p, 0));
 }
 
 /* Keeps the values that token t brought to the recurrence, then gates and norms. Block: a token. */
