@@ -198,7 +198,7 @@ static void pack_tables(struct packer *p, const struct batch *b, struct cuda_seq
 /* Returns the most segments of a sequence in this step: few different numbers, since a record is for one. */
 static uint32_t segments_of(const struct batch *b)
 {
-    uint32_t most = 0, segments = 16;
+    uint32_t most = 0, segments = 4;
     for (uint32_t i = 0; i < b->seq_count; i++)
         most = MAX_OF(most, b->seqs[i].position + b->seqs[i].count);
     while (segments * CUDA_SEGMENT < most)
