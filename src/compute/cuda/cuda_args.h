@@ -270,6 +270,8 @@ struct cuda_product {
 #define CUDA_UNIT 64u
 /* Codes of few columns and 8 chains: most k values of which blocks walk through tiles. */
 #define CUDA_WALK_K 4096u
+/* k values of experts' matrices up to which a warp has all chains of a panel. */
+#define CUDA_SERIAL_K 1024u
 /* Bytes in which gates meet their values, of a block that walks through tiles. */
 #define CUDA_WALK_GLU_BYTES (CUDA_TILE_COLUMNS / 2 * CUDA_TILE_ROWS * 4)
 /* Bytes of shared memory that those kernels have in any case, at most. */

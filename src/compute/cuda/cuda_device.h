@@ -29,6 +29,9 @@
     X(bf16, narrow8_8)                                                                                       \
     X(bf16, narrow4_1)                                                                                       \
     X(bf16, narrow4_8)                                                                                       \
+    X(bf16, serial16)                                                                                        \
+    X(bf16, serial8)                                                                                         \
+    X(bf16, serial4)                                                                                         \
     X(bf16, tiles16_1)                                                                                       \
     X(bf16, tiles16_8)                                                                                       \
     X(bf16, tiles8_1)                                                                                        \

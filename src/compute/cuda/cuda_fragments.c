@@ -152,7 +152,13 @@ static uint32_t groups_max(const struct weight *w, uint32_t pairs, uint32_t colu
 }
 
 /* Blocks of sorted pairs that a multiprocessor gets for each that it can have at once, about. */
-#define SORTED_ROUNDS 4u
+#define SORTED_ROUNDS 3u
+
+/* Short chains: a warp has all of them, as warps with one each would meet after few units. */
+static bool takes_serial(const struct weight *w, const struct cuda_product *k)
+{
+    return !has_one_chain(w) && k->expert && w->k <= CUDA_SERIAL_K;
+}
 
 /* Blocks that run at once take all panels. */
 static void launch_narrow(struct cuda *c, const struct weight *w, const struct cuda_product *k)
@@ -161,13 +167,14 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
                                                    {CUDA_KERNEL_narrow8_8, CUDA_KERNEL_narrow8_1},
                                                    {CUDA_KERNEL_narrow4_8, CUDA_KERNEL_narrow4_1}};
     const struct cuda_device *d = c->device;
-    bool one = has_one_chain(w);
-    bool sorted = k->sorted.order != NULL;
+    bool sorted = k->sorted.order != NULL, serial = takes_serial(w, k);
+    bool one = has_one_chain(w) || serial;
     uint32_t columns = sorted ? c->sorted_by : k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
-    const struct narrow_form f = narrow_form(d, w, columns, k->expert != NULL);
+    const struct narrow_form f = serial ? narrow_least(w) : narrow_form(d, w, columns, k->expert != NULL);
     uint32_t shared = narrow_shared(w, columns, f);
     /* 1024: the system's own of each block. */
-    uint32_t blocks = one || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + CUDA_STATIC_SHARED + 1024), 2u);
+    uint32_t blocks =
+        (one && !serial) || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + CUDA_STATIC_SHARED + 1024), 2u);
     uint32_t batches = sorted ? groups_max(w, k->count, columns) : DIV_UP(k->count, columns);
     uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
     uint32_t work = one ? DIV_UP(panels, f.warps) : panels / (k->glu ? 2 : 1);
@@ -179,7 +186,7 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     product.deep = f.deep;
     ASSERT(shared <= d->shared_max);
     cuda_run_product(
-        c, kernels[index_of(w)][one],
+        c, serial ? CUDA_KERNEL_serial16 + index_of(w) : kernels[index_of(w)][one],
         (struct cuda_grid){MIN_OF(work, MAX_OF(blocks, 1u) * d->units), batches, 1, 32 * f.warps, shared},
         &product);
 }

@@ -14,10 +14,6 @@ DEVICE void copy16(void *to, const void *from)
 }
 
 /* Warps of a block for few columns: one for each chain, or as many as its launch says, an even number. */
-DEVICE constexpr uint32_t narrow_warps_max(uint32_t chains)
-{
-    return chains > 1 ? chains : CUDA_NARROW_WARPS_1;
-}
 template <uint32_t CHAINS> DEVICE uint32_t narrow_warps()
 {
     return CHAINS > 1 ? CHAINS : blockDim.x / 32;
@@ -357,7 +353,7 @@ struct narrow_work {
     const float *bias;
     uint32_t first, count;                      /* columns */
     uint32_t panel, step, rounds, mine, length; /* panels, in the block and of the warp; units of each */
-    uint32_t x, x_second, x_unit, sides;        /* the lane's offsets */
+    uint32_t x, to_second, x_unit, sides;       /* of the lane; to_second: from x on */
     lap stage;
     bool deep;
 };
@@ -397,8 +393,18 @@ DEVICE void put_panel(const narrow_work &w, narrow_sums &sums, const float c[2][
     }
 }
 
+/* A chain's sums of N tiles join those of the chains before it, and begin anew. */
+template <uint32_t N> DEVICE void end_chain(float (*sum)[4], float (*c)[4])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * N; i++) {
+        sum[i / 4][i % 4] += c[i / 4][i % 4];
+        c[i / 4][i % 4] = 0;
+    }
+}
+
 /* Unit after unit of all panels. */
-template <uint32_t BITS, uint32_t CHAINS, bool WHOLE, bool SECOND>
+template <uint32_t BITS, uint32_t CHAINS, bool SERIAL, bool WHOLE, bool SECOND>
 DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&sums)[2])
 {
     bool paired = CHAINS > 1 && w.a.glu;
@@ -407,33 +413,41 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&s
     float gate = 0;
 #pragma unroll 1
     for (uint32_t p = 0; p < w.rounds; p++) {
-        float c[2][4] = {};
-        uint32_t length = CHAINS > 1 || p < w.mine ? w.length : 0;
-        uint32_t x = w.x, x_second = w.x_second;
+        float c[2][4] = {}, sum[2][4];
+        uint32_t length = CHAINS > 1 || p < w.mine ? w.length : 0, chain = 0;
+        /* -0 + x is x, with its sign. */
+#pragma unroll
+        for (uint32_t i = 0; SERIAL && i < 8; i++)
+            sum[i / 4][i % 4] = -0.0f;
+        uint32_t x = w.x;
         float before = CHAINS > 1 ? added_to(w.a, panel, w.first, w.count) : 0;
 #pragma unroll 1
         for (uint32_t u = 0; u < length; u++) {
-            if (w.deep)
+            for (; SERIAL && chain_begin(length, chain + 1, CUDA_CHAINS) <= u; chain++)
+                end_chain<2>(sum, c);
+            if (!SERIAL && w.deep)
                 copies_wait<CUDA_RING_DEEP - 2>();
             else
                 copies_wait<ring<BITS>::STAGES - 2>();
             __syncwarp();
-            add_unit<BITS, WHOLE, SECOND>(c, w.a.w, stage.at, stage.at + w.sides, x, x_second);
+            add_unit<BITS, WHOLE, SECOND>(c, w.a.w, stage.at, stage.at + w.sides, x, x + w.to_second);
             stage.next();
             x += w.x_unit;
-            x_second += w.x_unit;
             in.load();
         }
         bool is_gate = paired && p % 2 == 0;
-        put_panel<CHAINS>(w, sums[p % 2], c, panel, p < w.mine, is_gate, gate, before);
+        for (; SERIAL && chain < CUDA_CHAINS; chain++)
+            end_chain<2>(sum, c);
+        put_panel<CHAINS>(w, sums[p % 2], SERIAL ? sum : c, panel, p < w.mine, is_gate, gate, before);
         panel += is_gate ? 0 : w.step;
     }
 }
 
 /* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: one of each warp at a time), 16
  * columns; or a group of sorted columns with their expert's matrix; or one column with its own. With `glu` a
- * gate's panel, then its values', or with one chain half of the warps have each. */
-template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
+ * gate's panel, then its values', or with one chain half of the warps have each.
+ * SERIAL: of 8 chains, which a warp multiplies one after the other. Blocks are as with one chain. */
+template <uint32_t BITS, uint32_t CHAINS, bool SERIAL> DEVICE void narrow(const cuda_product &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     const uint32_t warps = narrow_warps<CHAINS>();
@@ -530,7 +544,7 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
         mine,
         to - from,
         inputs_at(x + column * 2 * UNIT, row) + from * x_unit,
-        inputs_at(x + next * 2 * UNIT, row_second) + from * x_unit,
+        inputs_at(x + next * 2 * UNIT, row_second) - inputs_at(x + column * 2 * UNIT, row),
         x_unit,
         ring<BITS>::CODES - lane * 16 + lane / 4 * (BITS < 16 ? side_bytes(m) : 0) +
             (BITS < 16 && m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
@@ -539,28 +553,30 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
     constexpr bool CAN = BITS < 16;
     bool whole = CAN && is_whole(m);
     if (whole && count > 8)
-        narrow_units<BITS, CHAINS, CAN, true>(w, in, sums);
+        narrow_units<BITS, CHAINS, SERIAL, CAN, true>(w, in, sums);
     else if (whole)
-        narrow_units<BITS, CHAINS, CAN, false>(w, in, sums);
+        narrow_units<BITS, CHAINS, SERIAL, CAN, false>(w, in, sums);
     else if (count > 8)
-        narrow_units<BITS, CHAINS, false, true>(w, in, sums);
+        narrow_units<BITS, CHAINS, SERIAL, false, true>(w, in, sums);
     else
-        narrow_units<BITS, CHAINS, false, false>(w, in, sums);
+        narrow_units<BITS, CHAINS, SERIAL, false, false>(w, in, sums);
 }
 
-#define NARROW(bits, chains)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(32 * narrow_warps_max(chains),                              \
-                                                 16 / narrow_warps_max(chains))                              \
-        plateau_narrow##bits##_##chains(const cuda_product a)                                                \
+#define NARROW(name, bits, chains, serial, warps)                                                            \
+    extern "C" __global__ void __launch_bounds__(32 * (warps), 16 / (warps))                                 \
+        plateau_##name(const cuda_product a)                                                                 \
     {                                                                                                        \
-        narrow<bits, chains>(a);                                                                             \
+        narrow<bits, chains, serial>(a);                                                                     \
     }
-NARROW(16, 1)
-NARROW(16, 8)
-NARROW(8, 1)
-NARROW(8, 8)
-NARROW(4, 1)
-NARROW(4, 8)
+NARROW(narrow16_1, 16, 1, false, CUDA_NARROW_WARPS_1)
+NARROW(narrow16_8, 16, 8, false, CUDA_CHAINS)
+NARROW(narrow8_1, 8, 1, false, CUDA_NARROW_WARPS_1)
+NARROW(narrow8_8, 8, 8, false, CUDA_CHAINS)
+NARROW(narrow4_1, 4, 1, false, CUDA_NARROW_WARPS_1)
+NARROW(narrow4_8, 4, 8, false, CUDA_CHAINS)
+NARROW(serial16, 16, 1, true, CUDA_CHAINS)
+NARROW(serial8, 8, 1, true, CUDA_CHAINS)
+NARROW(serial4, 4, 1, true, CUDA_CHAINS)
 
 /* ---- many columns: a block has 8 panels and 128 columns ---- */
 
@@ -698,16 +714,6 @@ DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &
 #endif
 }
 
-/* A chain's sums join those of the chains before it, and begin anew. */
-DEVICE void end_chain(float sum[2][8][4], float c[2][8][4])
-{
-#pragma unroll
-    for (uint32_t i = 0; i < 64; i++) {
-        sum[i / 32][i / 4 % 8][i % 4] += c[i / 32][i / 4 % 8][i % 4];
-        c[i / 32][i / 4 % 8][i % 4] = 0;
-    }
-}
-
 /* Block: 128 columns blockIdx.x and 128 rows blockIdx.y, or a group blockIdx.y of sorted columns and 128 rows
  * blockIdx.x. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
@@ -738,7 +744,7 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     for (uint32_t u = 0; u < units; u++) {
         if constexpr (CHAINS > 1) {
             for (; chain < CHAINS && chain_begin(units, chain + 1, CHAINS) <= u; chain++)
-                end_chain(sum, c);
+                end_chain<16>(sum[0], c[0]);
         }
         if (a.stages == 4)
             copies_wait<2>();
@@ -758,7 +764,7 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     }
     if constexpr (CHAINS > 1) {
         for (; chain < CHAINS; chain++)
-            end_chain(sum, c);
+            end_chain<16>(sum[0], c[0]);
     }
 #pragma unroll
     for (uint32_t i = 0; i < 64; i++) {
