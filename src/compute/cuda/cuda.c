@@ -105,7 +105,6 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->rounded[i], PER_TOKEN, rounded_bytes(o));
     if (o->mode == COMPUTE_BF16) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
-        NEED(&c->ended, PER_MODEL, CUDA_FEW_TILES * sizeof(uint32_t));
         NEED(&c->attend_ended, PER_MODEL, CUDA_ATTEND_ENDS * sizeof(uint32_t));
     }
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));

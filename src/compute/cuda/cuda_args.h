@@ -252,11 +252,15 @@ struct cuda_product {
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
-/* Few columns: the most of a block, and blocks of a multiprocessor. */
-#define CUDA_FEW_COLUMNS 64u
-#define CUDA_FEW_BLOCKS  2u
-/* Its blocks along the rows, at most, with 8 chains. */
-#define CUDA_FEW_TILES (CUDA_ONE_CHAIN_ROWS / CUDA_TILE_ROWS)
+/* Few columns (kernels/few.cu): the most, and those of a block; stages of its inputs; panels of a block and
+ * blocks of a multiprocessor, with 1 chain and with 8. */
+#define CUDA_FEW_MOST     128u
+#define CUDA_FEW_COLUMNS  64u
+#define CUDA_FEW_STAGES   24u
+#define CUDA_FEW_PANELS_1 12u
+#define CUDA_FEW_PANELS_8 8u
+#define CUDA_FEW_BLOCKS_1 1u
+#define CUDA_FEW_BLOCKS_8 2u
 /* Blocks of a cluster, which have the same columns. */
 #define CUDA_WIDE_DOWN   2u
 #define CUDA_WIDE_STAGES 8u
@@ -266,12 +270,10 @@ struct cuda_product {
 #define CUDA_RING_4  8u
 /* Ring of 16 bits where 8 chains are long enough and one block has the room. */
 #define CUDA_RING_DEEP 8u
-/* k steps of a unit (kernels/fragment.cuh). */
-#define CUDA_UNIT 64u
-/* Codes of few columns and 8 chains: most k values of which blocks walk through tiles. */
-#define CUDA_WALK_K 4096u
 /* k values of experts' matrices up to which a warp has all chains of a panel. */
 #define CUDA_SERIAL_K 1024u
+/* k steps of a unit (kernels/fragment.cuh). */
+#define CUDA_UNIT 64u
 /* Bytes in which gates meet their values, of a block that walks through tiles. */
 #define CUDA_WALK_GLU_BYTES (CUDA_TILE_COLUMNS / 2 * CUDA_TILE_ROWS * 4)
 /* Bytes of shared memory that those kernels have in any case, at most. */
@@ -293,10 +295,6 @@ struct cuda_tiles {
     const float *bias;
     uint32_t glu; /* see cuda_product.glu; of tiles of 64 rows of each */
     struct cuda_rounded y_rounded;
-    /* Few columns: [tiles][chains][CUDA_FEW_COLUMNS * CUDA_TILE_ROWS] sums, and [tiles] how many chains have
-     * ended: 0 before and after. */
-    float *parts;
-    uint32_t *ended;
     /* Experts: as of cuda_product. x has all rows then, and `count` is the number of pairs. */
     struct cuda_sorted sorted;
     uint32_t x_div, bias_step;

@@ -44,12 +44,12 @@
     X(wide, wide8_8)                                                                                         \
     X(wide, wide4_1)                                                                                         \
     X(wide, wide4_8)                                                                                         \
-    X(wide, few16_1)                                                                                         \
-    X(wide, few16_8)                                                                                         \
-    X(wide, few8_1)                                                                                          \
-    X(wide, few8_8)                                                                                          \
-    X(wide, few4_1)                                                                                          \
-    X(wide, few4_8)                                                                                          \
+    X(few, few16_1)                                                                                          \
+    X(few, few16_8)                                                                                          \
+    X(few, few8_1)                                                                                           \
+    X(few, few8_8)                                                                                           \
+    X(few, few4_1)                                                                                           \
+    X(few, few4_8)                                                                                           \
     X(wide, walk16)                                                                                          \
     X(wide, walk8)                                                                                           \
     X(wide, walk4)                                                                                           \
@@ -83,10 +83,10 @@
     X(recurrent, delta_inputs)                                                                               \
     X(recurrent, delta)                                                                                      \
     X(recurrent, delta_walk)                                                                                 \
+    X(recurrent, delta_parts)                                                                                \
     X(recurrent, delta_end)                                                                                  \
     X(recurrent, ssm_gates)                                                                                  \
     X(recurrent, ssm)                                                                                        \
-    X(recurrent, delta_parts)                                                                                \
     X(recurrent, ssm_walk)                                                                                   \
     X(recurrent, ssm_end)                                                                                    \
     X(route, route)                                                                                          \
@@ -114,6 +114,7 @@ enum {
     CUDA_KERNEL_WAITS_rows = 1,
     CUDA_KERNEL_WAITS_bf16 = 1,
     CUDA_KERNEL_WAITS_wide = 1,
+    CUDA_KERNEL_WAITS_few = 1,
     CUDA_KERNEL_WAITS_repack = 0,
     CUDA_KERNEL_WAITS_project = 1,
     CUDA_KERNEL_WAITS_attention = 1,
@@ -273,6 +274,9 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
 /* cuda.c */
 struct compute_cost cuda_cost(const struct compute_opts *o);
 int cuda_open(const struct compute_opts *o, struct compute **ret);
+
+/* cuda_fragments.c: the grid of few columns by wgmma, with 1 chain or 8. Sets t->stages. */
+struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t, bool one);
 
 /* cuda_probe.c: whether its wgmma can be used. 0, or -EIO when that could not be tried. */
 int cuda_probe(struct cuda_device *d);

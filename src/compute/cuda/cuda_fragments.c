@@ -221,17 +221,24 @@ static void run_walk(struct cuda *c, const struct weight *w, struct cuda_tiles *
     static const enum cuda_kernel kernels[3] = {CUDA_KERNEL_walk16, CUDA_KERNEL_walk8, CUDA_KERNEL_walk4};
     uint32_t glu = t->glu ? CUDA_WALK_GLU_BYTES : 0;
     struct cuda_grid grid = wide_grid(w, t, CUDA_TILE_COLUMNS, c->device->shared_max - 1024 - glu);
-    uint32_t groups = t->sorted.order ? groups_max(w, t->count, CUDA_TILE_COLUMNS) : grid.x;
+    uint32_t groups = groups_max(w, t->count, CUDA_TILE_COLUMNS);
     grid.x = MIN_OF(groups * DIV_UP(w->n, CUDA_TILE_ROWS), c->device->units);
     grid.y = 1;
     grid.shared_bytes += glu;
     cuda_run_product(c, kernels[index_of(w)], grid, t);
 }
 
-/* Few columns: a block for each chain is faster where chains of codes are long. */
-static bool takes_walk(const struct weight *w)
+struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t, bool one)
 {
-    return !has_one_chain(w) && (w->bits == 16 || w->k <= CUDA_WALK_K);
+    const uint32_t panels = one ? CUDA_FEW_PANELS_1 : CUDA_FEW_PANELS_8, rows = panels * CUDA_PANEL;
+    const uint32_t columns = t->count <= 32 ? 32 : CUDA_FEW_COLUMNS, stage = columns * 2 * CUDA_UNIT;
+    const uint32_t units = DIV_UP(t->w.k, CUDA_UNIT), chain = one ? units : DIV_UP(units, CUDA_CHAINS);
+    /* 2 KiB: what a block has beside it. */
+    const uint32_t room = one ? d->shared_max : d->shared_unit / CUDA_FEW_BLOCKS_8 - 2048;
+    const uint32_t sums = columns * (rows + 4) * (uint32_t)sizeof(float);
+    t->stages = MIN_OF(MIN_OF((room - 1024) / stage, chain), CUDA_FEW_STAGES);
+    return (struct cuda_grid){DIV_UP(t->count, CUDA_FEW_COLUMNS), DIV_UP(t->w.n, rows), one ? 1 : CUDA_CHAINS,
+                              32 * (panels + 1), MAX_OF(t->stages * stage, sums) + 1024};
 }
 
 /* A block for each chain. */
@@ -240,14 +247,8 @@ static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
                                                    {CUDA_KERNEL_few8_8, CUDA_KERNEL_few8_1},
                                                    {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1}};
-    /* 2 KiB: what the block has beside it. */
-    struct cuda_grid grid =
-        wide_grid(w, t, CUDA_FEW_COLUMNS, c->device->shared_unit / CUDA_FEW_BLOCKS - 2048);
-    bool one = has_one_chain(w);
-    grid.z = one ? 1 : CUDA_CHAINS;
-    ASSERT(one || grid.x * grid.y <= CUDA_FEW_TILES);
-    t->parts = c->parts;
-    t->ended = c->ended;
+    const bool one = has_one_chain(w);
+    const struct cuda_grid grid = cuda_few_grid(c->device, t, one);
     cuda_run_product(c, kernels[index_of(w)][one], grid, t);
 }
 
@@ -328,9 +329,7 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
             run_tiles(c, w, &t,
                       (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
                                          .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
-        else if (t.count <= CUDA_FEW_COLUMNS && takes_walk(w))
-            run_walk(c, w, &t);
-        else if (t.count <= CUDA_FEW_COLUMNS)
+        else if (t.count <= CUDA_FEW_MOST)
             run_few(c, w, &t);
         else
             run_wide(c, w, &t);

@@ -7,6 +7,7 @@
     X(rows)                                                                                                  \
     X(bf16)                                                                                                  \
     X(wide)                                                                                                  \
+    X(few)                                                                                                   \
     X(repack)                                                                                                \
     X(project)                                                                                               \
     X(attention)                                                                                             \

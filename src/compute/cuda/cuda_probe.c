@@ -29,16 +29,15 @@ static void fill(uint16_t *values, uint64_t count)
 }
 
 /* The wide kernels' clusters have a block without rows. */
-static bool run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
+static bool run(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_tiles *t, bool wide)
 {
-    uint32_t columns = kernel == CUDA_KERNEL_few16_1    ? CUDA_FEW_COLUMNS
-                       : kernel == CUDA_KERNEL_wide16_1 ? CUDA_WIDE_COLUMNS_1
-                                                        : CUDA_WIDE_COLUMNS_8;
+    uint32_t columns = kernel == CUDA_KERNEL_wide16_1 ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
     uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
-    const struct cuda_grid grid = {COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
-                                   wide ? CUDA_WIDE_THREADS : CUDA_THREADS,
-                                   t->stages * stage + (wide ? 1024 : 0)};
-    void *arguments[] = {(void *)(uintptr_t)t};
+    struct cuda_grid grid = {COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
+                             wide ? CUDA_WIDE_THREADS : CUDA_THREADS, t->stages * stage + (wide ? 1024 : 0)};
+    if (kernel == CUDA_KERNEL_few16_1 || kernel == CUDA_KERNEL_few16_8)
+        grid = cuda_few_grid(d, t, kernel == CUDA_KERNEL_few16_1);
+    void *arguments[] = {t};
     return cuda_ok(d, cuda_launch(d, d->stream, kernel, grid, arguments), "probe");
 }
 
@@ -76,6 +75,7 @@ int cuda_probe(struct cuda_device *d)
                       "probe") &&
               cuda_ok(d, d->driver->stream_wait(d->stream), "probe") &&
               compare(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_few16_1) &&
+              compare(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_few16_8) &&
               compare(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_wide16_1) &&
               compare(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_wide16_8);
     if (ok && !d->wide)

@@ -13,9 +13,6 @@
 #include <errno.h>
 
 #define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
-_Static_assert((uint64_t)CUDA_FEW_TILES *CUDA_CHAINS *CUDA_FEW_COLUMNS *CUDA_TILE_ROWS * sizeof(float) <=
-                   CUDA_PARTS_BYTES,
-               "products of few columns have room");
 /* Tokens of a step that is recorded, and such steps that are kept, at most. */
 #define CUDA_RECORD_TOKENS 64u
 #define CUDA_RECORDS_MAX   24u
@@ -92,9 +89,8 @@ struct cuda {
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
-    uint64_t rounded_bytes; /* bytes of each */
-    float *parts;    /* bf16 mode: CUDA_PARTS_BYTES of attention's segments, and of a product's chains */
-    uint32_t *ended; /* bf16 mode: [CUDA_FEW_TILES], all 0 between products */
+    uint64_t rounded_bytes; /* of each */
+    float *parts;           /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
     uint32_t *attend_ended; /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
     char *staging; /* staging of the batch */

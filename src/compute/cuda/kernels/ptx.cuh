@@ -1,7 +1,7 @@
 /* ptx.cuh - PTX instructions by name: launches, shared memory, asynchronous copies, tensor cores.
  *
- * Tests on a CPU replace this file (tests/simt). Only wide.cu and attend_wide.cu have PTX beside it: wgmma,
- * and what blocks of a cluster share. */
+ * Tests on a CPU replace this file (tests/simt). Only wide.cu, few.cu, their wgmma.cuh and
+ * attend_wide.cu have PTX beside it: wgmma, and what blocks of a cluster share. */
 #ifndef PLATEAU_CUDA_PTX_CUH
 #define PLATEAU_CUDA_PTX_CUH
 

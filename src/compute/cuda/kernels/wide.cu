@@ -6,10 +6,8 @@
  * fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits
  * of mma.sync is tried when a device is opened (cuda_probe.c).
  *
- * Few columns are one block of 64, of which two run at once on a multiprocessor. Each of 8 chains has a block
- * of its own then; the last of them to end adds up all, in their order. Experts' columns, and few columns of
- * short chains, are tiles of 128 rows that a block for each multiprocessor walks through. */
-#include "compute/cuda/kernels/mma.cuh"
+ * Experts' columns are tiles of 128 rows that a block for each multiprocessor walks through. */
+#include "compute/cuda/kernels/wgmma.cuh"
 
 #define PANELS 8u   /* panels of a block */
 #define GROUP  128u /* threads */
@@ -37,11 +35,6 @@ DEVICE void bring_to_all(uint8_t *to, const void *from, uint32_t bytes, uint64_t
                  "l"(from), "r"(bytes), "r"(shared_at(b)), "h"((uint16_t)((1u << CUDA_WIDE_DOWN) - 1))
                  : "memory");
 }
-/* Makes visible to wgmma what threads wrote to shared memory. */
-DEVICE void shared_written()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 /* The thread's earlier copies arrive at the barrier when they have ended. */
 DEVICE void barrier_copied(uint64_t *b)
 {
@@ -52,90 +45,7 @@ template <uint32_t NAME, uint32_t THREADS> DEVICE void meet()
     asm volatile("bar.sync %0, %1;" ::"n"(NAME), "n"(THREADS) : "memory");
 }
 
-/* ---- wgmma: 64 rows; a: a warp's 16 rows of 16 k; b: a descriptor of the columns' inputs ---- */
-
-DEVICE void wgmma_begin()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-DEVICE void wgmma_end()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <uint32_t LEFT> DEVICE void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
-}
-
-#define OUT8(i)                                                                                              \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]),              \
-        "+f"(c[i + 6]), "+f"(c[i + 7])
-#define OUT64(i)                                                                                             \
-    OUT8(i), OUT8(i + 8), OUT8(i + 16), OUT8(i + 24), OUT8(i + 32), OUT8(i + 40), OUT8(i + 48), OUT8(i + 56)
-#define NAMES64                                                                                              \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"     \
-    "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"   \
-    "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define NAMES128                                                                                             \
-    NAMES64                                                                                                  \
-    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,"  \
-    "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,"    \
-    "%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-
-#define NAMES16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
-#define NAMES32                                                                                              \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"     \
-    "%27,%28,%29,%30,%31"
-
-DEVICE void wgmma(float (&c)[16], const uint32_t *a, uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" NAMES16
-                 "},{%16,%17,%18,%19},%20,1,1,1,0;"
-                 : OUT8(0), OUT8(8)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-DEVICE void wgmma(float (&c)[32], const uint32_t *a, uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32
-                 "},{%32,%33,%34,%35},%36,1,1,1,0;"
-                 : OUT8(0), OUT8(8), OUT8(16), OUT8(24)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-DEVICE void wgmma(float (&c)[64], const uint32_t *a, uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
-                 "},{%64,%65,%66,%67},%68,1,1,1,0;"
-                 : OUT64(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-DEVICE void wgmma(float (&c)[128], const uint32_t *a, uint64_t b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" NAMES128
-                 "},{%128,%129,%130,%131},%132,1,1,1,0;"
-                 : OUT64(0), OUT64(64)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-/* Rows of 128 bytes whose pieces of 16 change places by the row, from a multiple of 1024 on. */
-DEVICE uint64_t inputs_of(uint32_t at)
-{
-    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)64 << 32 | (uint64_t)1 << 62;
-}
-
 /* ---- a block ---- */
-
-/* The stages go round; their barriers' phase changes with each round. */
-struct turn {
-    uint32_t stage, phase;
-    __device__ __forceinline__ void next(uint32_t stages)
-    {
-        stage++;
-        if (stage == stages) {
-            stage = 0;
-            phase ^= 1;
-        }
-    }
-};
 
 /* The DOWN blocks of a cluster have the same columns: each brings a part of the inputs to all of them. */
 template <uint32_t BITS, uint32_t COLUMNS> struct block {
@@ -154,26 +64,25 @@ template <uint32_t BITS, uint32_t COLUMNS> struct block {
                    (i < PANELS / 2 ? 0 : all / 2);
         return min(blockIdx.y * PANELS + i, all - 1);
     }
-    /* By a thread of each of four warps: two panels, and the first one brings inputs. Units [from, to). */
-    __device__ __forceinline__ void bring_all(uint32_t from, uint32_t to_unit) const
+    /* By a thread of each of four warps: two panels, and the first one brings inputs. */
+    __device__ __forceinline__ void bring_all(uint32_t units) const
     {
         constexpr uint32_t EACH = PANELS / 4, PART = COLUMNS / DOWN;
         uint32_t mine = threadIdx.x % GROUP / 32, bytes = columns * 2 * UNIT + PANELS * (CODES + side);
         uint32_t part = blockIdx.y % DOWN * PART;
         uint32_t x_bytes = columns > part ? min(columns - part, PART) * 2 * UNIT : 0;
-        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each - from % each;
-        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = (uint64_t)from * CODES;
-        uint64_t side_at = sides_at(a.w, 0) + (uint64_t)(from / each) * side;
+        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each;
+        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = 0, side_at = sides_at(a.w, 0);
         const uint8_t *panels[EACH];
 #pragma unroll
         for (uint32_t i = 0; i < EACH; i++)
             panels[i] = a.w.data + panel(mine * EACH + i) * panel_bytes;
-        const uint16_t *x = a.x.at + ((uint64_t)from * a.x.rows + a.x.first + first_column + part) * UNIT;
+        const uint16_t *x = a.x.at + (uint64_t)(a.x.first + first_column + part) * UNIT;
         turn t = {0, 1};
         grid_wait();
         /* Unrolled, it is miscompiled: addresses of inputs lose their upper half (ptxas 13.0). */
 #pragma unroll 1
-        for (uint32_t u = from; u < to_unit; u++) {
+        for (uint32_t u = 0; u < units; u++) {
             uint8_t *to = stages + t.stage * stage_bytes;
             uint64_t *b = &full[t.stage];
             barrier_wait(&empty[t.stage], t.phase);
@@ -353,69 +262,8 @@ DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
         put_sums<COLUMNS>(b.a, y, b.first_column);
 }
 
-/* ---- few columns ---- */
-
-/* The block's chain becomes known to the others. True: it is the last one, and c is the sum of all. */
-template <uint32_t CHAINS, uint32_t COLUMNS>
-DEVICE bool join_chains(const cuda_tiles &a, float (&c)[COLUMNS / 2], uint32_t columns)
-{
-    constexpr uint32_t CHAIN = COLUMNS / 2 * 2 * GROUP;
-    __shared__ uint32_t before;
-    uint32_t tile = blockIdx.x * gridDim.y + blockIdx.y;
-    float *parts = a.parts + (uint64_t)tile * CHAINS * CHAIN + threadIdx.x;
-#pragma unroll
-    for (uint32_t i = 0; i < COLUMNS / 2; i++)
-        if (i / 4 * 8 < columns)
-            __stcg(parts + blockIdx.z * CHAIN + i * 2 * GROUP, c[i]);
-    __threadfence();
-    meet<1, 2 * GROUP>();
-    if (threadIdx.x == 0)
-        before = atomicAdd(a.ended + tile, 1);
-    meet<1, 2 * GROUP>();
-    if (before + 1 < CHAINS)
-        return false;
-    __threadfence();
-    if (threadIdx.x == 0)
-        a.ended[tile] = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < COLUMNS / 2; i++)
-        c[i] = -0.0f;
-#pragma unroll 2
-    for (uint32_t chain = 0; chain < CHAINS; chain++) {
-#pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 2; i++)
-            if (i / 4 * 8 < columns)
-                c[i] += __ldcg(parts + chain * CHAIN + i * 2 * GROUP);
-    }
-    return true;
-}
-
-template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
-DEVICE void consume_few(const block<BITS, COLUMNS> &b, uint32_t from, uint32_t to)
-{
-    float c[COLUMNS / 2];
-    turn t = {0, 0};
-    /* A chain without units waits for no inputs, and earlier kernels read the sums' place. */
-    grid_wait();
-    /* Two units of 4 bits leave no registers for the sums of chains. */
-    constexpr uint32_t EACH = BITS == 4 && CHAINS > 1 ? 1 : 2;
-    if (BITS < 16 && is_whole(b.a.w))
-        add_chain<BITS, true, COLUMNS, EACH>(b, c, t, from, to);
-    else
-        add_chain<BITS, false, COLUMNS, EACH>(b, c, t, from, to);
-    if constexpr (CHAINS > 1) {
-        if (!join_chains<CHAINS, COLUMNS>(b.a, c, b.columns))
-            return;
-    }
-    if (b.a.glu)
-        put_glu<COLUMNS>(b.a, c, b.stages, b.first_column, b.columns);
-    else
-        put_sums<COLUMNS>(b.a, c, b.first_column);
-}
-
 template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
 {
-    constexpr bool FEW = COLUMNS == CUDA_FEW_COLUMNS;
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ uint64_t full[CUDA_WIDE_STAGES], empty[CUDA_WIDE_STAGES];
     uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
@@ -432,30 +280,25 @@ template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(con
         }
         barriers_made();
     }
-    uint32_t from = FEW ? chain_begin(units, blockIdx.z, CHAINS) : 0;
-    uint32_t to = FEW ? chain_begin(units, blockIdx.z + 1, CHAINS) : units;
     cluster_meet();
     if (threadIdx.x >= 2 * GROUP) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW ? 48 : 56));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
         if (threadIdx.x % 32 == 0)
-            b.bring_all(from, to);
+            b.bring_all(units);
         __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(FEW ? 96 : 224));
-        if constexpr (FEW)
-            consume_few<BITS, CHAINS, COLUMNS>(b, from, to);
-        else
-            consume<BITS, CHAINS, COLUMNS>(b, units);
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+        consume<BITS, CHAINS, COLUMNS>(b, units);
     }
     cluster_meet(); /* others still arrive here */
 }
 
-/* ---- 8 chains: blocks walk through tiles, of experts with their sorted columns, or of few columns ----
+/* ---- 8 chains: blocks walk through tiles, of experts with their sorted columns ----
  *
  * While a group of four warps multiplies a unit, it makes the fragments of the next one. The groups wait for
  * each other in the ring alone: one puts its outputs while the other one multiplies. */
 
-/* 128 rows of a matrix and up to 128 columns; of an expert's matrix a group of its columns. */
+/* 128 rows of an expert's matrix, and a group of its columns. */
 struct walk_tile {
     const uint8_t *weights;
     const float *bias;
@@ -467,18 +310,12 @@ struct walk_tile {
 DEVICE bool find_walk_tile(const cuda_tiles &a, uint32_t tile, walk_tile &ret)
 {
     uint32_t downs = (a.w.n + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS;
-    uint32_t group = tile / downs, first = group * CUDA_TILE_COLUMNS;
-    ret = {a.w.data, a.bias, tile % downs * CUDA_TILE_ROWS, first, CUDA_TILE_COLUMNS};
-    if (!a.sorted.order) {
-        ret.count = min(CUDA_TILE_COLUMNS, a.count - min(first, a.count));
-        return ret.count > 0;
-    }
-    if (group >= *a.sorted.group_count)
+    if (tile / downs >= *a.sorted.group_count)
         return false;
-    const cuda_expert_group g = a.sorted.groups[group];
-    ret.weights += g.expert * a.w.expert_bytes;
-    ret.bias = a.bias ? a.bias + (uint64_t)g.expert * a.bias_step : NULL;
-    ret.first = g.first, ret.count = g.count;
+    const cuda_expert_group g = a.sorted.groups[tile / downs];
+    ret = {a.w.data + g.expert * a.w.expert_bytes,
+           a.bias ? a.bias + (uint64_t)g.expert * a.bias_step : NULL, tile % downs * CUDA_TILE_ROWS, g.first,
+           g.count};
     return true;
 }
 
@@ -743,19 +580,6 @@ WIDE(8, 1)
 WIDE(8, 8)
 WIDE(4, 1)
 WIDE(4, 8)
-
-#define FEW(bits, chains)                                                                                    \
-    extern "C" __global__ void CLUSTER __launch_bounds__(CUDA_WIDE_THREADS, CUDA_FEW_BLOCKS)                 \
-        plateau_few##bits##_##chains(const __grid_constant__ cuda_tiles a)                                   \
-    {                                                                                                        \
-        wide<bits, chains, CUDA_FEW_COLUMNS>(a);                                                             \
-    }
-FEW(16, 1)
-FEW(16, 8)
-FEW(8, 1)
-FEW(8, 8)
-FEW(4, 1)
-FEW(4, 8)
 
 #define WALK(bits)                                                                                         \
     extern "C" __global__ void __launch_bounds__(CUDA_WIDE_THREADS, 1)                                       \
