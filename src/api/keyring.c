@@ -15,6 +15,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+/* Everything that follows from a key's text. */
+struct key_digests {
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    uint64_t tenant; /* of the key without a name */
+};
+
 struct entry {
     struct key key;
     enum keyring_door door;
@@ -102,9 +108,74 @@ uint64_t keyring_tenant(const char *kind, struct slice bytes)
     return tenant ? tenant : 1;
 }
 
+static bool is_key(struct slice s)
+{
+    return s.len > 0 && s.len <= KEYRING_KEY_BYTES_MAX && is_visible(s);
+}
+
+static void digest_key(struct slice key, struct key_digests *ret)
+{
+    SHA256((const unsigned char *)key.ptr, key.len, ret->digest);
+    ret->tenant = keyring_tenant("key", key);
+}
+
+/* ---- sealed keys ---- */
+
+/* The first byte of a sealed key. No key has it, because it is not visible. */
+#define SEAL '\1'
+
+bool keyring_seal(struct slice key, char ret[KEYRING_SEALED_BYTES])
+{
+    struct key_digests d;
+    if (!is_key(key))
+        return false;
+    digest_key(key, &d);
+    char *to = ret;
+    *to++ = SEAL;
+    for (size_t i = 0; i < sizeof(d.digest); i++, to += 2)
+        snprintf(to, 3, "%02x", d.digest[i]);
+    snprintf(to, 17, "%016llx", (ull)d.tenant);
+    return true;
+}
+
+/* The value of `digits` hexadecimal digits; false: other bytes are among them. */
+static bool read_hex(const char *text, size_t digits, uint64_t *ret)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < digits; i++) {
+        int digit = slice_hex(text[i]);
+        if (digit < 0)
+            return false;
+        value = value << 4 | (uint64_t)digit;
+    }
+    *ret = value;
+    return true;
+}
+
+/* False: `text` is not a sealed key. */
+static bool unseal(struct slice text, struct key_digests *ret)
+{
+    struct key_digests d;
+    if (text.len != KEYRING_SEALED_BYTES - 1 || text.ptr[0] != SEAL)
+        return false;
+    const char *from = text.ptr + 1;
+    for (size_t i = 0; i < sizeof(d.digest); i++, from += 2) {
+        uint64_t byte;
+        if (!read_hex(from, 2, &byte))
+            return false;
+        d.digest[i] = (unsigned char)byte;
+    }
+    if (!read_hex(from, 16, &d.tenant) || d.tenant == 0)
+        return false;
+    *ret = d;
+    return true;
+}
+
+/* ---- entries ---- */
+
 static int check(struct slice name, struct slice key, struct err *e)
 {
-    if (key.len == 0 || key.len > KEYRING_KEY_BYTES_MAX || !is_visible(key))
+    if (!is_key(key))
         return err_set(e, -EINVAL, "a key has 1 to %d visible ASCII characters and no blanks",
                        KEYRING_KEY_BYTES_MAX);
     if (name.len > 0 && !is_name(name))
@@ -138,18 +209,16 @@ static int make_room(struct keyring *k, struct err *e)
     return 0;
 }
 
-static int add(struct keyring *k, enum keyring_door door, struct slice name, struct slice key,
-               const struct fields *f, const char *otherwise, struct err *e)
+static int add_entry(struct keyring *k, enum keyring_door door, struct slice name,
+                     const struct key_digests *d, const struct fields *f, const char *otherwise,
+                     struct err *e)
 {
     struct entry new = {.door = door, .named = name.len > 0};
-    int r = check(name, key, e);
-    if (r < 0)
-        return r;
-    SHA256((const unsigned char *)key.ptr, key.len, new.digest);
+    memcpy(new.digest, d->digest, sizeof(new.digest));
     new.key.weight = f->weight;
     new.key.priority_first = f->priority_first;
     new.key.priority_last = f->priority_last;
-    new.key.tenant = new.named ? keyring_tenant("name", name) : keyring_tenant("key", key);
+    new.key.tenant = new.named ? keyring_tenant("name", name) : d->tenant;
     if (new.named)
         memcpy(new.key.name, name.ptr, name.len);
     else
@@ -162,7 +231,7 @@ static int add(struct keyring *k, enum keyring_door door, struct slice name, str
                        same->key.name);
     if (same)
         return 0;
-    r = make_room(k, e);
+    int r = make_room(k, e);
     if (r < 0)
         return r;
     k->entries[k->count++] = new;
@@ -170,10 +239,24 @@ static int add(struct keyring *k, enum keyring_door door, struct slice name, str
     return 0;
 }
 
+static int add(struct keyring *k, enum keyring_door door, struct slice name, struct slice key,
+               const struct fields *f, const char *otherwise, struct err *e)
+{
+    struct key_digests d;
+    int r = check(name, key, e);
+    if (r < 0)
+        return r;
+    digest_key(key, &d);
+    return add_entry(k, door, name, &d, f, otherwise, e);
+}
+
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e)
 {
     struct fields f = default_fields(door);
+    struct key_digests d;
+    if (!name && unseal(key, &d))
+        return add_entry(k, door, (struct slice){0}, &d, &f, source, e);
     return add(k, door, slice_of(name), key, &f, source, e);
 }
 

@@ -2,7 +2,7 @@
  *
  * A ring is filled once and then only read, by any thread. It keeps digests, not keys: a key cannot be read
  * from memory, and a comparison takes the same time for any input. At most KEYRING_KEYS_MAX keys, 136 bytes
- * each.
+ * each. A program that fills rings again keeps sealed keys: digests as text.
  *
  * A key has a name for the log (never the key itself) and a tenant: a number that owns prefixes and requests.
  * The tenant of a named key follows from its name, so a key can be replaced and its owner stays the same,
@@ -46,8 +46,13 @@ int keyring_create(struct keyring **ret);
 /* NULL is fine. */
 void keyring_free(struct keyring *k);
 
-/* Adds a key with the default fields. Without a name (NULL) it is named after `source`. A key added twice
- * with the same name and fields counts once. 0, -ENOSPC, or -EINVAL: not 1 to KEYRING_KEY_BYTES_MAX visible
+/* Writes the sealed form of an unnamed key: it opens a ring's doors as the key does, but no client can send
+ * it, and the key does not follow from it. False with `ret` untouched: keyring_add() refuses this key. */
+#define KEYRING_SEALED_BYTES 82 /* with the terminating zero */
+bool keyring_seal(struct slice key, char ret[KEYRING_SEALED_BYTES]);
+
+/* Adds a key, or an unnamed key's sealed form, with the default fields. Without a name (NULL) it is named
+ * after `source`. A key added twice with the same name and fields counts once. 0, -ENOSPC, or -EINVAL: not 1 to KEYRING_KEY_BYTES_MAX visible
  * ASCII characters, a bad name, or present under another name or with other fields. The message never quotes
  * a key. */
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,

@@ -20,6 +20,9 @@
  * from argv and the environment, or live until settings_done. 0 or -EINVAL (e names option, value and
  * bounds); settings_done either way. */
 int options_parse(enum setting_command command, int argc, char **argv, struct settings *ret, struct err *e);
+/* The next value of a secret option in argv, from argv[*at] on (1 at first): it lies in argv[*at - 1] then.
+ * NULL: no more of them. */
+char *options_next_secret(enum setting_command command, int argc, char **argv, int *at);
 /* Overwrites the values of secret options, because process lists show argv. Their parsed values are gone
  * then. */
 void options_hide(enum setting_command command, int argc, char **argv);

@@ -14,20 +14,29 @@ static void hide(char *text)
         *text++ = '*';
 }
 
-void options_hide(enum setting_command command, int argc, char **argv)
+char *options_next_secret(enum setting_command command, int argc, char **argv, int *at)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        char *equals = strchr(argv[i], '=');
-        if (strncmp(argv[i], "--", 2) != 0)
+    while (*at < argc && strcmp(argv[*at], "--") != 0) {
+        char *text = argv[(*at)++], *equals = strchr(text, '=');
+        if (strncmp(text, "--", 2) != 0)
             continue;
-        size_t len = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
-        const struct setting_row *row = settings_row_of((unsigned)command, argv[i] + 2, len - 2);
+        size_t len = equals ? (size_t)(equals - text) : strlen(text);
+        const struct setting_row *row = settings_row_of((unsigned)command, text + 2, len - 2);
         if (!row || row->kind == SETTING_FLAG)
             continue;
-        char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        char *value = equals ? equals + 1 : *at < argc ? argv[(*at)++] : NULL;
         if (value && (row->commands & SECRET))
-            hide(value);
+            return value;
     }
+    return NULL;
+}
+
+void options_hide(enum setting_command command, int argc, char **argv)
+{
+    int at = 1;
+    char *value;
+    while ((value = options_next_secret(command, argc, argv, &at)))
+        hide(value);
 }
 
 /* --- help --- */

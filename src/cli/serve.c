@@ -29,9 +29,9 @@
 struct serve {
     struct server server;
     int argc;
-    char **argv;              /* a copy, whole: the process's own has its secrets overwritten */
-    int signals;              /* signalfd */
-    bool had_terminal;        /* and its hangup is not ignored (nohup) */
+    char **argv;       /* a copy for reloads, its keys sealed: the process's own has them overwritten */
+    int signals;       /* signalfd */
+    bool had_terminal; /* and its hangup is not ignored (nohup) */
     struct progress progress; /* progress of the loads of the start; their threads' own */
     atomic_bool served;       /* the start is over: other loads show nothing */
 };
@@ -49,13 +49,43 @@ static int copy_arguments(struct serve *s, int argc, char **argv)
     return s->argv ? 0 : -ENOMEM;
 }
 
+static void forget_argument(char *text)
+{
+    explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 static void forget_arguments(struct serve *s)
 {
-    for (int i = 0; i < s->argc; i++) {
-        explicit_bzero(s->argv[i], strlen(s->argv[i]));
-        free(s->argv[i]);
-    }
+    for (int i = 0; i < s->argc; i++)
+        forget_argument(s->argv[i]);
     free(s->argv);
+}
+
+/* Replaces the key at `value` in the argument by its sealed form. 0 or -ENOMEM. */
+static int seal_argument(char **argument, const char *value)
+{
+    char sealed[KEYRING_SEALED_BYTES];
+    if (!keyring_seal(slice_of(value), sealed))
+        return 0;
+    size_t head = (size_t)(value - *argument);
+    char *text = malloc(head + sizeof(sealed));
+    if (!text)
+        return -ENOMEM;
+    memcpy(text, *argument, head);
+    memcpy(text + head, sealed, sizeof(sealed));
+    forget_argument(*argument);
+    *argument = text;
+    return 0;
+}
+
+static int seal_keys(struct serve *s)
+{
+    int at = 1, r = 0;
+    const char *value;
+    while (r == 0 && (value = options_next_secret(COMMAND_SERVE, s->argc, s->argv, &at)))
+        r = seal_argument(&s->argv[at - 1], value);
+    return r;
 }
 
 static int read_settings(void *arg, struct settings *ret, struct err *e)
@@ -66,7 +96,7 @@ static int read_settings(void *arg, struct settings *ret, struct err *e)
 
 static int open_settings(struct serve *s, int argc, char **argv, struct err *e)
 {
-    if (copy_arguments(s, argc, argv) < 0)
+    if (copy_arguments(s, argc, argv) < 0 || seal_keys(s) < 0)
         return err_set(e, -ENOMEM, "no memory for the command line");
     /* Before files of keys are read: a pipe among them may be open for long. */
     options_hide(COMMAND_SERVE, argc, argv);

@@ -202,6 +202,35 @@ def test_keys_are_not_in_the_list_of_processes():
         assert httpx.get(s.url + "/v1/models").status_code == 401
 
 
+def test_keys_of_the_command_line_are_not_in_memory():
+    """Neither at the start nor after a reload, in both forms of an option; they open their doors all the same."""
+    doors = {"sk-alice-4711": "/v1/models", "sk-series-4711": "/metrics", "sk-spare-4711": "/api/memory"}
+    options = ["--api-key", "sk-alice-4711", "--metrics-key", "sk-series-4711", "--admin-key=sk-spare-4711"]
+    with serving(*options, "--admin-key", "sk-root-4711", key="sk-root-4711") as s:
+        assert [key for key in doors if in_memory(s.process.pid, key.encode())] == []
+        s.process.send_signal(signal.SIGHUP)
+        until(lambda: lines_of(s, "reloaded"))
+        assert lines_of(s, "setting_changed") == lines_of(s, "setting_needs_restart") == []
+        assert [key for key in doors if in_memory(s.process.pid, key.encode())] == []
+        for key, path in doors.items():
+            assert httpx.get(s.url + path, headers=bearer(key)).status_code == 200, path
+        assert httpx.get(s.url + "/v1/models", headers=bearer("sk-alice-4712")).status_code == 401
+
+
+def in_memory(pid, text):
+    """True if memory that only this process has contains the bytes."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            span, mode = line.split()[:2]
+            first, last = (int(x, 16) for x in span.split("-"))
+            if mode.startswith("rw"):
+                with contextlib.suppress(OSError):
+                    memory.seek(first)
+                    if text in memory.read(last - first):
+                        return True
+    return False
+
+
 def test_keys_are_hidden_before_a_pipe_of_keys_is_read(tmp_path):
     """The server waits for the pipe's writer; its command line has no key by then."""
     pipe = tmp_path / "keys"

@@ -115,6 +115,37 @@ TEST(one_key_may_open_both_doors)
     keyring_free(k);
 }
 
+TEST(a_sealed_key_opens_the_door_and_is_no_key_itself)
+{
+    struct err e = {{0}};
+    char sealed[KEYRING_SEALED_BYTES], again[KEYRING_SEALED_BYTES];
+    struct keyring *plain = ring("sk-1", &e, 0), *k = NULL;
+    assert_int_equal(keyring_create(&k), 0);
+    assert_true(keyring_seal(SLICE("sk-1"), sealed) && keyring_seal(SLICE("sk-1"), again));
+    assert_string_equal(sealed, again);
+    assert_int_equal(strlen(sealed), KEYRING_SEALED_BYTES - 1);
+    assert_null(strstr(sealed, "sk-1"));
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, slice_of(sealed), "api-key-1", &e), 0);
+    assert_int_equal(find(k, "sk-1")->tenant, find(plain, "sk-1")->tenant);
+    assert_string_equal(find(k, "sk-1")->name, "api-key-1");
+    assert_null(find(k, sealed));
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, SLICE("sk-1"), "api-key-2", &e), 0);
+    assert_int_equal(keyring_count(k, KEYRING_MODELS), 1);
+
+    /* Only whole: a file's keys, named keys and damaged forms are keys with a byte that is not visible. */
+    assert_int_equal(keyring_parse(k, KEYRING_MODELS, slice_of(sealed), "keys", &e), -EINVAL);
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, "alice", slice_of(sealed), "x", &e), -EINVAL);
+    again[KEYRING_SEALED_BYTES - 2] = 'x';
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, slice_of(again), "x", &e), -EINVAL);
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, slice_of(sealed + 1), "x", &e), 0);
+    sealed[40] = 0;
+    assert_int_equal(keyring_add(k, KEYRING_MODELS, NULL, slice_of(sealed), "x", &e), -EINVAL);
+    assert_false(keyring_seal(SLICE(""), sealed));
+    assert_false(keyring_seal(SLICE("a key"), sealed));
+    keyring_free(plain);
+    keyring_free(k);
+}
+
 TEST(who_sends_a_key_finds_the_first_of_a_file)
 {
     assert_true(slice_eq(keyring_first(SLICE("# x\n\nalice sk-1 weight=2 # y\nsk-2")), SLICE("sk-1")));
