@@ -89,7 +89,7 @@ struct cuda {
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
-    uint64_t rounded_bytes; /* of each */
+    uint64_t rounded_bytes; /* bytes of each buffer */
     float *parts;           /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
     uint32_t *attend_ended; /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */

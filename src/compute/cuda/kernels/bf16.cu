@@ -353,7 +353,7 @@ struct narrow_work {
     const float *bias;
     uint32_t first, count;                      /* columns */
     uint32_t panel, step, rounds, mine, length; /* panels, in the block and of the warp; units of each */
-    uint32_t x, to_second, x_unit, sides;       /* of the lane; to_second: from x on */
+    uint32_t x, to_second, x_unit, sides;       /* the lane's offsets; to_second: from x on */
     lap stage;
     bool deep;
 };

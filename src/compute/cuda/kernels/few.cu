@@ -37,7 +37,7 @@ template <uint32_t BITS> struct unit_codes {
 
 /* A warp's way through the units of its panel. */
 template <uint32_t BITS> struct panel_codes {
-    const uint8_t *codes, *sides; /* of the lane */
+    const uint8_t *codes, *sides; /* the lane's */
     uint32_t side, each, left;    /* a unit's bytes of sides; units of a group, and to come of this one */
 
     __device__ __forceinline__ void begin(const cuda_matrix &m, uint32_t panel, uint32_t from)
@@ -146,7 +146,7 @@ template <uint32_t BITS, uint32_t CHAINS> struct few_block {
             sums[(i / 4 * 8 + lane % 4 * 2 + i % 2) * PITCH + row + i % 4 / 2 * 8] = c[i];
     }
 
-    /* Of rows [row, row + 4), all chains. */
+    /* All chains of rows [row, row + 4). */
     __device__ __forceinline__ float4 sums_at(uint32_t column, uint32_t row) const
     {
         float *at = (float *)shared + column * PITCH + row;
