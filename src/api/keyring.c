@@ -18,7 +18,7 @@
 /* Everything that follows from a key's text. */
 struct key_digests {
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    uint64_t tenant; /* of the key without a name */
+    uint64_t tenant; /* the tenant of the key without a name */
 };
 
 struct entry {

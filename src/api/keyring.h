@@ -52,9 +52,9 @@ void keyring_free(struct keyring *k);
 bool keyring_seal(struct slice key, char ret[KEYRING_SEALED_BYTES]);
 
 /* Adds a key, or an unnamed key's sealed form, with the default fields. Without a name (NULL) it is named
- * after `source`. A key added twice with the same name and fields counts once. 0, -ENOSPC, or -EINVAL: not 1 to KEYRING_KEY_BYTES_MAX visible
- * ASCII characters, a bad name, or present under another name or with other fields. The message never quotes
- * a key. */
+ * after `source`. A key added twice with the same name and fields counts once. 0, -ENOSPC, or -EINVAL: not 1
+ * to KEYRING_KEY_BYTES_MAX visible ASCII characters, a bad name, or present under another name or with other
+ * fields. The message never quotes a key. */
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e);
 /* Adds the keys of a file's text, one per line, in the format above. Empty lines are skipped, and comments,

@@ -62,7 +62,7 @@ static bool mute;                 /* under `lock` */
 static char failing_step[32]; /* under `lock` */
 
 static char stalling[64]; /* under `lock`; empty: no file */
-static unsigned stalled;  /* under `lock`: reads that stand */
+static unsigned stalled;  /* stalled reads, under `lock` */
 static atomic_bool stalls;
 
 static atomic_uint asked, refused_from;

@@ -204,7 +204,7 @@ def test_keys_are_not_in_the_list_of_processes():
 
 
 def test_keys_of_the_command_line_are_not_in_memory():
-    """Neither at the start nor after a reload, in both forms of an option; they open their doors all the same."""
+    """Neither at the start nor after a reload, in both forms of an option. The keys open their doors."""
     doors = {"sk-alice-4711": "/v1/models", "sk-series-4711": "/metrics", "sk-spare-4711": "/api/memory"}
     options = ["--api-key", "sk-alice-4711", "--metrics-key", "sk-series-4711", "--admin-key=sk-spare-4711"]
     with serving(*options, "--admin-key", "sk-root-4711", key="sk-root-4711") as s:
@@ -219,7 +219,7 @@ def test_keys_of_the_command_line_are_not_in_memory():
 
 
 def in_memory(pid, text):
-    """True if memory that only this process has contains the bytes."""
+    """True if the private memory of the process contains the bytes."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in maps:
             span, mode = line.split()[:2]

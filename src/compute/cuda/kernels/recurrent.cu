@@ -9,7 +9,7 @@
 #include "compute/cuda/kernels/common.cuh"
 
 #define TAPS_MAX 8
-#define COLUMNS  32 /* of a state, in a block */
+#define COLUMNS  32 /* columns of a state in a block */
 
 /* ---- convolutions ---- */
 
@@ -213,7 +213,7 @@ template <uint32_t PARTS> struct walk {
     {
         return __shfl_sync(0xffffffffu, gates[i], t % 32);
     }
-    /* Of the thread's value i, among the column's. */
+    /* The row of the thread's value i in its column. */
     static __device__ __forceinline__ uint32_t row_of_value(uint32_t i)
     {
         return i / 4 * 4 * PARTS + part() * 4 + i % 4;
@@ -472,7 +472,7 @@ template <uint32_t PARTS> DEVICE void walk_delta(const cuda_step &s, const cuda_
 DELTA_WALK(delta_walk, 1)
 DELTA_WALK(delta_parts, CUDA_DELTA_PARTS)
 
-/* What token t brought to the recurrence. By all threads of the token's blocks. */
+/* Keeps what token t brought to the recurrence. By all threads of the token's blocks. */
 DEVICE void keep_delta(const cuda_step &s, const cuda_delta &a, const cuda_seq &seq, uint32_t t)
 {
     uint32_t keys = a.key_heads * a.key_dim, step = gridDim.y * blockDim.x;
