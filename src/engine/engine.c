@@ -624,11 +624,3 @@ void engine_reclaim(struct engine *en)
     atomic_store(&en->reclaim, true);
     engine_wake(en);
 }
-
-void engine_wake(struct engine *en)
-{
-    struct engine_message m = {0};
-    /* -EPIPE: the engine is closing and looks at its inbox anyway. */
-    if (!atomic_exchange(&en->wake_posted, true))
-        (void)mailbox_put(en->inbox, &m);
-}

@@ -63,6 +63,14 @@ void engine_stop(struct engine *en)
         mailbox_close(en->inbox);
 }
 
+void engine_wake(struct engine *en)
+{
+    struct engine_message m = {0};
+    /* -EPIPE: the engine is closing and looks at its inbox anyway. */
+    if (!atomic_exchange(&en->wake_posted, true))
+        (void)mailbox_put(en->inbox, &m);
+}
+
 int engine_failure(const struct engine *en)
 {
     return atomic_load(&en->failure);
