@@ -351,10 +351,10 @@ static bool take_from_another_kind(struct pinned_tier *t, enum tier_kind kind, u
 /* Sees to a free slot of the kind. False: all slots are busy. */
 static bool make_room(struct pinned_tier *t, enum tier_kind kind)
 {
-    uint32_t victim = find_victim(t, kind);
     ASSERT(t->opts.bytes[kind] > 0);
     if (t->free[kind] > 0 || convert(t, find_unused(t, kind), kind))
         return true;
+    uint32_t victim = find_victim(t, kind);
     uint64_t used_ns = victim == NONE ? UINT64_MAX : t->entries[victim].used_ns;
     if (t->full && take_from_another_kind(t, kind, used_ns))
         return true;
