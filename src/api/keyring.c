@@ -6,6 +6,7 @@
 #include "api/keyring.h"
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "base/small_file.h"
 
 #include <errno.h>
@@ -132,8 +133,8 @@ bool keyring_seal(struct slice key, char ret[KEYRING_SEALED_BYTES])
     digest_key(key, &d);
     char *to = ret;
     *to++ = SEAL;
-    for (size_t i = 0; i < sizeof(d.digest); i++, to += 2)
-        snprintf(to, 3, "%02x", d.digest[i]);
+    hex_text(d.digest, sizeof(d.digest), to);
+    to += 2 * sizeof(d.digest);
     snprintf(to, 17, "%016llx", (ull)d.tenant);
     return true;
 }

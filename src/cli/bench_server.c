@@ -3,6 +3,7 @@
 #include "cli/bench_server.h"
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "base/rng.h"
 
 #include <errno.h>
@@ -21,8 +22,7 @@ static void draw_key(char ret[65])
 {
     uint8_t bytes[32];
     rng_secret(bytes, sizeof(bytes));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    hex_text(bytes, sizeof(bytes), ret);
 }
 
 static int spawn(const char *model, int out, pid_t *ret)

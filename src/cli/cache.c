@@ -4,6 +4,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hex.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/nearest.h"
@@ -110,12 +111,6 @@ static int name_groups(void *arg, const char *path, const char *id, struct err *
 
 /* ---- text ---- */
 
-static void hex_of(const struct store_identity *id, char ret[65])
-{
-    for (size_t i = 0; i < sizeof(id->fingerprint); i++)
-        snprintf(ret + 2 * i, 3, "%02x", id->fingerprint[i]);
-}
-
 struct time_text {
     char text[CLOCK_TEXT_BYTES];
 };
@@ -152,7 +147,7 @@ static void print_groups(const struct report *r)
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
-        hex_of(&g->identity, hex);
+        hex_text(g->identity.fingerprint, sizeof(g->identity.fingerprint), hex);
         hex[12] = 0;
         table_cell(&t, "%s", g->name[0] ? g->name : hex);
         table_cell(&t, "%llu", (ull)g->pages);
@@ -207,7 +202,7 @@ static void json_models(const struct report *r, struct buf *b)
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
-        hex_of(&g->identity, hex);
+        hex_text(g->identity.fingerprint, sizeof(g->identity.fingerprint), hex);
         buf_printf(b, "%s{\"fingerprint\":\"%s\"", i ? "," : "", hex);
         if (g->name[0])
             json_write_member(b, "model", g->name);

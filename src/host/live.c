@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "host/listeners.h"
@@ -47,8 +48,7 @@ static void draw_key(char ret[65])
 {
     uint8_t bytes[32];
     rng_secret(bytes, sizeof(bytes));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    hex_text(bytes, sizeof(bytes), ret);
     explicit_bzero(bytes, sizeof(bytes));
 }
 

@@ -2,6 +2,7 @@
 #include "host/packing.h"
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "compute/device.h"
 #include "engine/fingerprint.h"
 #include "host/model_hint.h"
@@ -40,8 +41,7 @@ int packing_run(const struct settings *o, const struct packing_opts *opts, struc
     r = fingerprint_files(dir, bytes, e);
     if (r < 0)
         return model_hint(dir, r, e);
-    for (size_t i = 0; i < COUNT_OF(bytes); i++)
-        snprintf(fingerprint + 2 * i, 3, "%02x", bytes[i]);
+    hex_text(bytes, sizeof(bytes), fingerprint);
     struct pack_opts to = {.compute = parts.compute, .quant = parts.quant, .fingerprint = fingerprint};
     return pack(dir, o, opts, &to, ret, e);
 }

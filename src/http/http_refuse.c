@@ -7,6 +7,7 @@
  * after that; those of its body's length close as well. */
 #include "http/http_state.h"
 
+#include "base/hex.h"
 #include "base/rng.h"
 #include "http/http_guard.h"
 
@@ -99,8 +100,7 @@ static void make_id(char ret[33])
 {
     unsigned char bytes[16];
     rng_secret(bytes, sizeof(bytes));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    hex_text(bytes, sizeof(bytes), ret);
 }
 
 /* Gives a request without an id one, and the handler its turn. Returns the body's bytes. */

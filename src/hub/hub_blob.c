@@ -4,6 +4,7 @@
 #include "hub/hub_blob.h"
 
 #include "base/check.h"
+#include "base/hex.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,12 +161,11 @@ static void end_sum(struct hub_blob *b)
 static bool sum_is_right(struct hub_blob *b)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
-    char text[2 * EVP_MAX_MD_SIZE + 1] = "";
+    char text[2 * EVP_MAX_MD_SIZE + 1];
     unsigned len = 0;
     if (EVP_DigestFinal_ex(b->sum, digest, &len) != 1)
         return false;
-    for (unsigned i = 0; i < len; i++)
-        snprintf(text + 2 * (size_t)i, 3, "%02x", digest[i]);
+    hex_text(digest, len, text);
     return strcmp(text, b->file->etag) == 0;
 }
 

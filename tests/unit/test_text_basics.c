@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -290,6 +291,15 @@ TEST(a_log_that_nobody_reads_holds_nobody_up)
     const char *told = strstr(text, "lines_lost=");
     assert_true(told && sscanf(told, "lines_lost=%u number=last", &lost) == 1);
     assert_int_equal(written - 1 + lost, 3000);
+}
+
+TEST(bytes_as_hexadecimal_text)
+{
+    char text[9] = "xxxxxxxx";
+    hex_text("\x00\x9f\xa0\xff", 4, text);
+    assert_string_equal(text, "009fa0ff");
+    hex_text(NULL, 0, text);
+    assert_string_equal(text, "");
 }
 
 TEST_MAIN()
