@@ -77,13 +77,12 @@ static int json_file_parse(const char *dir, const char *name, json_t **ret, stru
     return r;
 }
 
-static int tokenizer_build(struct arena *a, const json_t *root, const json_t *config, struct tokenizer **ret,
+static int tokenizer_build(struct arena *a, const struct tokenizer_source *in, struct tokenizer **ret,
                            struct err *e)
 {
     size_t mark = arena_mark(a);
     struct tokenizer *t = ARENA_NEW(a, struct tokenizer);
-    int r =
-        t ? tokenizer_json_read(t, a, root, config, e) : err_set(e, -ENOMEM, "no memory for the tokenizer");
+    int r = t ? tokenizer_json_read(t, a, in, e) : err_set(e, -ENOMEM, "no memory for the tokenizer");
     if (r < 0)
         arena_rewind(a, mark);
     else
@@ -102,31 +101,31 @@ static int read_files(const char *dir, json_t **root, json_t **config, struct er
 
 int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e)
 {
-    json_t *root = NULL, *config = NULL;
-    int r =
-        gguf_file_is(dir) ? tokenizer_gguf_read(dir, &root, &config, e) : read_files(dir, &root, &config, e);
+    struct tokenizer_source in = {.gguf = gguf_file_is(dir)};
+    int r = in.gguf ? tokenizer_gguf_read(dir, &in.root, &in.config, e)
+                    : read_files(dir, &in.root, &in.config, e);
     if (r == 0)
-        r = tokenizer_build(a, root, config, ret, e);
-    json_decref(root);
-    json_decref(config);
+        r = tokenizer_build(a, &in, ret, e);
+    json_decref(in.root);
+    json_decref(in.config);
     return r;
 }
 
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e)
 {
-    json_t *root = NULL, *config = NULL;
+    struct tokenizer_source in = {.gguf = false};
     struct json_source source = {
         .text = tokenizer_json, .bytes = tokenizer_json.len, .file = REGULAR_FILE_NONE};
     struct json_source config_source = {
         .text = tokenizer_config_json, .bytes = tokenizer_config_json.len, .file = REGULAR_FILE_NONE};
-    int r = json_source_parse(&source, "tokenizer.json", &root, e);
+    int r = json_source_parse(&source, "tokenizer.json", &in.root, e);
     if (r == 0 && tokenizer_config_json.len)
-        r = json_source_parse(&config_source, "tokenizer_config.json", &config, e);
+        r = json_source_parse(&config_source, "tokenizer_config.json", &in.config, e);
     if (r == 0)
-        r = tokenizer_build(a, root, config, ret, e);
-    json_decref(root);
-    json_decref(config);
+        r = tokenizer_build(a, &in, ret, e);
+    json_decref(in.root);
+    json_decref(in.config);
     return r;
 }
 

@@ -20,7 +20,7 @@
 
 struct tokenizer;
 
-/* Reads DIR/tokenizer.json, and DIR/tokenizer_config.json if it exists (bos_token, eos_token, add_bos_token).
+/* Reads DIR/tokenizer.json, and DIR/tokenizer_config.json if it exists (bos_token, eos_token, added tokens).
  * Built in `a`, lives as long as `a` does; nothing stays in `a` on failure. 250 000 tokens take 13 MiB of
  * `a`, and 8 MiB more while it reads (permanently with ignore_merges). While it reads, jansson holds about
  * six times the file on the heap. 0, -ENOENT (no tokenizer.json), -EINVAL (not usable: `e` has the reason),

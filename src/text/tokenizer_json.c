@@ -252,15 +252,16 @@ static int read_vocab(struct tokenizer *t, struct arena *a, const json_t *root, 
     return r < 0 ? r : decode_tokens(t, a, e);
 }
 
-static int read_tokens(struct tokenizer *t, struct arena *a, const json_t *root, struct err *e)
+static int read_tokens(struct tokenizer *t, struct arena *a, const struct tokenizer_source *in, struct err *e)
 {
-    const json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
-    if (t->model != TOKENIZER_UNIGRAM)
-        return read_vocab(t, a, root, vocab, e);
-    json_t *ids = NULL;
-    int r = tokenizer_unigram_ids(vocab, &ids, e);
+    json_t *vocab = json_object_get(json_object_get(in->root, "model"), "vocab"), *ids = NULL;
+    int r = t->model == TOKENIZER_UNIGRAM ? tokenizer_unigram_ids(vocab, &ids, e) : 0;
+    if (ids)
+        vocab = ids;
+    if (r == 0 && !in->gguf)
+        r = tokenizer_merge_added(in->root, vocab, in->config, e);
     if (r == 0)
-        r = read_vocab(t, a, root, ids, e);
+        r = read_vocab(t, a, in->root, vocab, e);
     json_decref(ids);
     return r;
 }
@@ -354,24 +355,26 @@ static int read_special(struct arena *a, const json_t *value, struct slice *ret,
     return 0;
 }
 
-static int read_config(struct tokenizer *t, struct arena *a, const json_t *config, struct err *e)
+static int read_config(struct tokenizer *t, struct arena *a, const struct tokenizer_source *in, struct err *e)
 {
+    const json_t *config = in->config;
     if (config && !json_is_object(config))
         return err_set(e, -EINVAL, "tokenizer_config.json: not an object");
     uint32_t bos;
     int r = read_special(a, json_object_get(config, "bos_token"), &t->bos, e);
     if (r == 0)
         r = read_special(a, json_object_get(config, "eos_token"), &t->eos, e);
-    /* Some files leave the template to the loader and only have this flag. */
-    if (r == 0 && json_is_true(json_object_get(config, "add_bos_token")) && t->prefix_count == 0 &&
-        added_set_find(&t->added_all, t->bos, &bos))
+    /* A GGUF file has no template. Beside a tokenizer.json transformers ignores the flag. */
+    if (r == 0 && in->gguf && json_is_true(json_object_get(config, "add_bos_token")) &&
+        t->prefix_count == 0 && added_set_find(&t->added_all, t->bos, &bos))
         t->prefix[t->prefix_count++] = bos;
     return r;
 }
 
-int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
+int tokenizer_json_read(struct tokenizer *t, struct arena *a, const struct tokenizer_source *in,
                         struct err *e)
 {
+    const json_t *root = in->root;
     int r = tokenizer_read_kind(t, json_object_get(root, "model"), e);
     if (r == 0)
         r = tokenizer_read_normalizer(t, a, json_object_get(root, "normalizer"), e);
@@ -386,12 +389,12 @@ int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root
     if (r == 0 && t->decoder.byte_level != t->byte_level)
         r = err_set(e, -EINVAL, "tokenizer.json: only one of pre_tokenizer and decoder has a ByteLevel");
     if (r == 0)
-        r = read_tokens(t, a, root, e);
+        r = read_tokens(t, a, in, e);
     if (r == 0)
         r = read_added(t, a, json_object_get(root, "added_tokens"), e);
     if (r == 0)
         r = tokenizer_read_post_processor(t, json_object_get(root, "post_processor"), e);
     if (r == 0)
-        r = read_config(t, a, config, e);
+        r = read_config(t, a, in, e);
     return r;
 }

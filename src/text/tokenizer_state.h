@@ -43,9 +43,15 @@ struct tokenizer {
     struct token_bound bound;
 };
 
-/* Fills `t` (zeroed) from tokenizer.json and tokenizer_config.json (NULL: no such file). Its data lies in
- * `a`. 0, -EINVAL or -ENOMEM; `e` has the reason. */
-int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
+/* A tokenizer's files as objects. */
+struct tokenizer_source {
+    json_t *root;   /* tokenizer.json; the reader changes its added_tokens */
+    json_t *config; /* tokenizer_config.json; NULL: no such file */
+    bool gguf;      /* both are made from a GGUF file, whose list has all added tokens */
+};
+
+/* Fills `t` (zeroed). Its data lies in `a`. 0, -EINVAL, -ENOTSUP or -ENOMEM; `e` has the reason. */
+int tokenizer_json_read(struct tokenizer *t, struct arena *a, const struct tokenizer_source *in,
                         struct err *e);
 
 #endif
