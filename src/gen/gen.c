@@ -337,13 +337,17 @@ static bool check_stops(struct gen *g)
 
 static bool make_prompts(struct gen *g, struct arena *scratch)
 {
-    if (!check_stops(g) || !thinking_budget_make(g, scratch))
-        return false;
     if (g->request->output == GEN_SCORE)
         return pair_prompts_make(g, scratch);
     if (g->request->drops_turns && gen_media_count(g->request) == 0)
         return prompt_turns_make(g, scratch);
     return prompt_make(g, scratch);
+}
+
+static bool read_prompts(struct gen *g, struct arena *scratch)
+{
+    return check_stops(g) && thinking_budget_make(g, scratch) && make_prompts(g, scratch) &&
+           prompt_check_ids(g);
 }
 
 static bool make_jobs(struct gen *g)
@@ -368,7 +372,7 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
     }
     if (g->request->output == GEN_IDS || g->request->output == GEN_TEXT)
         return PREPARE_DONE;
-    if (g->stage == GEN_AT_PROMPT && !make_prompts(g, scratch))
+    if (g->stage == GEN_AT_PROMPT && !read_prompts(g, scratch))
         return PREPARE_REFUSED;
     g->stage = MAX_OF(g->stage, GEN_AT_GRAMMAR);
     if (g->stage == GEN_AT_GRAMMAR) {

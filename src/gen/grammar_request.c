@@ -122,12 +122,15 @@ static enum prepare refuse_memory(struct gen *g)
 
 #define TOKEN_BYTES_MIN 3 /* a letter or a line end may be an added token as well: it is text */
 
-/* An added token that a structural tag has in a text. An end token is none: it ends the output. */
+/* An added token of the model that a structural tag has in a text. An end token is none: it ends the
+ * output. */
 static size_t find_token(void *model, struct slice text, uint32_t *id)
 {
     const struct served_model *m = model;
     size_t len = tokenizer_added_at(m->tokenizer, text, id);
     bool blank = true;
+    if (len > 0 && *id >= m->shape->vocab)
+        return 0;
     for (size_t i = 0; i < len; i++)
         blank = blank && (text.ptr[i] == ' ' || text.ptr[i] == '\n' || text.ptr[i] == '\t');
     for (uint32_t i = 0; i < m->defaults.eos_count; i++)

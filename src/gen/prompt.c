@@ -492,3 +492,25 @@ bool prompt_make(struct gen *g, struct arena *scratch)
     }
     return true;
 }
+
+static bool refuse_id(struct gen *g, uint32_t id)
+{
+    struct slice text = tokenizer_token_text(g->model->tokenizer, id);
+    return reject_value(
+        &g->reject, g->request->messages ? gen_messages_name(g->request) : name_of(g),
+        "The text has the token \"%.*s\" of the tokenizer with the id %u, but the largest token "
+        "id of the model \"%.100s\" is %u. Send the text without it.",
+        SLICE_ARGS(slice_sub(text, 0, 80)), id, g->model->id, g->model->shape->vocab - 1);
+}
+
+bool prompt_check_ids(struct gen *g)
+{
+    const uint32_t vocab = g->model->shape->vocab;
+    if (!g->model->tokenizer || tokenizer_vocab_size(g->model->tokenizer) <= vocab)
+        return true;
+    for (uint32_t i = 0; i < g->prompt_count; i++)
+        for (uint32_t k = 0; k < g->prompts[i].count; k++)
+            if (g->prompts[i].ids[k] >= vocab)
+                return refuse_id(g, g->prompts[i].ids[k]);
+    return true;
+}

@@ -27,4 +27,7 @@ bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, 
 /* Fills g->prompts and g->prompt_count from the request: messages, or one or several prompts. */
 bool prompt_make(struct gen *g, struct arena *scratch);
 
+/* Refuses prompts with a token that the tokenizer has and the model does not: an id beyond its embedding. */
+bool prompt_check_ids(struct gen *g);
+
 #endif

@@ -23,7 +23,17 @@ static struct slice marker_of(const struct gen *g, enum chat_marker m)
     return ret;
 }
 
-/* `*count` stays 0 where the format has no such marker, or a long one. */
+/* The model can write the marker. */
+static bool is_written(const struct gen *g, const struct prompt_ids *marker)
+{
+    for (uint32_t i = 0; i < marker->count; i++)
+        if (marker->ids[i] >= g->model->shape->vocab)
+            return false;
+    return true;
+}
+
+/* `*count` stays 0 where the format has no such marker, a long one, or one with tokens that the model
+ * lacks. */
 static bool read_marker(struct gen *g, struct arena *scratch, enum chat_marker m, uint32_t *ids,
                         uint32_t *count)
 {
@@ -39,7 +49,7 @@ static bool read_marker(struct gen *g, struct arena *scratch, enum chat_marker m
     }
     ASSERT(marker.count <= JOB_MARKER_MAX);
     memcpy(ids, marker.ids, marker.count * sizeof(*ids));
-    *count = marker.count;
+    *count = is_written(g, &marker) ? marker.count : 0;
     request_memory_free(&g->memory, marker.ids, marker.count * sizeof(*marker.ids));
     return true;
 }

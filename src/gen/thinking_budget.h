@@ -5,8 +5,8 @@
 #include "gen/gen.h"
 
 /* Fills g->thinking from the request's budget and the markers of the model's chat format. Sets
- * request.budget_unused where the format has no reasoning, or a marker is too long. False: g->reject has the
- * error. */
+ * request.budget_unused where the format has no reasoning, a marker is too long, or the model lacks its
+ * tokens. False: g->reject has the error. */
 bool thinking_budget_make(struct gen *g, struct arena *scratch);
 
 #endif

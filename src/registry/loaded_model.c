@@ -121,6 +121,7 @@ static int find_syntax(struct load *l)
     const struct model_options *o = &l->opts->settings->options;
     struct chat_syntax_opts opts = {.template = h->template,
                                     .tokenizer = h->tokenizer,
+                                    .vocab = l->opts->settings->shape.vocab,
                                     .tool_format = o->tool_format,
                                     .reasoning_format = o->reasoning_format};
     struct charge charge = account_charge(h->tokenizer_account);

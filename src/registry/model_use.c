@@ -33,14 +33,16 @@ static int configured_as_reranker(const char *dir, bool *ret, struct err *e)
     return in.error;
 }
 
-/* The id of a word that is one token. */
-static bool find_word(const struct tokenizer *t, struct arena *scratch, struct slice word, uint32_t *ret)
+/* The id of a word that is one token of the model. */
+static bool find_word(const struct tokenizer *t, uint32_t vocab, struct arena *scratch, struct slice word,
+                      uint32_t *ret)
 {
     const struct tokenizer_opts opts = {.added_tokens = false};
     struct err ignored = {{0}};
     uint32_t ids[8];
     size_t count = 0;
-    if (tokenizer_encode(t, scratch, word, &opts, ids, COUNT_OF(ids), &count, &ignored) < 0 || count != 1)
+    if (tokenizer_encode(t, scratch, word, &opts, ids, COUNT_OF(ids), &count, &ignored) < 0 || count != 1 ||
+        ids[0] >= vocab)
         return false;
     *ret = ids[0];
     return true;
@@ -89,8 +91,8 @@ int model_use_load(const struct model_settings *s, const struct model_shape *sha
     u.scores = u.kind == MODEL_RERANKS || (u.kind == MODEL_GENERATES && all);
     if (u.pooling.kind == POOLING_NONE && u.vectors)
         u.pooling = (struct pooling_config){.kind = POOLING_LAST, .normalize = true};
-    u.scores = u.scores && tokenizer && find_word(tokenizer, scratch, SLICE("yes"), &u.yes) &&
-               find_word(tokenizer, scratch, SLICE("no"), &u.no);
+    u.scores = u.scores && tokenizer && find_word(tokenizer, shape->vocab, scratch, SLICE("yes"), &u.yes) &&
+               find_word(tokenizer, shape->vocab, scratch, SLICE("no"), &u.no);
     *ret = u;
     return 0;
 }

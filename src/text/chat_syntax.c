@@ -211,34 +211,36 @@ static void find_prompt(const struct chat_template *t, struct arena *scratch, st
 
 /* ---- special tokens ---- */
 
-static void add_special(struct chat_syntax *s, const struct tokenizer *t, uint32_t id)
+static void add_special(struct chat_syntax *s, const struct chat_syntax_opts *opts, uint32_t id)
 {
-    if (s->special_count == CHAT_SPECIALS_MAX || chat_syntax_special(s, id) != UINT32_MAX)
+    const struct tokenizer *t = opts->tokenizer;
+    if (s->special_count == CHAT_SPECIALS_MAX || chat_syntax_special(s, id) != UINT32_MAX ||
+        id >= opts->vocab)
         return;
     s->specials[s->special_count++] = (struct chat_special){
         .id = id, .text = tokenizer_token_bytes(t, id), .hidden = tokenizer_is_special(t, id)};
 }
 
 /* The longest token at each place of the marker. */
-static void find_specials_of(struct chat_syntax *s, const struct tokenizer *t, struct slice marker)
+static void find_specials_of(struct chat_syntax *s, const struct chat_syntax_opts *opts, struct slice marker)
 {
     for (size_t i = 0; i < marker.len;) {
         size_t len = marker.len - i;
         uint32_t id = 0;
-        while (len > 0 && !tokenizer_find(t, slice_sub(marker, i, len), &id))
+        while (len > 0 && !tokenizer_find(opts->tokenizer, slice_sub(marker, i, len), &id))
             len--;
         /* A letter or a line end may be an added token as well: it is text. */
         if (len > 2)
-            add_special(s, t, id);
+            add_special(s, opts, id);
         i += len ? len : 1;
     }
 }
 
-static void find_specials(struct chat_syntax *s, const struct tokenizer *t)
+static void find_specials(struct chat_syntax *s, const struct chat_syntax_opts *opts)
 {
     s->special_count = 0;
-    for (uint32_t m = 0; t && m < CHAT_MARKER_COUNT; m++)
-        find_specials_of(s, t, slice_of(s->marker[m]));
+    for (uint32_t m = 0; opts->tokenizer && m < CHAT_MARKER_COUNT; m++)
+        find_specials_of(s, opts, slice_of(s->marker[m]));
 }
 
 static struct slice trimmed(const char *text)
@@ -258,7 +260,7 @@ static bool has_reasoning(const struct chat_syntax_opts *opts, const struct chat
     uint32_t id;
     return s->reasoning_found != CHAT_BY_TABLE || chat_template_mentions(opts->template, open) ||
            chat_template_mentions(opts->template, close) ||
-           (opts->tokenizer && tokenizer_find(opts->tokenizer, open, &id));
+           (opts->tokenizer && tokenizer_find(opts->tokenizer, open, &id) && id < opts->vocab);
 }
 
 int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_syntax_opts *opts,
@@ -278,7 +280,7 @@ int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_s
         /* Otherwise the prompt has the marker, with the white space of the template. */
         s.reasoning_in_content &= !s.prompt_reasons && has_reasoning(opts, &s);
     }
-    find_specials(&s, opts->tokenizer);
+    find_specials(&s, opts);
     *ret = s;
     return 0;
 }

@@ -106,6 +106,7 @@ struct chat_syntax {
 struct chat_syntax_opts {
     const struct chat_template *template;       /* NULL: content only, unless a name says otherwise */
     const struct tokenizer *tokenizer;          /* NULL: no tokens, all markers are text */
+    uint32_t vocab;                             /* the model's token ids are below it; others are text */
     const char *tool_format, *reasoning_format; /* names that override; NULL or "auto": find it */
 };
 

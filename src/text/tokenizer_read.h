@@ -44,9 +44,9 @@ int tokenizer_unigram_ids(const json_t *vocab, json_t **ret, struct err *e);
 bool tokenizer_merge_parts(const json_t *merge, struct slice *left, struct slice *right);
 /* Every character of a text is in some token. */
 bool tokenizer_covers_all(const struct tokenizer *t);
-/* Adds to added_tokens of `root` (tokenizer.json) the tokens and flags that `config` (tokenizer_config.json) has.
- * `vocab` maps tokens to ids. What is not usable in `root` is left for its readers. 0, -EINVAL, -ENOTSUP or
- * -ENOMEM. */
+/* Adds to added_tokens of `root` (tokenizer.json) the tokens and flags that `config` (tokenizer_config.json)
+ * has. `vocab` maps tokens to ids. What is not usable in `root` is left for its readers. 0, -EINVAL, -ENOTSUP
+ * or -ENOMEM. */
 int tokenizer_merge_added(json_t *root, const json_t *vocab, const json_t *config, struct err *e);
 int tokenizer_read_normalizer(struct tokenizer *t, struct arena *a, const json_t *normalizer, struct err *e);
 int tokenizer_read_decoder(struct tokenizer *t, struct arena *a, const json_t *decoder, struct err *e);

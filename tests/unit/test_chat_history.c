@@ -219,7 +219,7 @@ TEST(texts_of_one_message_are_apart_where_the_template_reads_strings)
     "{% else %}[INST]{{ m.content }}[/INST]{% endif %}{% endfor %}"
 
 /* Whether the description that is found for a template writes reasoning into the content. */
-static bool writes_reasoning(const char *source, const struct tokenizer *tokenizer)
+static bool writes_reasoning(const char *source, const struct tokenizer *tokenizer, uint32_t vocab)
 {
     struct arena *a, *scratch;
     struct chat_template *t;
@@ -228,9 +228,10 @@ static bool writes_reasoning(const char *source, const struct tokenizer *tokeniz
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
     assert_int_equal(chat_template_compile(a, slice_of(source), &t, &e), 0);
-    const struct chat_syntax_opts opts = {.template = t, .tokenizer = tokenizer};
+    const struct chat_syntax_opts opts = {.template = t, .tokenizer = tokenizer, .vocab = vocab};
     assert_int_equal(chat_syntax_find(a, scratch, &opts, &s, &e), 0);
     bool writes = s.reasoning_in_content;
+    assert_int_equal(s.special_count, tokenizer && vocab > 2 ? 1 : 0);
     arena_free(a);
     arena_free(scratch);
     return writes;
@@ -247,17 +248,19 @@ TEST(reasoning_is_written_only_for_templates_and_vocabularies_that_have_its_mark
     struct err e = {""};
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
     assert_int_equal(tokenizer_parse(a, slice_of(with), (struct slice){NULL, 0}, &t, &e), 0);
-    assert_false(writes_reasoning(nemo, NULL));
-    assert_true(writes_reasoning(nemo, t));
-    assert_true(writes_reasoning(TURNS("", "</s>") "{# [TOOL_CALLS] [THINK] #}", NULL));
+    assert_false(writes_reasoning(nemo, NULL, 3));
+    assert_true(writes_reasoning(nemo, t, 3));
+    assert_false(writes_reasoning(nemo, t, 2)); /* the model has no embedding for the marker */
+    assert_true(writes_reasoning(TURNS("", "</s>") "{# [TOOL_CALLS] [THINK] #}", NULL, 3));
     arena_free(a);
 }
 
 TEST(reasoning_is_not_written_into_the_markers_of_text)
 {
     assert_false(writes_reasoning(
-        TURNS("<|START_RESPONSE|>", "<|END_RESPONSE|>") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL));
-    assert_true(writes_reasoning(TURNS("", "") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL));
+        TURNS("<|START_RESPONSE|>", "<|END_RESPONSE|>") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL,
+        3));
+    assert_true(writes_reasoning(TURNS("", "") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL, 3));
 }
 
 struct texts {

@@ -55,7 +55,8 @@ static void begin(struct scene *s)
     assert_int_equal(arena_create(&opts, &s->arena), 0);
     if (tokenizer_load(s->arena, PLATEAU_SOURCE_DIR "/models/canary", &s->tokenizer, &e) < 0)
         fail_msg("%s", e.text);
-    const struct chat_syntax_opts syntax = {.tokenizer = s->tokenizer, .tool_format = "qwen3_xml"};
+    const struct chat_syntax_opts syntax = {
+        .tokenizer = s->tokenizer, .vocab = UINT32_MAX, .tool_format = "qwen3_xml"};
     assert_int_equal(chat_syntax_find(s->arena, s->arena, &syntax, &s->syntax, &e), 0);
     s->model = (struct served_model){.tokenizer = s->tokenizer, .syntax = &s->syntax};
     s->request = (struct gen_request){.parses = true,
