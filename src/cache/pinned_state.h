@@ -57,8 +57,9 @@ struct pinned_tier {
     uint32_t free[TIER_KINDS]; /* free slots of open chunks */
     uint32_t counts[TIER_KINDS];
     uint64_t now_ns, bytes;
-    bool wants; /* entries lack room, or soon will */
-    bool full;  /* the last try to get another chunk failed */
+    uint64_t missed; /* bytes of entries that were lost or displaced another one, and have no new chunk yet */
+    bool wants;      /* entries lack room, or soon will */
+    bool full;       /* the last try to get another chunk failed */
     uint64_t written, read, evictions;
 };
 

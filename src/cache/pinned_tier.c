@@ -275,6 +275,12 @@ static uint32_t begin_chunk(struct pinned_tier *t)
     return index;
 }
 
+static void stop_growing(struct pinned_tier *t)
+{
+    t->wants = false;
+    t->missed = 0;
+}
+
 bool pinned_tier_grow(struct pinned_tier *t)
 {
     uint32_t index = t->wants ? find_chunk(t, CHUNK_GROWING) : NONE;
@@ -283,7 +289,7 @@ bool pinned_tier_grow(struct pinned_tier *t)
         t->full = index == NONE;
     }
     if (index == NONE) {
-        t->wants = false;
+        stop_growing(t);
         return false;
     }
     struct chunk *c = &t->chunks[index];
@@ -291,7 +297,7 @@ bool pinned_tier_grow(struct pinned_tier *t)
     ASSERT(c->state == CHUNK_GROWING && c->committed < t->chunk_bytes);
     if (domain_commit(t->domain, dev_add(at, c->committed), PIECE_BYTES) < 0) {
         release_chunk(t, index);
-        t->wants = false;
+        stop_growing(t);
         return false;
     }
     account_use(t->opts.account, PIECE_BYTES);
@@ -303,7 +309,8 @@ bool pinned_tier_grow(struct pinned_tier *t)
     if (t->opts.pin)
         t->opts.pin(t->opts.arg, dev_host(at), t->chunk_bytes);
     form(t, index, TIER_PAGE);
-    t->wants = false;
+    t->missed -= MIN_OF(t->missed, t->chunk_bytes);
+    t->wants = t->missed > 0;
     return true;
 }
 
@@ -358,6 +365,7 @@ static bool make_room(struct pinned_tier *t, enum tier_kind kind)
     uint64_t used_ns = victim == NONE ? UINT64_MAX : t->entries[victim].used_ns;
     if (t->full && take_from_another_kind(t, kind, used_ns))
         return true;
+    t->missed = MIN_OF(t->missed + t->opts.bytes[kind], t->opts.bytes_max);
     if (victim != NONE)
         evict(t, victim);
     return victim != NONE;
@@ -657,7 +665,7 @@ static uint64_t give(struct pinned_tier *t, uint64_t bytes, uint64_t before_ns, 
                      uint32_t *entries)
 {
     uint64_t before = t->bytes;
-    t->wants = false;
+    stop_growing(t);
     ASSERT(before <= t->opts.bytes_max);
     while (before - t->bytes < bytes) {
         if (give_growing(t))

@@ -51,7 +51,8 @@ void pinned_tier_done(struct pinned_tier *t);
 
 /* Sets the time for all later calls. */
 void pinned_tier_clock(struct pinned_tier *t, uint64_t now_ns);
-/* Commits a piece of the next chunk, if entries lack room and account and allowance have some. A piece takes
+/* Commits a piece of the next chunk, if entries lack room and account and allowance have some: as much as
+ * entries that found no room would have taken, and a chunk before the last slots are taken. A piece takes
  * less than a millisecond, the pinning after the last one some. False: there is nothing to do. */
 bool pinned_tier_grow(struct pinned_tier *t);
 /* Gives back the stalest chunks used last before then, until `bytes` have gone. Returns the bytes; adds the

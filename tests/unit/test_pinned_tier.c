@@ -328,6 +328,20 @@ TEST(it_takes_no_more_than_account_and_allowance_have)
     teardown(&f);
 }
 
+TEST(it_grows_by_what_found_no_room)
+{
+    struct fixture f;
+    setup(&f, 4, false);
+    for (uint32_t i = 1; i <= 5; i++)
+        assert_int_equal(put(&f, i, TIER_PAGE, 0), -ENODEV);
+    grow(&f);
+    assert_int_equal(numbers(&f).bytes, 3 * UNIT_BYTES);
+    for (uint32_t i = 1; i <= 5; i++)
+        assert_int_equal(put(&f, i, TIER_PAGE, 0), 0);
+    assert_int_equal(numbers(&f).evictions, 0);
+    teardown(&f);
+}
+
 TEST(an_estimate_counts_each_entry_where_it_is)
 {
     struct fixture f;
