@@ -1,9 +1,8 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
- * Cached pages of a share form a list through indices, 8 bytes a page, least recently used first. A scan of
- * all shares finds the one to evict from. A page joins the list with the release of its last reference, so
- * the order of joining is the order of last use. A page's number in that order compares it with pages of
- * other pools. */
+ * Cached pages of a share form a list through indices, 8 bytes a page, least recently used first. A page
+ * joins the list with the release of its last reference, so the order of joining is the order of last use. A
+ * page's number in that order compares it with pages of other pools. */
 #include "cache/page_pool.h"
 
 #include "cache/page_state.h"
@@ -30,7 +29,7 @@ static void move(void *arg, uint32_t from, uint32_t to)
     struct page *at = &p->pages[to];
     *at = p->pages[from];
     p->pages[from] = (struct page){0};
-    struct cached *c = &p->shares[at->share];
+    struct share_list *c = &p->shares[at->share];
     if (at->prev == NONE)
         c->oldest = to;
     else
@@ -68,8 +67,7 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
     p->opts = *opts;
     if (!opts->uses)
         p->opts.uses = &p->uses;
-    for (uint32_t i = 0; i < PAGE_SHARES; i++)
-        p->shares[i] = (struct cached){NONE, NONE, 0};
+    share_list_init(p->shares, CACHE_SHARES);
     p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
     if (!p->pages)
         return -ENOMEM;
@@ -89,7 +87,7 @@ struct units *page_pool_done(struct page_pool *p)
 static void cached_add(struct page_pool *p, uint32_t page)
 {
     ASSERT(p->pages[page].refs == 0 && p->pages[page].kept);
-    struct cached *c = &p->shares[p->pages[page].share];
+    struct share_list *c = &p->shares[p->pages[page].share];
     ASSERT((c->oldest == NONE) == (c->newest == NONE));
     p->pages[page].prev = c->newest;
     p->pages[page].next = NONE;
@@ -98,7 +96,7 @@ static void cached_add(struct page_pool *p, uint32_t page)
     else
         p->pages[c->newest].next = page;
     c->newest = page;
-    c->count++;
+    c->amount++;
     p->pages[page].used = (*p->opts.uses)++;
     p->pages[page].used_ms = (uint32_t)(p->now_ns / NS_PER_MS);
     p->cached++;
@@ -107,8 +105,8 @@ static void cached_add(struct page_pool *p, uint32_t page)
 static void cached_remove(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
-    struct cached *c = &p->shares[at->share];
-    ASSERT(p->cached > 0 && c->count > 0);
+    struct share_list *c = &p->shares[at->share];
+    ASSERT(p->cached > 0 && c->amount > 0);
     ASSERT(at->prev == NONE ? c->oldest == page : p->pages[at->prev].next == page);
     ASSERT(at->next == NONE ? c->newest == page : p->pages[at->next].prev == page);
     if (at->prev == NONE)
@@ -119,7 +117,7 @@ static void cached_remove(struct page_pool *p, uint32_t page)
         c->newest = at->prev;
     else
         p->pages[at->next].prev = at->prev;
-    c->count--;
+    c->amount--;
     p->cached--;
 }
 
@@ -135,28 +133,19 @@ static uint32_t unused_ms(const struct page_pool *p, uint32_t page)
     return (uint32_t)(p->now_ns / NS_PER_MS) - p->pages[page].used_ms;
 }
 
-/* True if share `a` loses a page rather than `b`. Both have one. */
-static bool loses_before(const struct page_pool *p, const struct cached *a, const struct cached *b)
+static void share_age(const void *cache, uint32_t page, struct share_claim *ret)
 {
-    ASSERT(a != b && a->count > 0 && b->count > 0);
-    bool a_stale = unused_ms(p, a->oldest) >= PAGE_STALE_MS;
-    bool b_stale = unused_ms(p, b->oldest) >= PAGE_STALE_MS;
-    if (a_stale != b_stale)
-        return a_stale;
-    if (!a_stale && a->count != b->count)
-        return a->count > b->count;
-    return age_of(p, a->oldest) > age_of(p, b->oldest);
+    const struct page_pool *p = cache;
+    ret->age = age_of(p, page);
+    ret->stale = unused_ms(p, page) >= PAGE_STALE_MS;
 }
 
 /* The page to evict. NONE: no page is cached. */
 static uint32_t victim(const struct page_pool *p)
 {
-    const struct cached *loser = NULL;
-    for (const struct cached *c = p->shares; p->cached > 0 && c < p->shares + PAGE_SHARES; c++)
-        if (c->count > 0 && (!loser || loses_before(p, c, loser)))
-            loser = c;
-    ASSERT((loser == NULL) == (p->cached == 0));
-    return loser ? loser->oldest : NONE;
+    uint32_t page = p->cached > 0 ? share_list_victim(p->shares, CACHE_SHARES, share_age, p) : NONE;
+    ASSERT((page == NONE) == (p->cached == 0));
+    return page;
 }
 
 /* ---- interface ---- */
@@ -241,7 +230,7 @@ void page_pool_unref(struct page_pool *p, uint32_t page)
 
 void page_pool_keep(struct page_pool *p, uint32_t page, uint32_t share)
 {
-    ASSERT(page < p->pages_max && p->pages[page].refs > 0 && share < PAGE_SHARES);
+    ASSERT(page < p->pages_max && p->pages[page].refs > 0 && share < CACHE_SHARES);
     p->pages[page].kept = true;
     p->pages[page].share = (uint8_t)share;
 }
@@ -340,7 +329,7 @@ static void check_page(const struct page_pool *p, uint32_t i)
               is_taken, at->refs, at->kept);
     if (at->refs > 0 || !at->kept)
         return;
-    const struct cached *c = &p->shares[at->share];
+    const struct share_list *c = &p->shares[at->share];
     ASSERT_OF(at->prev == NONE ? c->oldest == i : at->prev < p->pages_max && p->pages[at->prev].next == i,
               "page %u: what was used before it is not linked with it", i);
     ASSERT_OF(at->next == NONE ? c->newest == i : at->next < p->pages_max && p->pages[at->next].prev == i,
@@ -348,18 +337,18 @@ static void check_page(const struct page_pool *p, uint32_t i)
 }
 
 /* Walks the share's cached pages in order of last use. */
-static bool walk_share(const struct page_pool *p, const struct cached *c, struct walk *w)
+static bool walk_share(const struct page_pool *p, const struct share_list *c, struct walk *w)
 {
     uint32_t prev = NONE, count = 0;
     for (uint32_t i = c->oldest; i != NONE && walk_on(w); prev = i, i = p->pages[i].next, count++) {
         const struct page *at = &p->pages[i];
         ASSERT_OF(at->refs == 0 && at->kept, "page %u: listed as cached, with %u references, kept %d", i,
                   at->refs, at->kept);
-        ASSERT_OF(count < c->count && at->prev == prev, "page %u: listed twice", i);
+        ASSERT_OF(count < c->amount && at->prev == prev, "page %u: listed twice", i);
         ASSERT_OF(prev == NONE || at->used - p->pages[prev].used - 1 < UINT32_MAX / 2,
                   "page %u: listed after page %u, which was used later", i, prev);
     }
-    ASSERT(w->called_off || (count == c->count && c->newest == prev));
+    ASSERT(w->called_off || (count == c->amount && c->newest == prev));
     return !w->called_off;
 }
 
@@ -367,8 +356,8 @@ static bool walk_share(const struct page_pool *p, const struct cached *c, struct
 static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
 {
     uint32_t listed = 0;
-    for (uint32_t i = 0; i < PAGE_SHARES && !w->called_off; i++) {
-        listed += p->shares[i].count;
+    for (uint32_t i = 0; i < CACHE_SHARES && !w->called_off; i++) {
+        listed += (uint32_t)p->shares[i].amount;
         walk_share(p, &p->shares[i], w);
     }
     ASSERT_OF(w->called_off || listed == cached, "%u pages are cached, shares have %u", cached, listed);

@@ -2,20 +2,18 @@
  *
  * Owns every page from load to unload; only this module frees one. A page is free, referenced (refs > 0) or
  * cached (refs == 0, with a prefix that a later request may reuse). Only cached pages are ever evicted or
- * moved. Stale pages, unused for half an hour, are evicted first, in the order of last use. After them goes
- * the least recently used page of the share with the most cached pages. So a share alone may have them all,
- * and a share that grows evicts none that a smaller one uses.
+ * moved. share_list.h says in which order; a page that was unused for half an hour is stale.
  *
  * A page's units are committed before it is handed out, so a step neither faults nor runs out of memory.
- * Bound of the tables: 24 bytes a page, 12 a share, and block_pool's. Called by the engine thread only, so
+ * Bound of the tables: 24 bytes a page, 16 a share, and block_pool's. Called by the engine thread only, so
  * there are no locks inside. */
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
 
 #include "base/page_tokens.h"
 #include "cache/block_pool.h"
+#include "cache/share_list.h"
 
-#define PAGE_SHARES   256              /* tenants with one hash have one share: nearly always one tenant */
 #define PAGE_STALE_MS (30 * 60 * 1000) /* a page that is cached for longer is stale */
 
 struct page_pool;

@@ -13,19 +13,14 @@ struct page {
     uint8_t share;       /* whose; while it is kept */
 };
 
-/* The cached pages of one share. */
-struct cached {
-    uint32_t oldest, newest, count;
-};
-
 struct page_pool {
     /* Constant. */
     uint32_t pages_max;
     struct page_pool_opts opts;
     /* Engine thread only. */
     struct block_pool *blocks;
-    struct page *pages; /* [pages_max] */
-    struct cached shares[PAGE_SHARES];
+    struct page *pages;                     /* [pages_max] */
+    struct share_list shares[CACHE_SHARES]; /* amounts: pages */
     uint32_t referenced, cached;
     uint32_t uses; /* unless it is shared */
     uint64_t now_ns;

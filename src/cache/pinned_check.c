@@ -36,8 +36,8 @@ void pinned_tier_check(const struct pinned_tier *t)
         reads += t->entries[i].reads > 0;
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
         counted += t->counts[kind];
-        for (uint32_t share = 0; share < PAGE_SHARES; share++)
-            aged += t->ages[kind][share].count;
+        for (uint32_t share = 0; share < CACHE_SHARES; share++)
+            aged += (uint32_t)t->ages[kind][share].amount;
     }
     ASSERT_OF(whole == counted && whole == aged + reads,
               "%u pinned entries, %u counted, %u by age, %u being read", whole, counted, aged, reads);

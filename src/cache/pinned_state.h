@@ -30,10 +30,6 @@ struct chunk {
     uint64_t committed;   /* bytes */
 };
 
-struct ages {
-    uint32_t oldest, newest, count;
-};
-
 struct reading {
     uint64_t tag;
     uint32_t index, entry;
@@ -48,11 +44,11 @@ struct pinned_tier {
     uint32_t chunks_max, slots_max, bucket_mask;
     uint32_t slots[TIER_KINDS]; /* entries of a chunk */
     /* Engine thread only. */
-    struct chunk *chunks;  /* [chunks_max] */
-    struct entry *entries; /* [chunks_max * slots_max] */
-    uint32_t *buckets;     /* [bucket_mask + 1] */
-    struct ages ages[TIER_KINDS][PAGE_SHARES];
-    struct reading readings[PINNED_READINGS]; /* a ring */
+    struct chunk *chunks;                             /* [chunks_max] */
+    struct entry *entries;                            /* [chunks_max * slots_max] */
+    uint32_t *buckets;                                /* [bucket_mask + 1] */
+    struct share_list ages[TIER_KINDS][CACHE_SHARES]; /* amounts: entries */
+    struct reading readings[PINNED_READINGS];         /* a ring */
     uint32_t reading_first, reading_count;
     uint32_t free[TIER_KINDS]; /* free slots of open chunks */
     uint32_t counts[TIER_KINDS];

@@ -18,6 +18,7 @@
 #define PIECE_BYTES  UNIT_BYTES
 #define BYTES_PER_NS 40 /* a copy to the device; PCIe 5 reaches 50 */
 #define ENTRY_NS     5000
+#define STALE_NS     (PAGE_STALE_MS * 1000000ull)
 
 /* ---- sizes ---- */
 
@@ -93,7 +94,7 @@ uint32_t pinned_find(const struct pinned_tier *t, const struct prefix_key *key, 
     return at;
 }
 
-static struct ages *ages_of(struct pinned_tier *t, const struct entry *e)
+static struct share_list *ages_of(struct pinned_tier *t, const struct entry *e)
 {
     ASSERT(e->kind < TIER_KINDS);
     return &t->ages[e->kind][e->share];
@@ -102,25 +103,25 @@ static struct ages *ages_of(struct pinned_tier *t, const struct entry *e)
 static void leave_ages(struct pinned_tier *t, uint32_t index)
 {
     struct entry *e = &t->entries[index];
-    struct ages *a = ages_of(t, e);
-    ASSERT(e->state == ENTRY_WHOLE && e->reads == 0 && a->count > 0);
+    struct share_list *a = ages_of(t, e);
+    ASSERT(e->state == ENTRY_WHOLE && e->reads == 0 && a->amount > 0);
     ASSERT(a->oldest != NONE && a->newest != NONE);
     *(e->prev == NONE ? &a->oldest : &t->entries[e->prev].next) = e->next;
     *(e->next == NONE ? &a->newest : &t->entries[e->next].prev) = e->prev;
-    a->count--;
+    a->amount--;
 }
 
 static void enter_ages(struct pinned_tier *t, uint32_t index)
 {
     struct entry *e = &t->entries[index];
-    struct ages *a = ages_of(t, e);
+    struct share_list *a = ages_of(t, e);
     ASSERT(e->state == ENTRY_WHOLE && e->reads == 0);
     e->used_ns = t->now_ns;
     e->prev = a->newest;
     e->next = NONE;
     *(a->newest == NONE ? &a->oldest : &t->entries[a->newest].next) = index;
     a->newest = index;
-    a->count++;
+    a->amount++;
     ASSERT(a->oldest != NONE);
     t->chunks[chunk_of(t, index)].used_ns = t->now_ns;
 }
@@ -316,15 +317,12 @@ bool pinned_tier_grow(struct pinned_tier *t)
 
 /* ---- a place for an entry ---- */
 
-/* The least recently used entry of the share with the most entries of the kind. NONE: none may go. */
-static uint32_t find_victim(const struct pinned_tier *t, enum tier_kind kind)
+static void share_age(const void *cache, uint32_t entry, struct share_claim *ret)
 {
-    const struct ages *most = &t->ages[kind][0];
-    for (uint32_t share = 1; share < PAGE_SHARES; share++)
-        if (t->ages[kind][share].count > most->count)
-            most = &t->ages[kind][share];
-    ASSERT((most->count > 0) == (most->oldest != NONE));
-    return most->oldest;
+    const struct pinned_tier *t = cache;
+    ASSERT(t->entries[entry].used_ns <= t->now_ns);
+    ret->age = t->now_ns - t->entries[entry].used_ns;
+    ret->stale = ret->age >= STALE_NS;
 }
 
 /* A chunk without entries becomes one of the kind. */
@@ -361,7 +359,7 @@ static bool make_room(struct pinned_tier *t, enum tier_kind kind)
     ASSERT(t->opts.bytes[kind] > 0);
     if (t->free[kind] > 0 || convert(t, find_unused(t, kind), kind))
         return true;
-    uint32_t victim = find_victim(t, kind);
+    uint32_t victim = share_list_victim(t->ages[kind], CACHE_SHARES, share_age, t);
     uint64_t used_ns = victim == NONE ? UINT64_MAX : t->entries[victim].used_ns;
     if (t->full && take_from_another_kind(t, kind, used_ns))
         return true;
@@ -401,7 +399,7 @@ static bool tier_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return pinned_find(t, key, kind) != NONE || (below->arg && below->has(below->arg, key, kind));
 }
 
-static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
+static void tier_used(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
                       const uint32_t first[TIER_KINDS])
 {
     struct pinned_tier *t = arg;
@@ -413,7 +411,7 @@ static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
                 touch(t, entry);
         }
     if (below->arg)
-        below->used(below->arg, keys, count, first);
+        below->used(below->arg, share, keys, count, first);
 }
 
 /* Nanoseconds to read an entry that only the tier below may have. */
@@ -530,7 +528,7 @@ static int tier_write_begin(void *arg, const struct tier_offer *o, struct tier_w
 {
     struct pinned_tier *t = arg;
     const struct tier_io *below = t->opts.below;
-    ASSERT(t->opts.bytes[o->kind] > 0 && o->share < PAGE_SHARES);
+    ASSERT(t->opts.bytes[o->kind] > 0 && o->share < CACHE_SHARES);
     uint32_t entry = o->why == TIER_EVICTED ? pinned_find(t, o->key, o->kind) : NONE;
     if (entry != NONE) {
         touch(t, entry);
@@ -589,8 +587,7 @@ static int create_tables(struct arena *a, struct pinned_tier *t, const struct si
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
         size_t bytes = t->opts.bytes[kind];
         t->slots[kind] = bytes ? (uint32_t)MIN_OF(s->chunk_bytes / bytes, s->slots) : 0;
-        for (uint32_t share = 0; share < PAGE_SHARES; share++)
-            t->ages[kind][share] = (struct ages){NONE, NONE, 0};
+        share_list_init(t->ages[kind], CACHE_SHARES);
     }
     return domain_reserve(t->domain, (uint64_t)s->chunks * s->chunk_bytes, false, &t->base);
 }

@@ -3,9 +3,9 @@
  *
  * It gets what the pools evict, and gives it back as fast as the device copies. Its memory is in chunks of
  * up to 64 MiB, pinned as a whole. A chunk has entries of one kind; it is committed in pieces beside steps,
- * and goes back as a whole. Of the entries of a kind the least recently used one of the share with the most
- * goes first, so one tenant alone may have all. A kind that lacks room takes the chunk of another kind whose
- * newest entry is staler than its own oldest. An evicted entry is offered to the tier below.
+ * and goes back as a whole. Entries of a kind go in the order that share_list.h says, by their number; after
+ * PAGE_STALE_MS an entry is stale. A kind that lacks room takes the chunk of another kind whose newest entry
+ * is staler than its own oldest. An evicted entry is offered to the tier below.
  * Entries that are offered while the engine is idle, or at its end, pass through to the tier below.
  *
  * Bound: 72 bytes an entry, 40 a chunk and 40 KiB, in the arena of the caller. The caller sets the time.

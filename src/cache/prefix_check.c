@@ -135,7 +135,7 @@ static bool walk_lists(const struct prefix_index *ix, struct walk *w)
         return false;
     ASSERT(i == last && unused == ix->nodes_max - ix->numbers.nodes);
     uint32_t of_shares = 0;
-    for (uint32_t share = 0; share < PAGE_SHARES; share++)
+    for (uint32_t share = 0; share < CACHE_SHARES; share++)
         of_shares += ix->share_snapshots[share];
     ASSERT(listed == ix->numbers.snapshots && of_shares == listed);
     return true;

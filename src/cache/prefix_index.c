@@ -537,9 +537,8 @@ uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t par
     ASSERT(parent == NONE || refs_of(ix, parent) > 0);
     uint32_t node = look_up(ix, key);
     if (node == NONE)
-        node =
-            node_create(ix, parent, key,
-                        parent == NONE ? (uint8_t)hash_share(tenant, PAGE_SHARES) : ix->nodes[parent].share);
+        node = node_create(ix, parent, key,
+                           parent == NONE ? (uint8_t)share_list_of(tenant) : ix->nodes[parent].share);
     for (uint32_t g = 0; g < ix->group_count; g++)
         add_page(ix, node, g, &pages[g]);
     ASSERT(refs_of(ix, node) > 0);
@@ -609,17 +608,22 @@ bool prefix_index_evict(struct prefix_index *ix)
     return page_pool_evict(ix->groups[oldest].is.pages) || prefix_index_evict_snapshot(ix);
 }
 
+/* The price counts instead of an age: the lower it is, the sooner the snapshot goes. */
+static struct share_claim claim_of(const struct prefix_index *ix, uint32_t snapshot)
+{
+    uint32_t node = ix->snapshots[snapshot].node, count = ix->share_snapshots[ix->nodes[node].share];
+    ASSERT(count > 0);
+    return (struct share_claim){.amount = count,
+                                .age = UINT64_MAX - ix->snapshots[snapshot].price,
+                                .stale = page_pool_stale(ix->first.pages, page_of(ix, node, 0))};
+}
+
 /* True if snapshot `a` is to be evicted before `b`, which is newer. */
 static bool goes_before(const struct prefix_index *ix, uint32_t a, uint32_t b)
 {
-    uint32_t node = ix->snapshots[a].node, other = ix->snapshots[b].node;
-    bool stale = page_pool_stale(ix->first.pages, page_of(ix, node, 0));
-    if (stale != page_pool_stale(ix->first.pages, page_of(ix, other, 0)))
-        return stale;
-    uint32_t has = ix->share_snapshots[ix->nodes[node].share];
-    uint32_t other_has = ix->share_snapshots[ix->nodes[other].share];
-    ASSERT(node != other && has > 0 && other_has > 0);
-    return !stale && has != other_has ? has > other_has : ix->snapshots[a].price <= ix->snapshots[b].price;
+    struct share_claim x = claim_of(ix, a), y = claim_of(ix, b);
+    ASSERT(a != b);
+    return share_claim_loses(&x, &y);
 }
 
 bool prefix_index_evict_snapshot(struct prefix_index *ix)

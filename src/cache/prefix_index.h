@@ -14,8 +14,8 @@
  * saves, aged by the evictions since its last use (GreedyDual, Young 1994).
  *
  * Keys include the tenant, so a chain is one tenant's, and its entries count for the share of the tenant that
- * added its first node. Evictions take stale entries first (PAGE_STALE_MS), then entries of the share with
- * the most pages in the pool, or the most snapshots. One tenant alone may have all.
+ * added its first node. Evictions take from shares in the order that share_list.h says, by the pages in the
+ * pool, or by snapshots.
  *
  * A tier below gets each page of the first group and each snapshot. Of a window it gets only the pages that
  * likely ends of prefixes need: snapshots with recurrent layers, else prefix_index_ends_here() and a node in

@@ -45,7 +45,7 @@ struct prefix_index {
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
-    uint32_t share_snapshots[PAGE_SHARES];
+    uint32_t share_snapshots[CACHE_SHARES];
     uint64_t allowed; /* <= opts.bytes_max */
     uint64_t age;     /* the price of the last eviction */
     struct prefix_numbers numbers;

@@ -48,7 +48,7 @@ enum tier_why {
 struct tier_offer {
     const struct prefix_key *key;
     enum tier_kind kind;
-    uint32_t share; /* its tenant's, see page_pool_keep() */
+    uint32_t share; /* its tenant's: share_list_of() */
     enum tier_why why;
 };
 
@@ -63,9 +63,10 @@ struct tier_io {
     void *arg;
     /* True if the tier knows the entry; it may be gone when it is read. */
     bool (*has)(void *arg, const struct prefix_key *key, enum tier_kind kind);
-    /* The entries of these keys were used now, of each kind from keys[first[kind]] on: when the tier needs
-     * room, those at the end go first. */
-    void (*used)(void *arg, const struct prefix_key *keys, uint32_t count, const uint32_t first[TIER_KINDS]);
+    /* The entries of these keys were used now by a tenant of this share, of each kind from keys[first[kind]]
+     * on: when the tier needs room, those at the end go first. */
+    void (*used)(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
+                 const uint32_t first[TIER_KINDS]);
     /* Estimate for reading the entries of these keys, of each kind from keys[first[kind]] on, from the time
      * of earlier reads; UINT64_MAX: the tier cannot read. */
     uint64_t (*read_ns)(void *arg, const struct prefix_key *keys, uint32_t count,

@@ -173,7 +173,7 @@ static void tell_tier(const struct sched *s, const struct sched_seq *seq, const 
         first[tier_kind_of(g)] = g < s->opts.group_count
                                      ? page_group_first(&s->opts.groups[g], hit->pages * PAGE_TOKENS)
                                      : hit->pages;
-    s->opts.tier->used(s->opts.tier->arg, seq->keys, hit->pages, first);
+    s->opts.tier->used(s->opts.tier->arg, share_list_of(seq->tenant_id), seq->keys, hit->pages, first);
 }
 
 /* False: account or system have no memory for the sequence's first pages or its state. */

@@ -5,8 +5,8 @@
  * so it has no thread, buffer or file in flight, and closing a client waits for nothing. Losing a file, the
  * disk or the whole tier costs cache hits only.
  *
- * The limit counts blocks of files and directories, as `du` does. It holds before a write: the least
- * recently used files go first. HEADROOM of the file system stays free. Files are written aside and
+ * The limit counts blocks of files and directories, as `du` does. It holds before a write: files make room
+ * in the order of store_table.h. HEADROOM of the file system stays free. Files are written aside and
  * renamed when complete, and never synced. After the process is killed every file is complete, for the
  * kernel still has its bytes; after a power loss an incomplete one fails its sum and is removed. A failing
  * call is a miss, a counter and at most one log line in ten seconds. After a failed write, writes pause

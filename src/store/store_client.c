@@ -52,22 +52,24 @@ static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind k
     return has;
 }
 
-static void touch(struct store *st, const struct prefix_key *key, enum tier_kind kind)
+static void touch(struct store *st, const struct prefix_key *key, enum tier_kind kind, uint32_t share,
+                  uint64_t now_ns)
 {
     uint32_t entry = find_stored(st, key, kind);
     if (entry != NONE)
-        store_table_touch(st->table, entry);
+        store_table_touch(st->table, entry, share, now_ns);
 }
 
 /* The page of the first group last: it stays longest, because the other entries of its key require it. */
-static void client_used(void *arg, const struct prefix_key *keys, uint32_t count,
+static void client_used(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
                         const uint32_t first[TIER_KINDS])
 {
     struct store_client *c = lock_client(arg);
+    uint64_t now_ns = store_now_ns();
     for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--)
         for (enum tier_kind kind = TIER_KINDS; kind-- > 0;)
             if (c->opts.bytes[kind] > 0 && i - 1 >= first[kind])
-                touch(c->store, &keys[i - 1], kind);
+                touch(c->store, &keys[i - 1], kind, share, now_ns);
     pthread_mutex_unlock(&c->store->lock);
 }
 
@@ -185,17 +187,16 @@ static bool may_write(const struct store *st, uint32_t blocks)
     return st->written_blocks == 0 || st->written_blocks + blocks <= st->staging.blocks / 4 * 3;
 }
 
-static int begin_write(struct store_client *c, const struct prefix_key *key, enum tier_kind kind,
-                       struct tier_write *ret)
+static int begin_write(struct store_client *c, const struct tier_offer *o, struct tier_write *ret)
 {
     struct store *st = c->store;
-    uint32_t blocks = blocks_of(payload_of(c, kind));
+    uint32_t blocks = blocks_of(payload_of(c, o->kind));
     if (!is_on(st))
         return -ENODEV;
-    uint32_t entry = store_table_find(st->table, key, kind);
+    uint32_t entry = store_table_find(st->table, o->key, o->kind);
     if (entry != NONE) {
         if (store_table_at(st->table, entry)->state == STORE_ENTRY_STORED)
-            store_table_touch(st->table, entry);
+            store_table_touch(st->table, entry, o->share, store_now_ns());
         return -EEXIST;
     }
     if (blocks > st->staging.blocks || (uint64_t)blocks * STORE_BLOCK_BYTES > st->limit_bytes / 2)
@@ -205,15 +206,17 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
     struct store_op *op = store_op_take(st, blocks);
     if (!op)
         return -EAGAIN;
-    op->entry = store_table_add(st->table, key, kind);
+    op->entry = store_table_add(st->table, o->key, o->kind, o->share);
     op->state = STORE_OP_FILLING;
     if (op->entry == NONE) {
         store_op_free(st, op);
         return -EAGAIN;
     }
     st->written_blocks += blocks;
-    op->header = (struct store_header){
-        .kind = kind, .payload_bytes = payload_of(c, kind), .key = *key, .identity = c->opts.identity};
+    op->header = (struct store_header){.kind = o->kind,
+                                       .payload_bytes = payload_of(c, o->kind),
+                                       .key = *o->key,
+                                       .identity = c->opts.identity};
     *ret = (struct tier_write){.bytes = store_op_file(st, op) + STORE_BLOCK_BYTES,
                                .handle = (uint32_t)(op - st->ops)};
     return 0;
@@ -222,7 +225,7 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
 static int client_write_begin(void *arg, const struct tier_offer *offer, struct tier_write *ret)
 {
     struct store_client *c = lock_client(arg);
-    int r = begin_write(c, offer->key, offer->kind, ret);
+    int r = begin_write(c, offer, ret);
     c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE;
     pthread_mutex_unlock(&c->store->lock);
     return r;

@@ -90,10 +90,10 @@ static int remove_entry(struct store *st, struct store_worker *w, uint32_t entry
     return r;
 }
 
-static uint32_t oldest(struct store *st)
+static uint32_t victim(struct store *st)
 {
     pthread_mutex_lock(&st->lock);
-    uint32_t entry = store_table_oldest(st->table);
+    uint32_t entry = store_table_victim(st->table, store_now_ns());
     pthread_mutex_unlock(&st->lock);
     return entry;
 }
@@ -119,8 +119,7 @@ static bool is_within(struct store *st, uint64_t bytes)
            store_table_pages(&t) + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
-/* Removes the files used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call
- * said. */
+/* Removes files until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
 static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
 {
     uint64_t block = STORE_BLOCK_BYTES, needs = bytes ? bytes + SLACK_BYTES : 0, for_space = 0;
@@ -129,7 +128,7 @@ static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
         needs = bytes ? ROUND_UP(bytes, block) + SLACK_BYTES : 0;
         if (space && is_within(st, needs))
             return 0;
-        uint32_t entry = oldest(st);
+        uint32_t entry = victim(st);
         /* Where removing files does not make space, others take it: that is no reason to remove all of
          * them. */
         if (entry == NONE || for_space > SPACE_TRIES)
@@ -151,7 +150,7 @@ void store_disk_clear(struct store *st, struct store_worker *w, struct store_cle
     pthread_mutex_lock(&st->lock);
     uint64_t before = store_disk_bytes(st);
     pthread_mutex_unlock(&st->lock);
-    while ((entry = oldest(st)) != NONE) {
+    while ((entry = victim(st)) != NONE) {
         int r = remove_entry(st, w, entry);
         c.entries += r == 0;
         c.failed += r < 0;
@@ -252,7 +251,7 @@ int store_disk_write(struct store *st, struct store_worker *w, struct store_op *
         return r;
     }
     pthread_mutex_lock(&st->lock);
-    store_table_store(st->table, op->entry, (uint32_t)MIN_OF(sectors, (uint64_t)UINT32_MAX), 0);
+    store_table_store(st->table, op->entry, (uint32_t)MIN_OF(sectors, (uint64_t)UINT32_MAX), store_now_ns());
     pthread_mutex_unlock(&st->lock);
     count_leaf(st, w, store_file_leaf(&op->header.key));
     return 0;
@@ -370,7 +369,7 @@ static bool list_file(void *arg, const char *name)
     if (CALL(st, l->w, stat, st->dir_fd, path, &s) < 0 || !S_ISREG(s.st_mode))
         return true;
     pthread_mutex_lock(&st->lock);
-    uint32_t entry = store_table_add(st->table, &key, kind);
+    uint32_t entry = store_table_add(st->table, &key, kind, STORE_SHARE_UNKNOWN);
     if (entry != NONE)
         store_table_store(st->table, entry, (uint32_t)MIN_OF((uint64_t)s.st_blocks, (uint64_t)UINT32_MAX),
                           (uint64_t)s.st_mtim.tv_sec * NS_PER_S + (uint64_t)s.st_mtim.tv_nsec);

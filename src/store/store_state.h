@@ -7,6 +7,7 @@
 #define PLATEAU_STORE_STORE_STATE_H
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/thread_stack.h"
 #include "store/staging.h"
@@ -99,6 +100,12 @@ struct store {
     uint64_t logged_ns, unlogged;
     struct store_numbers numbers; /* counters, and the reason */
 };
+
+/* The time of uses, since 1970: files keep it. */
+static inline uint64_t store_now_ns(void)
+{
+    return (uint64_t)(clock_wall_s() * (double)NS_PER_S);
+}
 
 /* ---- store_disk.c: the writer's part, and reads ---- */
 

@@ -1,7 +1,11 @@
 /* store_table.c - entries by number, in blocks; buckets by the key's own bytes, which are uniform already.
  *
- * Last use is a list: the oldest entry goes first. Reading a prefix touches its pages from the last to the
- * first, so of pages used together the last is evicted first. A prefix is useless without its first pages. */
+ * Last use is a list for each share. Reading a prefix touches its pages from the last to the first, so of
+ * pages used together the last is evicted first. A prefix is useless without its first pages.
+ *
+ * Files do not name their share. It is a hash with the process's seed, so its number means nothing later. A
+ * start that reads the header of each file would take minutes; this one reads sizes and times only. A
+ * tenant's first use of an entry says that the entry is its own. */
 #include "store/store_table.h"
 
 #include "base/check.h"
@@ -18,7 +22,7 @@ struct store_table {
     uint32_t made;               /* entries of the blocks that are there */
     uint32_t free;               /* next_same links them */
     uint32_t *buckets;
-    uint32_t newest, oldest;
+    struct share_list shares[STORE_SHARE_UNKNOWN + 1]; /* amounts: sectors */
     struct store_table_numbers numbers;
 };
 
@@ -39,9 +43,8 @@ int store_table_create(struct arena *a, uint32_t entries_max, struct store_table
                               .entries_max = entries_max,
                               .bucket_mask = buckets - 1,
                               .free = NONE,
-                              .newest = NONE,
-                              .oldest = NONE,
                               .numbers = {.entries_max = entries_max}};
+    share_list_init(t->shares, COUNT_OF(t->shares));
     t->blocks = ARENA_ARRAY(a, struct store_entry *, DIV_UP(entries_max, BLOCK_COUNT));
     t->buckets = ARENA_ARRAY(a, uint32_t, buckets);
     if (!t->blocks || !t->buckets)
@@ -91,8 +94,10 @@ static bool add_block(struct store_table *t)
     return true;
 }
 
-uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
+uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind,
+                         uint32_t share)
 {
+    ASSERT(share <= STORE_SHARE_UNKNOWN);
     if (t->free == NONE && !add_block(t))
         return NONE;
     uint32_t entry = t->free, *bucket = bucket_of(t, key, kind);
@@ -103,6 +108,7 @@ uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, en
                               .next_same = *bucket,
                               .newer = NONE,
                               .older = NONE,
+                              .share = (uint16_t)share,
                               .kind = (uint8_t)kind,
                               .state = STORE_ENTRY_PENDING};
     *bucket = entry;
@@ -113,30 +119,26 @@ uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, en
 static void unlink_entry(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
-    ASSERT(n->newer == NONE ? t->newest == entry : store_table_at(t, n->newer)->older == entry);
-    ASSERT(n->older == NONE ? t->oldest == entry : store_table_at(t, n->older)->newer == entry);
-    if (n->newer != NONE)
-        store_table_at(t, n->newer)->older = n->older;
-    else
-        t->newest = n->older;
-    if (n->older != NONE)
-        store_table_at(t, n->older)->newer = n->newer;
-    else
-        t->oldest = n->newer;
+    struct share_list *list = &t->shares[n->share];
+    ASSERT(n->newer == NONE ? list->newest == entry : store_table_at(t, n->newer)->older == entry);
+    ASSERT(n->older == NONE ? list->oldest == entry : store_table_at(t, n->older)->newer == entry);
+    ASSERT(list->amount >= n->sectors);
+    *(n->newer == NONE ? &list->newest : &store_table_at(t, n->newer)->older) = n->older;
+    *(n->older == NONE ? &list->oldest : &store_table_at(t, n->older)->newer) = n->newer;
+    list->amount -= n->sectors;
     n->newer = n->older = NONE;
 }
 
 static void link_newest(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
-    ASSERT((t->newest == NONE) == (t->oldest == NONE));
+    struct share_list *list = &t->shares[n->share];
+    ASSERT((list->newest == NONE) == (list->oldest == NONE));
     n->newer = NONE;
-    n->older = t->newest;
-    if (t->newest != NONE)
-        store_table_at(t, t->newest)->newer = entry;
-    else
-        t->oldest = entry;
-    t->newest = entry;
+    n->older = list->newest;
+    *(n->older == NONE ? &list->oldest : &store_table_at(t, n->older)->newer) = entry;
+    list->newest = entry;
+    list->amount += n->sectors;
 }
 
 void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns)
@@ -153,10 +155,13 @@ void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, 
     t->numbers.sectors += sectors;
 }
 
-void store_table_touch(struct store_table *t, uint32_t entry)
+void store_table_touch(struct store_table *t, uint32_t entry, uint32_t share, uint64_t now_ns)
 {
-    ASSERT(store_table_at(t, entry)->state == STORE_ENTRY_STORED);
+    struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->state == STORE_ENTRY_STORED && share < CACHE_SHARES);
     unlink_entry(t, entry);
+    n->share = (uint16_t)share;
+    n->used_ns = now_ns;
     link_newest(t, entry);
 }
 
@@ -182,9 +187,25 @@ void store_table_remove(struct store_table *t, uint32_t entry)
     t->free = entry;
 }
 
-uint32_t store_table_oldest(const struct store_table *t)
+/* The table, and the time for the ages of its entries. */
+struct look {
+    const struct store_table *table;
+    uint64_t now_ns;
+};
+
+/* The clock may have been set back since the last use. */
+static void share_age(const void *cache, uint32_t entry, struct share_claim *ret)
 {
-    return t->oldest;
+    const struct look *l = cache;
+    uint64_t used_ns = store_table_at(l->table, entry)->used_ns;
+    ret->age = l->now_ns - MIN_OF(used_ns, l->now_ns);
+    ret->stale = ret->age >= STORE_STALE_NS;
+}
+
+uint32_t store_table_victim(const struct store_table *t, uint64_t now_ns)
+{
+    const struct look l = {t, now_ns};
+    return share_list_victim(t->shares, COUNT_OF(t->shares), share_age, &l);
 }
 
 /* ---- the order at the start ---- */
@@ -206,7 +227,8 @@ static uint32_t merge(const struct store_table *t, uint32_t a, uint32_t b)
 /* Bottom up: runs[i] is a sorted list of 2^i entries, or none. */
 void store_table_sort(struct store_table *t)
 {
-    uint32_t runs[32], at = t->newest;
+    struct share_list *list = &t->shares[STORE_SHARE_UNKNOWN];
+    uint32_t runs[32], at = list->newest;
     memset(runs, 0xff, sizeof(runs));
     while (at != NONE) {
         uint32_t next = store_table_at(t, at)->older, i = 0;
@@ -218,13 +240,13 @@ void store_table_sort(struct store_table *t)
     }
     for (uint32_t i = 0; i < COUNT_OF(runs); i++)
         at = merge(t, runs[i], at);
-    t->newest = at;
+    list->newest = at;
     uint32_t newer = NONE;
     for (; at != NONE; newer = at, at = store_table_at(t, at)->older)
         store_table_at(t, at)->newer = newer;
-    t->oldest = newer;
-    ASSERT((t->newest == NONE) == (t->oldest == NONE));
-    ASSERT(t->oldest == NONE || store_table_at(t, t->oldest)->older == NONE);
+    list->oldest = newer;
+    ASSERT((list->newest == NONE) == (list->oldest == NONE));
+    ASSERT(list->oldest == NONE || store_table_at(t, list->oldest)->older == NONE);
 }
 
 void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret)

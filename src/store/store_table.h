@@ -1,13 +1,22 @@
-/* store_table.h - the index of the tier's files, in memory: a table by key, and their order of last use.
+/* store_table.h - the index of the tier's files, in memory: a table by key, and the tenants' shares of it.
+ *
+ * An entry belongs to the share of the tenant that wrote it. Entries of an earlier process form a share of
+ * their own, until their tenants use them. share_list.h says which entry makes room, by the sectors of each
+ * share. An entry is stale after a day without use, because prefixes return from one day to the next.
  *
  * Bound: 64 bytes for each entry, in blocks that are committed on demand, 4 to 8 more for its place in the
- * table and 8 for each block of 1024. One thread at a time: the holder of the store's lock. */
+ * table, 8 for each block of 1024, and 16 for each share, 4 KiB. One thread at a time: the holder of the
+ * store's lock. */
 #ifndef PLATEAU_STORE_STORE_TABLE_H
 #define PLATEAU_STORE_STORE_TABLE_H
 
 #include "base/arena.h"
 #include "base/none.h"
+#include "cache/share_list.h"
 #include "cache/tier_io.h"
+
+#define STORE_SHARE_UNKNOWN CACHE_SHARES /* entries of earlier processes */
+#define STORE_STALE_NS      (24ull * 3600 * 1000000000)
 
 enum store_entry_state {
     STORE_ENTRY_FREE,
@@ -17,10 +26,11 @@ enum store_entry_state {
 
 struct store_entry {
     struct prefix_key key;
-    uint64_t used_ns; /* since 1970; for order at the start */
+    uint64_t used_ns; /* since 1970 */
     uint32_t sectors; /* sectors of 512 bytes, as the file system counts them */
     uint32_t next_same;
-    uint32_t newer, older; /* neighbours in the list of stored entries */
+    uint32_t newer, older; /* neighbours in the list of the share's stored entries */
+    uint16_t share;
     uint8_t kind, state;
 };
 
@@ -34,15 +44,16 @@ int store_table_create(struct arena *a, uint32_t entries_max, struct store_table
 /* NONE: it is not there. */
 uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
 /* A pending entry; the key is not there yet. NONE: there are entries_max, or no memory for more. */
-uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind);
-/* A pending entry has its file now, used just now. */
+uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind,
+                         uint32_t share);
+/* A pending entry has its file now, which was used then. */
 void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns);
-/* It is the last one to go. */
-void store_table_touch(struct store_table *t, uint32_t entry);
+/* A tenant of this share has used the stored entry: it is the last one of the share to go. */
+void store_table_touch(struct store_table *t, uint32_t entry, uint32_t share, uint64_t now_ns);
 void store_table_remove(struct store_table *t, uint32_t entry);
-/* The least recently used stored entry, or NONE. */
-uint32_t store_table_oldest(const struct store_table *t);
-/* Sorts all stored entries by used_ns. Exclusive, because it takes a while. */
+/* The stored entry that makes room, or NONE. */
+uint32_t store_table_victim(const struct store_table *t, uint64_t now_ns);
+/* Sorts the entries of STORE_SHARE_UNKNOWN by used_ns. Exclusive, because it takes a while. */
 void store_table_sort(struct store_table *t);
 struct store_entry *store_table_at(const struct store_table *t, uint32_t entry);
 

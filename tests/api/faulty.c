@@ -91,7 +91,7 @@ static bool damage_account(struct engine *en, const char *name)
 static bool damage_page(struct engine *en)
 {
     struct page_pool *p = en->pools.groups[0].pages;
-    for (uint32_t share = 0; share < PAGE_SHARES; share++) {
+    for (uint32_t share = 0; share < CACHE_SHARES; share++) {
         uint32_t page = p->shares[share].oldest;
         if (page == NONE)
             continue;

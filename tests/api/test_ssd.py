@@ -127,6 +127,35 @@ def test_nobody_finds_what_another_key_wrote(tmp_path):
         assert cached(ask(s, "one")) == 192
 
 
+def test_a_key_that_floods_the_tier_evicts_no_prefix_of_another(tmp_path):
+    """Not with its files, and not with a restart before."""
+    keys = ("--api-key", "one", "--api-key", "two", "--admin-key", "all", "--ssd-limit", "16M", "--host-cache", "2M")
+
+    def ask(s, key, number):
+        body = {"prompt": prompt_of(number, 400), "max_tokens": 1}
+        reply = s.http.post("/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"})
+        assert reply.status_code == 200, reply.text
+        return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def flood(s, first):
+        evicted = ssd(s)["evictions"]
+        for number in range(first, first + 12):
+            ask(s, "two", number)
+            until(lambda: ssd(s)["queued_writes"] == 0)
+        assert ssd(s)["evictions"] > evicted
+
+    with serving_from(tmp_path, *keys, key="all") as s:
+        assert ask(s, "one", 1) == 0
+        wait_written(s, 13)
+        flood(s, 1000)
+        assert ask(s, "one", 1) == 384
+    with serving_from(tmp_path, *keys, key="all") as s:
+        assert ask(s, "one", 1) == 384
+        flood(s, 2000)
+        assert ask(s, "one", 1) == 384
+        assert ssd(s)["hit_tokens"] == 2 * 384
+
+
 def damage(path, draw):
     size = path.stat().st_size
     at = draw.randrange(size)

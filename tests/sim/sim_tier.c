@@ -35,10 +35,11 @@ static bool tier_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return !w->tier.off && is_there(w, key, kind);
 }
 
-static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
+static void tier_used(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
                       const uint32_t first[TIER_KINDS])
 {
     struct world *w = arg;
+    ASSERT(share < CACHE_SHARES);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t node = prefix_index_node(w->index, &keys[i]);
         ASSERT(node != NONE);

@@ -1,4 +1,5 @@
 plateau_test(test_page_pool cache)
+plateau_test(test_share_list cache)
 plateau_test(test_page_moves cache)
 plateau_test(test_block_pool cache)
 plateau_test(test_prefix_key cache)

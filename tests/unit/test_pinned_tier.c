@@ -264,6 +264,26 @@ TEST(the_least_recently_used_entry_of_the_largest_share_goes)
     teardown(&f);
 }
 
+TEST(a_stale_entry_of_a_smaller_share_goes_first)
+{
+    struct fixture f;
+    struct prefix_key key = key_of(6);
+    struct tier_write w;
+    setup(&f, 2, false);
+    put_two(&f, 1);
+    grow(&f);
+    assert_int_equal(put(&f, 3, TIER_PAGE, 2), 0);
+    assert_int_equal(put(&f, 4, TIER_PAGE, 1), 0);
+    pinned_tier_clock(f.t, 1003 + PAGE_STALE_MS * 1000000ull);
+    f.io.used(f.io.arg, 1, (const struct prefix_key[]){key_of(1)}, 1, (uint32_t[TIER_KINDS]){0});
+    f.io.used(f.io.arg, 1, (const struct prefix_key[]){key_of(2)}, 1, (uint32_t[TIER_KINDS]){0});
+    assert_int_equal(f.io.write_begin(f.io.arg, &(struct tier_offer){&key, TIER_PAGE, 1, TIER_EVICTED}, &w),
+                     0);
+    f.io.write_end(f.io.arg, &w, true);
+    assert_true(has(&f, 1, TIER_PAGE) && has(&f, 2, TIER_PAGE) && !has(&f, 3, TIER_PAGE));
+    teardown(&f);
+}
+
 TEST(a_kind_takes_the_stalest_chunk_of_another)
 {
     struct fixture f;

@@ -36,11 +36,12 @@ static bool fake_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return kind == TIER_PAGE || (letters && strchr(letters, key->bytes[len - 1]));
 }
 
-static void fake_used(void *arg, const struct prefix_key *keys, uint32_t count,
+static void fake_used(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
                       const uint32_t first[TIER_KINDS])
 {
     struct fake_tier *t = arg;
     (void)keys;
+    assert_true(share < CACHE_SHARES);
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
         if (kind != TIER_SNAPSHOT)
             t->used += count - first[kind];

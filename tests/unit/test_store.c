@@ -345,10 +345,10 @@ TEST(a_directory_that_cannot_be_made_leaves_the_tier_off)
 
 /* ---- the limit ---- */
 
-static void use(struct scene *s, uint32_t number)
+static void use(struct scene *s, uint32_t share, uint32_t number)
 {
     struct prefix_key key = key_of(number);
-    s->io.used(s->io.arg, &key, 1, (uint32_t[TIER_KINDS]){0});
+    s->io.used(s->io.arg, share, &key, 1, (uint32_t[TIER_KINDS]){0});
 }
 
 TEST(the_limit_holds_before_each_write_and_the_oldest_go)
@@ -361,7 +361,7 @@ TEST(the_limit_holds_before_each_write_and_the_oldest_go)
     for (uint32_t i = 0; i < 300; i++) {
         assert_int_equal(put_surely(&s, i, TIER_PAGE), 0);
         if (i >= 100)
-            use(&s, 50); /* this one is in use */
+            use(&s, 0, 50); /* this one is in use */
         assert_true(numbers(&s).bytes <= limit);
         if (i % 8 != 0)
             continue;
@@ -384,6 +384,57 @@ TEST(the_limit_holds_before_each_write_and_the_oldest_go)
     scene_close(&s);
 }
 
+static uint32_t count_there(struct scene *s, uint32_t from, uint32_t to)
+{
+    uint32_t count = 0;
+    for (uint32_t i = from; i < to; i++)
+        count += has(s, i, TIER_PAGE);
+    return count;
+}
+
+static void flood(struct scene *s, uint32_t share, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        assert_int_equal(put_surely_of(s, share, i, TIER_PAGE), 0);
+    wait_written(s);
+}
+
+TEST(a_tenant_that_floods_the_tier_evicts_its_own_files)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    flood(&s, 1, 0, 20);
+    flood(&s, 2, 1000, 1300);
+    assert_int_equal(count_there(&s, 0, 20), 20);
+    assert_true(numbers(&s).evictions > 100);
+    scene_close(&s);
+}
+
+/* Files of the process before are one share, until their tenants use them. */
+TEST(a_tenant_that_comes_back_after_a_restart_keeps_its_files)
+{
+    struct scene s;
+    const char *dir = test_dir();
+    sys_reset();
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    flood(&s, 1, 0, 20);
+    flood(&s, 3, 20, 60);
+    scene_close(&s);
+    scene_open(&s, dir, STORE_LIMIT_LEAST);
+    assert_int_equal(count_there(&s, 0, 60), 60);
+    for (uint32_t i = 0; i < 10; i++)
+        use(&s, 1, i);
+    for (uint32_t i = 10; i < 20; i++)
+        assert_int_equal(put_of(&s, 1, i, TIER_PAGE), -EEXIST);
+    flood(&s, 2, 1000, 1300);
+    assert_int_equal(count_there(&s, 0, 20), 20);
+    uint32_t others = count_there(&s, 20, 60), floods = count_there(&s, 1000, 1300);
+    assert_true(others == 40 || others + 1 >= floods);
+    scene_close(&s);
+}
+
 TEST(of_a_prefix_that_is_used_the_end_goes_first)
 {
     struct scene s;
@@ -403,7 +454,7 @@ TEST(of_a_prefix_that_is_used_the_end_goes_first)
         for (uint32_t i = 0; i < 30; i++)
             assert_int_equal(get(&s, i, TIER_PAGE), 0);
     }
-    s.io.used(s.io.arg, keys, 30, (uint32_t[TIER_KINDS]){0});
+    s.io.used(s.io.arg, 0, keys, 30, (uint32_t[TIER_KINDS]){0});
     uint32_t there = 30;
     for (uint32_t again = 0; again < 2; again++) {
         uint32_t before = there;

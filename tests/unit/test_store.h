@@ -299,17 +299,22 @@ static inline uint32_t pending_of(enum tier_kind kind, uint32_t number)
     return kind == TIER_SNAPSHOT ? number % (PENDING_MAX + 1) : 0;
 }
 
-static inline int put(struct scene *s, uint32_t number, enum tier_kind kind)
+static inline int put_of(struct scene *s, uint32_t share, uint32_t number, enum tier_kind kind)
 {
     struct tier_write w;
     struct prefix_key key = key_of(number);
-    int r = s->io.write_begin(s->io.arg, &(struct tier_offer){&key, kind, 0, TIER_EVICTED}, &w);
+    int r = s->io.write_begin(s->io.arg, &(struct tier_offer){&key, kind, share, TIER_EVICTED}, &w);
     if (r == 0) {
         fill(w.bytes, kind, number);
         w.pending = pending_of(kind, number);
         s->io.write_end(s->io.arg, &w, true);
     }
     return r;
+}
+
+static inline int put(struct scene *s, uint32_t number, enum tier_kind kind)
+{
+    return put_of(s, 0, number, kind);
 }
 
 static inline void wait_written(struct scene *s)
@@ -321,13 +326,18 @@ static inline void wait_written(struct scene *s)
     } while (n.state == STORE_ON && (n.queued_writes > 0 || n.staging_used_bytes > 0));
 }
 
-/* As `put()`, but waits for room. */
-static inline int put_surely(struct scene *s, uint32_t number, enum tier_kind kind)
+/* As `put_of()`, but waits for room. */
+static inline int put_surely_of(struct scene *s, uint32_t share, uint32_t number, enum tier_kind kind)
 {
     int r;
-    while ((r = put(s, number, kind)) == -EAGAIN)
+    while ((r = put_of(s, share, number, kind)) == -EAGAIN)
         usleep(200);
     return r;
+}
+
+static inline int put_surely(struct scene *s, uint32_t number, enum tier_kind kind)
+{
+    return put_surely_of(s, 0, number, kind);
 }
 
 /* 0 and the right bytes, or why not. */

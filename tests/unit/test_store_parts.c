@@ -102,12 +102,40 @@ TEST(names_and_nothing_else_are_parsed)
 
 #define KEYS 64
 
-PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
+/* Entry that the table has; an array of them is in the order of last use. */
+struct known {
+    uint32_t number, share;
+    uint64_t used_ns;
+};
+
+static uint64_t amount_of(const struct known *all, uint32_t count, uint32_t share)
+{
+    uint64_t sectors = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sectors += all[i].share == share ? all[i].number + 1 : 0;
+    return sectors;
+}
+
+/* Index of the entry that makes room. */
+static uint32_t expected_victim(const struct known *all, uint32_t count, uint64_t now_ns)
+{
+    uint32_t best = 0;
+    if (now_ns - all[0].used_ns >= STORE_STALE_NS)
+        return best;
+    for (uint32_t i = 1; i < count; i++)
+        if (amount_of(all, count, all[i].share) > amount_of(all, count, all[best].share))
+            best = i;
+    return best;
+}
+
+PROPERTY(the_table_finds_what_is_there_and_gives_up_by_shares, seed)
 {
     struct rng rng = {seed, 0};
     struct arena *a;
     struct store_table *t;
-    uint32_t entries = 8 + (uint32_t)rng_below(&rng, 40), entry_of[KEYS], order[KEYS], count = 0;
+    uint32_t entries = 8 + (uint32_t)rng_below(&rng, 40), entry_of[KEYS], count = 0;
+    struct known order[KEYS];
+    uint64_t now_ns = 0;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = store_table_bytes(entries) + 4096}, &a),
                      0);
     assert_int_equal(store_table_create(a, entries, &t), 0);
@@ -117,34 +145,37 @@ PROPERTY(the_table_finds_what_is_there_and_gives_up_the_oldest, seed)
         struct prefix_key key = key_of(n);
         assert_int_equal(store_table_find(t, &key, n % TIER_KINDS), entry_of[n]);
         assert_int_equal(store_table_find(t, &key, (n + 1) % TIER_KINDS), NONE);
-        uint32_t at = 0;
-        while (at < count && order[at] != n)
+        uint32_t at = 0, share = (uint32_t)rng_below(&rng, 3);
+        while (at < count && order[at].number != n)
             at++;
+        now_ns += 1 + rng_below(&rng, 3) * STORE_STALE_NS / 100;
         if (entry_of[n] == NONE) {
-            uint32_t entry = store_table_add(t, &key, n % TIER_KINDS);
+            uint32_t entry = store_table_add(t, &key, n % TIER_KINDS, share ? share : STORE_SHARE_UNKNOWN);
             assert_true((entry == NONE) == (count == entries));
             if (entry == NONE)
                 continue;
             assert_int_equal(store_table_find(t, &key, n % TIER_KINDS), entry);
-            store_table_store(t, entry, n + 1, 0);
+            store_table_store(t, entry, n + 1, now_ns);
             entry_of[n] = entry;
-            order[count++] = n;
+            order[count++] = (struct known){n, share ? share : STORE_SHARE_UNKNOWN, now_ns};
         } else if (rng_below(&rng, 2)) {
-            store_table_touch(t, entry_of[n]);
+            store_table_touch(t, entry_of[n], share, now_ns);
             memmove(order + at, order + at + 1, (count - at - 1) * sizeof(*order));
-            order[count - 1] = n;
+            order[count - 1] = (struct known){n, share, now_ns};
         } else {
-            uint32_t oldest = store_table_oldest(t);
-            assert_int_equal(oldest, entry_of[order[0]]);
-            store_table_remove(t, oldest);
-            entry_of[order[0]] = NONE;
-            memmove(order, order + 1, --count * sizeof(*order));
+            uint32_t victim = store_table_victim(t, now_ns), number;
+            at = expected_victim(order, count, now_ns);
+            number = order[at].number;
+            assert_int_equal(victim, entry_of[number]);
+            store_table_remove(t, victim);
+            entry_of[number] = NONE;
+            memmove(order + at, order + at + 1, (--count - at) * sizeof(*order));
         }
         struct store_table_numbers numbers;
         store_table_numbers(t, &numbers);
         uint64_t sectors = 0;
         for (uint32_t k = 0; k < count; k++)
-            sectors += order[k] + 1;
+            sectors += order[k].number + 1;
         assert_int_equal(store_table_pages(&numbers) + numbers.stored[TIER_SNAPSHOT], count);
         assert_int_equal(numbers.sectors, sectors);
     }
@@ -161,18 +192,18 @@ PROPERTY(the_start_puts_files_into_the_order_of_their_use, seed)
     assert_int_equal(store_table_create(a, 5000, &t), 0);
     for (uint32_t i = 0; i < count; i++) {
         struct prefix_key key = key_of(i);
-        uint32_t entry = store_table_add(t, &key, TIER_PAGE);
+        uint32_t entry = store_table_add(t, &key, TIER_PAGE, STORE_SHARE_UNKNOWN);
         store_table_store(t, entry, 1, rng_below(&rng, 1000));
     }
     store_table_sort(t);
     uint64_t before = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t entry = store_table_oldest(t);
+        uint32_t entry = store_table_victim(t, 1000);
         assert_true(store_table_at(t, entry)->used_ns >= before);
         before = store_table_at(t, entry)->used_ns;
         store_table_remove(t, entry);
     }
-    assert_int_equal(store_table_oldest(t), NONE);
+    assert_int_equal(store_table_victim(t, 1000), NONE);
     arena_free(a);
 }
 

@@ -60,10 +60,10 @@ static void open_scene(struct fixture *f)
 /* All cached pages are sequence 0's. */
 static uint32_t first_cached(const struct fixture *f)
 {
-    const struct cached *c = f->pages->shares;
-    while (c->count == 0)
+    const struct share_list *c = f->pages->shares;
+    while (c->amount == 0)
         c++;
-    assert_int_equal(c->count, page_pool_cached(f->pages));
+    assert_int_equal(c->amount, page_pool_cached(f->pages));
     return c->oldest;
 }
 
