@@ -1,14 +1,15 @@
 """dspy: signatures, with its own prompts."""
 
+import asyncio
+
 import dspy
 from dspy.utils.exceptions import ContextWindowExceededError
 
-from sdk import EXTRACT, LONG, MKDIR, Order
+from sdk import ENDLESS, EXTRACT, FOREVER, LONG, MKDIR, Order
 
 PACKAGE = "dspy"
 OVERFLOW = ContextWindowExceededError
 OWN_PROMPT = True
-LACKS = {"cancel": "a stream that is closed ends in an error of its own, RuntimeError"}
 
 
 class Server(dspy.LM):
@@ -61,3 +62,20 @@ def tools(at):
 
 def overflow(at):
     lm(at)(LONG)
+
+
+def cancel(at):
+    """The task that reads a stream. A stream that is closed ends in an error of its own, RuntimeError."""
+    async def read(first):
+        with dspy.context(lm=lm(at, max_tokens=ENDLESS, extra_body=FOREVER)):
+            async for _ in dspy.streamify(dspy.Predict("question -> answer"))(question=MKDIR):
+                first.set()
+
+    async def leave():
+        first = asyncio.Event()
+        task = asyncio.create_task(read(first))
+        await first.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(leave())

@@ -4,14 +4,14 @@ import typing
 
 import openai
 import pydantic
-from guidance import assistant, gen, json, models, select, user
+from guidance import assistant, gen, guidance, json, models, select, user
 from guidance.models.experimental import VLLMModel
 
 from sdk import EXTRACT, LONG, MKDIR, Order
 
 PACKAGE = "guidance"
 OVERFLOW = openai.BadRequestError
-LACKS = {"stream": "its streams lose the role of the block that they are in", "cancel": "as stream"}
+LACKS = {"cancel": "a thread of its own reads a stream that is left to the end"}
 City = typing.Annotated[str, pydantic.Field(max_length=20)]  # its tools have no limit of tokens
 
 
@@ -27,6 +27,23 @@ def said(model, node):
 
 def hello(at):
     return said(asked(at), gen("text", max_tokens=60, temperature=1e-6))["text"]
+
+
+@guidance
+def answer(model, text):
+    """Its streams run in a thread, which opens the blocks of roles itself."""
+    with user():
+        model += text
+    with assistant():
+        return model + gen("text", max_tokens=60, temperature=1e-6)
+
+
+def stream(at):
+    """What each state adds to the assistant's text: a state has the whole text so far."""
+    start = "<|im_start|>assistant\n"
+    states = [str(s) for s in models.OpenAI(at.model, base_url=at.base, api_key=at.key, echo=False).stream() + answer(MKDIR)]
+    texts = [s.split(start)[1].removesuffix("<|im_end|>\n") for s in states if start in s]
+    return [part for before, now in zip([""] + texts, texts) if (part := now.removeprefix(before))]
 
 
 def tools(at):

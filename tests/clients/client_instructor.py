@@ -1,5 +1,6 @@
 """instructor, with forced tools."""
 
+import asyncio
 import typing
 
 import instructor
@@ -7,12 +8,12 @@ import openai
 import pydantic
 from instructor.core import InstructorRetryException
 
-from sdk import ASK, EXTRACT, LONG, Order
+from sdk import ASK, ENDLESS, EXTRACT, LONG, Order
 
 PACKAGE = "instructor"
 OVERFLOW = InstructorRetryException
-LACKS = {"hello": "it asks for objects alone", "stream": "test_sdk_instructor.py has its partial objects",
-         "cancel": "it reads a stream to its end before it returns"}
+OWN_PROMPT = True
+LACKS = {"hello": "it asks for objects alone"}
 
 
 class Time(pydantic.BaseModel):
@@ -20,10 +21,28 @@ class Time(pydantic.BaseModel):
     city: typing.Literal["Lima", "Oslo"]
 
 
-def ask(at, kind, mode=instructor.Mode.TOOLS_STRICT, **fields):
-    client = instructor.from_openai(openai.OpenAI(base_url=at.base, api_key=at.key, max_retries=0), mode=mode)
-    return client.chat.completions.create(response_model=kind, **{
-        "model": at.model, "messages": ASK, "temperature": 0, "max_tokens": 1500, "max_retries": 1, **fields})
+class Numbers(pydantic.BaseModel):
+    numbers: list[int] = pydantic.Field(min_length=ENDLESS)
+
+
+def completions(at, mode=instructor.Mode.TOOLS_STRICT, api=openai.OpenAI):
+    return instructor.from_openai(api(base_url=at.base, api_key=at.key, max_retries=0), mode=mode).chat.completions
+
+
+def fields(at, kind, **more):
+    return {"response_model": kind, "model": at.model, "messages": ASK, "temperature": 0, "max_tokens": 1500,
+            "max_retries": 1, **more}
+
+
+def ask(at, kind, mode=instructor.Mode.TOOLS_STRICT, **more):
+    return completions(at, mode).create(**fields(at, kind, **more))
+
+
+def stream(at):
+    """The object as it grows."""
+    parts = list(completions(at).create_partial(**fields(at, Order, messages=[{"role": "user", "content": EXTRACT}])))
+    assert None not in parts[-1].model_dump().values()
+    return parts
 
 
 def tools(at):
@@ -38,3 +57,16 @@ def structured(at):
 
 def overflow(at):
     ask(at, Order, messages=[{"role": "user", "content": LONG}])
+
+
+def cancel(at):
+    """A task, because it reads a stream to its end before it returns."""
+    async def leave():
+        asked = fields(at, Numbers, max_tokens=ENDLESS)
+        task = asyncio.create_task(completions(at, instructor.Mode.JSON_SCHEMA, openai.AsyncOpenAI).create(**asked))
+        while not at.server.requests("decoding"):
+            await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(leave())

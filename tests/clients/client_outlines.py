@@ -8,7 +8,7 @@ from sdk import ENDLESS, EXTRACT, FOREVER, LONG, MKDIR, Order
 
 PACKAGE = "outlines"
 OVERFLOW = outlines.exceptions.BadRequestError
-LACKS = {"tools": "it has no tools"}
+LACKS = {"tools": "it returns the content of a reply, and drops calls"}
 
 
 def model(at):

@@ -1,9 +1,10 @@
-"""Codex, the program in the wheel of openai-codex. Its first prompt has more tokens than the context of the
-starter model."""
+"""Codex, the program in the wheel of openai-codex, whose own class reads its streams. Its first prompt has
+more tokens than the context of the starter model."""
 
 import importlib.util
 import json
 import pathlib
+import sys
 
 from sdk import LONG, MKDIR, Order
 
@@ -11,11 +12,20 @@ PACKAGE = "openai-codex"
 MODULE = "codex_cli_bin"
 MODELS = ["canary"]
 OVERFLOW = "ran out of room in the model's context window"
-LACKS = {"stream": "codex exec prints whole items", "tools": "it forces no tool, and the bundled model calls none by itself"}
+LACKS = {"tools": "its tool_choice is auto, and the bundled model calls none of its tools by itself"}
+STREAM = '''
+import json
+import sys
+
+from openai_codex import Codex
+
+with Codex() as codex:
+    events = codex.thread_start().turn(sys.stdin.read()).stream()
+    print(json.dumps([e.payload.delta for e in events if e.method == "item/agentMessage/delta"]))
+'''
 
 
-def command(at, *words):
-    program = pathlib.Path(importlib.util.find_spec(MODULE).submodule_search_locations[0]) / "bin/codex"
+def home(at):
     home = at.home / ".codex"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(f"""model = "{at.model}"
@@ -27,15 +37,20 @@ base_url = "{at.base}"
 env_key = "LOCAL_KEY"
 wire_api = "responses"
 """)
+    return home
+
+
+def command(*words):
+    program = pathlib.Path(importlib.util.find_spec(MODULE).submodule_search_locations[0]) / "bin/codex"
     return program, "exec", "--skip-git-repo-check", "--json", *words, "-"
 
 
 def env(at):
-    return dict(LOCAL_KEY=at.key, CODEX_HOME=str(at.home / ".codex"))
+    return dict(LOCAL_KEY=at.key, CODEX_HOME=str(home(at)))
 
 
 def said(at, *words, text=MKDIR, status=(0,)):
-    lines = at.run(*command(at, *words), text=text, status=status, env=env(at)).splitlines()
+    lines = at.run(*command(*words), text=text, status=status, env=env(at)).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -46,6 +61,10 @@ def message(lines):
 
 def hello(at):
     return message(said(at))
+
+
+def stream(at):
+    return json.loads(at.run(sys.executable, "-c", STREAM, text=MKDIR, env=env(at)).splitlines()[-1])
 
 
 def structured(at):
@@ -61,4 +80,4 @@ def overflow(at):
 
 def cancel(at):
     """During the prompt, which is long enough."""
-    at.leave(*command(at), text=MKDIR + " word" * 5000, env=env(at))
+    at.leave(*command(), text=MKDIR + " word" * 5000, env=env(at))

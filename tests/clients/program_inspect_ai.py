@@ -8,7 +8,6 @@ from sdk import ENDLESS, EXTRACT, FOREVER, LONG, MKDIR, Order
 PACKAGE = "inspect-ai"
 OVERFLOW = "model_length"
 TOOL = ("get_time", "city")
-LACKS = {"stream": "its streams end inside, and its log has the whole reply"}
 EVAL = '''
 import json
 import sys
@@ -47,6 +46,27 @@ calls = [[c.function, c.arguments] for c in output.message.tool_calls or []]
 print(json.dumps({"text": output.completion, "calls": calls, "reason": output.stop_reason}))
 '''
 
+STREAM = '''
+import asyncio
+import json
+import sys
+
+from inspect_ai.model import GenerateConfig, get_model
+
+wish = json.load(sys.stdin)
+parts = []
+
+
+async def take(event):
+    parts.append(event.text)
+
+
+model = get_model(wish["model"], base_url=wish["url"], config=GenerateConfig(temperature=0, max_retries=1, **wish["config"]))
+output = asyncio.run(model.generate(wish["text"], on_stream=take))
+assert "".join(parts) == output.completion
+print(json.dumps(parts))
+'''
+
 
 def wish(at, provider="openai-api/plateau", text=MKDIR, config=None, args=None, **more):
     config = {"max_tokens": 200, **(config or {})}
@@ -66,6 +86,10 @@ def hello(at):
     whole, streamed = said(at, provider="openai")["text"], said(at, args={"stream": True})["text"]
     assert whole == streamed
     return whole
+
+
+def stream(at):
+    return json.loads(at.run(sys.executable, "-c", STREAM, text=wish(at), env=env(at)).splitlines()[-1])
 
 
 def tools(at):

@@ -3,11 +3,11 @@
 import json
 import sys
 
-from sdk import ENDLESS, LONG, MKDIR
+from sdk import ENDLESS, EXTRACT, LONG, MKDIR, Order
 
 PACKAGE = "lm-eval"
 OVERFLOW = "maximum context length"
-LACKS = {"stream": "it reads whole replies", "tools": "its tasks have none", "structured": "its tasks have no schemas"}
+LACKS = {"stream": "it reads whole replies", "tools": "it takes the content of a reply, and drops calls"}
 QUESTIONS = [{"question": "mkdir creates a", "choices": ["directory", "banana"], "answer": 0},
              {"question": "ls lists", "choices": ["trees", "files"], "answer": 1}]
 CHOICE = """output_type: multiple_choice
@@ -19,6 +19,8 @@ TEXT = """output_type: generate_until
 doc_to_target: "directory"
 metric_list: [{metric: exact_match}]
 """
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "order", "schema": Order.model_json_schema()}}
+ORDER_TEXT = TEXT + f"generation_kwargs: {json.dumps({'max_gen_toks': 200, 'until': [], 'response_format': SCHEMA})}\n"
 ENDLESS_TEXT = TEXT + f"generation_kwargs: {{max_gen_toks: {ENDLESS}, until: [never], ignore_eos: true}}\n"
 
 
@@ -45,6 +47,13 @@ def hello(at):
     said = at.run(*command(at), env=env(at))
     assert "|own" in said
     return said
+
+
+def structured(at):
+    """Its tasks send fields of the server, and its log has the reply."""
+    at.run(*command(at, ORDER_TEXT, [{"question": EXTRACT}]), "--log_samples", env=env(at))
+    (log,) = at.home.glob("out/*/samples_own_*.jsonl")
+    return Order.model_validate_json(json.loads(log.read_text())["resps"][0][0])
 
 
 def overflow(at):
