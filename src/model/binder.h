@@ -31,6 +31,7 @@ struct binder {
     const struct checkpoint *checkpoint;
     const struct config *config;
     struct arena *scratch;        /* rewound after every use */
+    bool *found;                  /* [tensors of the checkpoint]: set once it is; NULL: not kept */
     struct weight_memory *memory; /* NULL while measuring */
     uint64_t ready;          /* bytes at its begin that are packed already: there only places are bound */
     struct device *device;   /* that packs; not used while measuring */
@@ -168,6 +169,8 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
 const char *binder_name(const struct binder *b, const char *path, const char *suffix,
                         char ret[BINDER_NAME_MAX]);
 int binder_find(struct binder *b, const char *name, struct tensor *ret);
+/* As `binder_find()`, of a tensor that may be absent. */
+bool binder_look(const struct binder *b, const char *name, struct tensor *ret);
 /* The family's or the file's name of a role, as role_name(). */
 const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn);
 /* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.

@@ -32,9 +32,16 @@ int binder_check_float(struct binder *b, const char *name, const struct tensor *
                          checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
 }
 
+bool binder_look(const struct binder *b, const char *name, struct tensor *ret)
+{
+    if (!checkpoint_find(b->checkpoint, name, ret))
+        return false;
+    if (b->found)
+        b->found[checkpoint_index(b->checkpoint, name)] = true;
+    return true;
+}
+
 int binder_find(struct binder *b, const char *name, struct tensor *ret)
 {
-    return checkpoint_find(b->checkpoint, name, ret)
-               ? 0
-               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
+    return binder_look(b, name, ret) ? 0 : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
 }

@@ -79,7 +79,7 @@ static int find_prefix(struct binder *b)
     const char *table = binder_role_name(b, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
-        if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))
+        if (binder_look(b, binder_name(b, table, ".weight", name), &t))
             return 0;
     }
     return err_set(
@@ -94,8 +94,8 @@ bool binder_has(const struct binder *b, const char *path)
     char name[BINDER_NAME_MAX];
     struct tensor t;
     return binder_has_stored(b, binder_name(b, path, "", name)) ||
-           checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
-           checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t);
+           binder_look(b, binder_name(b, path, ".weight", name), &t) ||
+           binder_look(b, binder_name(b, path, "", name), &t);
 }
 
 bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role role)
@@ -109,8 +109,8 @@ static bool has_bias_of(const struct binder *b, const char *path)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return checkpoint_find(b->checkpoint, binder_name(b, path, ".bias", name), &t) ||
-           checkpoint_find(b->checkpoint, binder_name(b, path, "_bias", name), &t);
+    return binder_look(b, binder_name(b, path, ".bias", name), &t) ||
+           binder_look(b, binder_name(b, path, "_bias", name), &t);
 }
 
 int binder_check_bias(struct binder *b, uint32_t layer, enum tensor_role role, bool has_bias)
@@ -193,7 +193,7 @@ static bool entry_of_shapes(const struct binder *b, const char *module, const st
     char name[BINDER_NAME_MAX];
     struct tensor scales;
     snprintf(name, sizeof(name), "%s.scales", module);
-    if (!checkpoint_find(b->checkpoint, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
+    if (!binder_look(b, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
         scales.shape[rank - 1] == 0 || s->in % scales.shape[rank - 1] != 0)
         return false;
     uint64_t group = s->in / scales.shape[rank - 1], bits = s->weight.shape[rank - 1] * 32 / s->in;
@@ -293,15 +293,15 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     if (rank == 2)
         shape[0] = out, shape[1] = in;
     snprintf(name, sizeof(name), "%s.weight", module);
-    if (!checkpoint_find(b->checkpoint, name, &s.weight)) {
+    if (!binder_look(b, name, &s.weight)) {
         /* Fused experts are parameters, not modules: no suffix. */
         snprintf(side, sizeof(side), "%s", module);
-        if (!checkpoint_find(b->checkpoint, side, &s.weight))
+        if (!binder_look(b, side, &s.weight))
             return binder_find(b, name, &s.weight);
         snprintf(name, sizeof(name), "%s", side);
     }
     snprintf(side, sizeof(side), "%s.scales", module);
-    if (checkpoint_find(b->checkpoint, side, &t)) {
+    if (binder_look(b, side, &t)) {
         r = find_affine(b, module, name, rank, shape, &s);
     } else {
         as_matrix(&s.weight, rank, shape);
@@ -322,10 +322,10 @@ static int find_bias(struct binder *b, const char *module, struct linear_source 
     char name[BINDER_NAME_MAX];
     uint64_t stacked[2] = {s->experts, s->out};
     snprintf(name, sizeof(name), "%s.bias", module);
-    s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+    s->has_bias = binder_look(b, name, &s->bias);
     if (!s->has_bias && s->weight.rank == 3) {
         snprintf(name, sizeof(name), "%s_bias", module);
-        s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+        s->has_bias = binder_look(b, name, &s->bias);
     }
     if (!s->has_bias)
         return 0;
@@ -398,8 +398,8 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return (checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
-            checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t)) &&
+    return (binder_look(b, binder_name(b, path, ".weight", name), &t) ||
+            binder_look(b, binder_name(b, path, "", name), &t)) &&
            tensor_has_shape(&t, rank, shape);
 }
 

@@ -23,7 +23,7 @@ struct finder {
 static bool has(struct finder *f, const char *suffix, struct tensor *ret)
 {
     snprintf(f->name, sizeof(f->name), "%s%s", f->module, suffix);
-    return checkpoint_find(f->b->checkpoint, f->name, ret);
+    return binder_look(f->b, f->name, ret);
 }
 
 static int need(struct finder *f, const char *suffix, struct tensor *ret)
@@ -330,7 +330,7 @@ bool binder_has_stored(const struct binder *b, const char *module)
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
         snprintf(name, sizeof(name), "%s%s", module, forms[i].weight);
-        if (has_own_name(forms[i].weight) && checkpoint_find(b->checkpoint, name, &t))
+        if (has_own_name(forms[i].weight) && binder_look(b, name, &t))
             return true;
     }
     return false;

@@ -5,6 +5,7 @@
 #include "model/blocks.h"
 #include "model/family.h"
 #include "model/layer_inputs.h"
+#include "model/unread.h"
 #include "model/vision_encoder.h"
 
 #include "base/check.h"
@@ -120,9 +121,16 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     struct model_ends ends;
     struct vision_weights vision_weights;
     const struct bind_places nowhere = {.ends = &ends, .vision = &vision_weights};
+    b.found = ARENA_ARRAY(s->arena, bool, checkpoint_count(s->checkpoint));
+    if (!b.found)
+        return err_set(e, -ENOMEM, "no memory left for a table of %u tensors",
+                       checkpoint_count(s->checkpoint));
     int r = binder_init(&b);
     if (r == 0)
         r = measure_bind(&b, &nowhere, &ret->text_mark);
+    if (r == 0)
+        r = unread_check(&b, e);
+    b.found = NULL;
     if (r == 0)
         ret->text = b;
     return r;

@@ -131,6 +131,13 @@ bool checkpoint_find(const struct checkpoint *c, const char *name, struct tensor
     return true;
 }
 
+uint32_t checkpoint_index(const struct checkpoint *c, const char *name)
+{
+    const struct checkpoint_entry *entry = find(c, name);
+    ASSERT(entry);
+    return (uint32_t)(entry - c->entries);
+}
+
 bool checkpoint_any(const struct checkpoint *c, const char *head)
 {
     for (uint32_t i = 0; i < c->entry_count; i++) {

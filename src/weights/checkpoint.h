@@ -34,6 +34,8 @@ uint32_t checkpoint_count(const struct checkpoint *c);
 uint64_t checkpoint_bytes(const struct checkpoint *c);
 /* False when there is no such tensor. */
 bool checkpoint_find(const struct checkpoint *c, const char *name, struct tensor *ret);
+/* The index of that tensor, which there is. */
+uint32_t checkpoint_index(const struct checkpoint *c, const char *name);
 /* Whether a tensor's name begins so. */
 bool checkpoint_any(const struct checkpoint *c, const char *head);
 /* Name of tensor `index` < count, and the file (without directory) it lies in. */

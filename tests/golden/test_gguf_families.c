@@ -233,6 +233,27 @@ TEST(a_file_is_packed_by_its_name_or_its_folders)
     small_free(l);
 }
 
+TEST(tensors_that_nothing_reads_are_refused)
+{
+    struct test_tensors *l = small_read(SMALL_GOLDEN("granite"));
+    char metadata[1024];
+    struct small_answer expected, got;
+    struct family_case shorter = cases[0];
+    snprintf(metadata, sizeof(metadata), "%s", shorter.metadata);
+    shorter.metadata = metadata;
+    strstr(metadata, "block_count=3")[strlen("block_count=")] = '2';
+    small_refuses(as_gguf(&shorter, l, 8), -EINVAL,
+                  "(9 such in all) is of a layer beyond the configuration's 2");
+    small_ask(as_gguf(&cases[0], l, 8), &expected);
+    test_tensor_add(l, "model.layers.0.self_attn.q_proj.input_scale", DTYPE_BF16, 1, (const uint64_t[]){1});
+    small_ask(as_gguf(&cases[0], l, 8), &got);
+    assert_true(got.hash == expected.hash);
+    test_tensor_add(l, "model.layers.0.self_attn.q_norm.weight", DTYPE_BF16, 1, (const uint64_t[]){8});
+    small_refuses(as_gguf(&cases[0], l, 8), -ENOTSUP,
+                  "model.gguf: tensor blk.0.attn_q_norm.weight (1 such in all) is not read");
+    small_free(l);
+}
+
 /* At every 499th byte, and at each of the first 64: the head, the tables and the values. */
 TEST(files_cut_anywhere_are_refused)
 {

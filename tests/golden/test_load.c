@@ -344,6 +344,18 @@ static void poison_norm(struct test_tensors *l)
     memcpy((char *)test_tensor_find(l, "model.norm.weight")->t.data + 20, &nan, 2);
 }
 
+static void add_layer(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.4.mlp.up_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){160, 64});
+    test_tensor_add(l, "model.layers.4.mlp.down_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){64, 160});
+}
+
+static void add_mtp_layer(struct test_tensors *l)
+{
+    add_layer(l);
+    test_tensor_add(l, "model.layers.4.enorm.weight", DTYPE_BF16, 1, (const uint64_t[]){64});
+}
+
 TEST(a_page_is_the_sum_of_its_layers)
 {
     struct model_shape s;
@@ -383,6 +395,15 @@ TEST(what_does_not_fit_the_configuration_is_named)
     small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");
     small_refuses(small_changed(llama, poison_norm), -EINVAL,
                   "model.norm.weight holds a value that is infinite or not a");
+    small_refuses(small_changed(llama, add_layer), -EINVAL,
+                  "model.safetensors: tensor model.layers.4.mlp.up_proj.weight (2 such in all) is of a layer "
+                  "beyond the configuration's 4");
+}
+
+TEST(layers_of_an_mtp_head_may_follow_those_of_the_text)
+{
+    struct model_shape s;
+    assert_int_equal(model_probe(small_changed(SMALL_GOLDEN("llama"), add_mtp_layer), NULL, &s, NULL), 0);
 }
 
 static void mix_convs(struct test_tensors *l)
