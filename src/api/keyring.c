@@ -210,6 +210,33 @@ static int make_room(struct keyring *k, struct err *e)
     return 0;
 }
 
+static int insert(struct keyring *k, const struct entry *new, struct err *e)
+{
+    const struct entry *same = entry_of(k, new->door, new->digest);
+    if (same && (same->named != new->named || same->key.tenant != new->key.tenant))
+        return err_set(e, -EINVAL, "it is the key of %s already", same->key.name);
+    if (same && !same_fields(&same->key, &new->key))
+        return err_set(e, -EINVAL, "it is the key of %s already, with another weight or priority",
+                       same->key.name);
+    if (same)
+        return 0;
+    int r = make_room(k, e);
+    if (r < 0)
+        return r;
+    k->entries[k->count++] = *new;
+    k->of_door[new->door]++;
+    return 0;
+}
+
+int keyring_add_ring(struct keyring *k, enum keyring_door door, const struct keyring *from, struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < from->count && r == 0; i++)
+        if (from->entries[i].door == door)
+            r = insert(k, &from->entries[i], e);
+    return r;
+}
+
 static int add_entry(struct keyring *k, enum keyring_door door, struct slice name,
                      const struct key_digests *d, const struct fields *f, const char *otherwise,
                      struct err *e)
@@ -224,20 +251,7 @@ static int add_entry(struct keyring *k, enum keyring_door door, struct slice nam
         memcpy(new.key.name, name.ptr, name.len);
     else
         snprintf(new.key.name, sizeof(new.key.name), "%s", otherwise);
-    const struct entry *same = entry_of(k, door, new.digest);
-    if (same && (same->named != new.named || same->key.tenant != new.key.tenant))
-        return err_set(e, -EINVAL, "it is the key of %s already", same->key.name);
-    if (same && !same_fields(&same->key, &new.key))
-        return err_set(e, -EINVAL, "it is the key of %s already, with another weight or priority",
-                       same->key.name);
-    if (same)
-        return 0;
-    int r = make_room(k, e);
-    if (r < 0)
-        return r;
-    k->entries[k->count++] = new;
-    k->of_door[door]++;
-    return 0;
+    return insert(k, &new, e);
 }
 
 static int add(struct keyring *k, enum keyring_door door, struct slice name, struct slice key,

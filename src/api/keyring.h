@@ -57,6 +57,8 @@ bool keyring_seal(struct slice key, char ret[KEYRING_SEALED_BYTES]);
  * fields. The message never quotes a key. */
 int keyring_add(struct keyring *k, enum keyring_door door, const char *name, struct slice key,
                 const char *source, struct err *e);
+/* Adds the keys of another ring that open this door, with their names and fields. Errors of keyring_add. */
+int keyring_add_ring(struct keyring *k, enum keyring_door door, const struct keyring *from, struct err *e);
 /* Adds the keys of a file's text, one per line, in the format above. Empty lines are skipped, and comments,
  * from a # that starts a word to the end of the line. `source` names the text in messages and unnamed keys.
  * Errors of keyring_add, and -EINVAL when the text has no key. */

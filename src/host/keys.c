@@ -21,13 +21,15 @@
 struct key_pipe {
     struct key_pipe *next;
     char *path;
-    size_t len;
-    char bytes[];
+    struct keyring *rings[KEYRING_DOORS]; /* the door decides the keys' default fields */
 };
 
 static void free_pipe(struct key_pipe *k)
 {
-    explicit_bzero(k->bytes, k->len);
+    if (!k)
+        return;
+    for (enum keyring_door door = 0; door < KEYRING_DOORS; door++)
+        keyring_free(k->rings[door]);
     free(k->path);
     free(k);
 }
@@ -60,31 +62,38 @@ static ssize_t read_path(const char *path, char *bytes, size_t bytes_max)
     return n;
 }
 
-static struct key_pipe *pipe_of(const char *path, const char *bytes, size_t len)
+static int pipe_of(const char *path, struct slice text, struct key_pipe **ret, struct err *e)
 {
-    struct key_pipe *k = malloc(sizeof(*k) + len);
-    if (!k)
-        return NULL;
-    *k = (struct key_pipe){.path = strdup(path), .len = len};
-    memcpy(k->bytes, bytes, len);
-    if (k->path)
-        return k;
-    free_pipe(k);
-    return NULL;
+    struct key_pipe *k = calloc(1, sizeof(*k));
+    int r = k && (k->path = strdup(path)) ? 0 : -ENOMEM;
+    for (enum keyring_door door = 0; r == 0 && door < KEYRING_DOORS; door++)
+        r = keyring_create(&k->rings[door]);
+    if (r < 0)
+        err_set(e, r, "no memory for the keys of %s", path);
+    for (enum keyring_door door = 0; r == 0 && door < KEYRING_DOORS; door++)
+        r = keyring_parse(k->rings[door], door, text, path, e);
+    if (r == 0)
+        *ret = k;
+    else
+        free_pipe(k);
+    return r;
 }
 
 static int add_pipe(struct key_pipes *p, const char *path, struct err *e)
 {
     char *bytes = malloc(KEYRING_FILE_BYTES_MAX);
     ssize_t n = bytes ? read_path(path, bytes, KEYRING_FILE_BYTES_MAX) : -ENOMEM;
-    struct key_pipe *k = n >= 0 ? pipe_of(path, bytes, (size_t)n) : NULL;
+    struct key_pipe *k = NULL;
+    int r = n < 0 ? (int)n : pipe_of(path, (struct slice){bytes, (size_t)n}, &k, e);
     if (bytes)
         explicit_bzero(bytes, KEYRING_FILE_BYTES_MAX);
     free(bytes);
     if (n == -EFBIG)
         return err_set(e, -EFBIG, "more than %zu bytes come from the pipe %s", KEYRING_FILE_BYTES_MAX, path);
-    if (!k)
-        return err_set(e, n < 0 ? (int)n : -ENOMEM, "%s: %s", path, strerror(n < 0 ? (int)-n : ENOMEM));
+    if (n < 0)
+        return err_set(e, r, "%s: %s", path, strerror(-r));
+    if (r < 0)
+        return r;
     k->next = p->first;
     p->first = k;
     return 0;
@@ -96,9 +105,10 @@ static bool is_pipe(const char *path)
     return stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
-/* The text of `path`, read at the first call up to its end; lives as long as `p`. 0 with `ret` untouched:
- * not a pipe. 1: a pipe. -EINVAL, -EFBIG, -ENOMEM, or a system error. */
-static int text_of_pipe(struct key_pipes *p, const char *path, struct slice *ret, struct err *e)
+/* Adds the keys of the pipe at `path`, which is read at the first call up to its end. 1, or 0: not a pipe.
+ * -EINVAL, -EFBIG, -ENOMEM, -ENOSPC, or a system error. */
+static int add_keys_of_pipe(struct keyring *ring, enum keyring_door door, const char *path,
+                            struct key_pipes *p, struct err *e)
 {
     struct key_pipe *k = p->first;
     while (k && strcmp(k->path, path) != 0)
@@ -112,8 +122,8 @@ static int text_of_pipe(struct key_pipes *p, const char *path, struct slice *ret
             return r;
         k = p->first;
     }
-    *ret = (struct slice){k->bytes, k->len};
-    return 1;
+    int r = keyring_add_ring(ring, door, k->rings[door], e);
+    return r < 0 ? err_prefix(e, r, "%s", path) : 1;
 }
 
 void key_pipes_done(struct key_pipes *p)
@@ -158,12 +168,10 @@ static int add_file(struct keyring *k, enum keyring_door door, const char *path,
                     struct err *e)
 {
     enum keyring_exposure exposure = KEYRING_PRIVATE;
-    struct slice text;
-    int r = text_of_pipe(pipes, path, &text, e);
-    if (r > 0)
-        return keyring_parse(k, door, text, path, e);
-    if (r == 0)
-        r = keyring_read(k, door, path, &exposure, e);
+    int r = add_keys_of_pipe(k, door, path, pipes, e);
+    if (r != 0)
+        return MIN_OF(r, 0);
+    r = keyring_read(k, door, path, &exposure, e);
     if (r == 0)
         tell_exposure(path, exposure);
     return r;

@@ -5,8 +5,8 @@
 #include "api/keyring.h"
 #include "host/settings.h"
 
-/* Files of keys that are pipes, such as a shell's <(command). A pipe can be read once, so its text is kept
- * for reloads, at most KEYRING_FILE_BYTES_MAX of each; key_pipes_done() overwrites it. */
+/* Files of keys that are pipes, such as a shell's <(command). A pipe can be read once, so the digests of its
+ * keys are kept for reloads, in a ring for each door. Its text is overwritten at once. */
 struct key_pipes {
     struct key_pipe *first;
     bool over; /* the start is: a pipe that was not read by then is refused, because reading it may wait */

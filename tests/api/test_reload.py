@@ -359,6 +359,7 @@ def test_a_pipe_of_keys_is_read_once_and_kept_over_reloads(tmp_path):
                 assert c.server.http.get("/v1/models").status_code == 200
                 line = c.reload()
                 assert (field(line, "api_keys"), field(line, "admin_keys"), field(line, "reloads")) == ("2", "2", reloads)
+                assert not in_memory(c.server.process.pid, b"sk-other")
             assert httpx.get(c.server.url + "/v1/models", headers=bearer("sk-none")).status_code == 401
             os.mkfifo(tmp_path / "second")
             line = c.reload(f"api-key-file = {tmp_path}/second\n", "reload_failed")
