@@ -53,6 +53,7 @@ struct api {
 
     /* Any thread. */
     _Atomic size_t prep_queue_bytes;
+    _Atomic uint64_t prep_arena_bytes; /* mapped by arenas of preparations; part of the account `text` */
     _Atomic uint64_t prep_stopped; /* preparations that ended early: their client had left or their time was
                                     * up */
     _Atomic uint32_t streams_now, requests_now;

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define UNACCOUNTED_MAX  33554432
 #define FIRST_TOKEN_S    5.0
@@ -26,7 +25,8 @@ static bool is_stuck(const struct look *l)
 
 static bool is_unaccounted(const struct look *l)
 {
-    return llabs(l->now->unaccounted_bytes) > UNACCOUNTED_MAX;
+    int64_t bytes = l->now->unaccounted_bytes;
+    return bytes > UNACCOUNTED_MAX || bytes + (int64_t)l->now->untouched_bytes < -UNACCOUNTED_MAX;
 }
 
 static bool has_orphans(const struct look *l)

@@ -22,6 +22,7 @@ enum attention_counter {
 struct attention_facts {
     bool stuck, ssd_off;
     int64_t unaccounted_bytes;
+    uint64_t untouched_bytes; /* see struct unaccounted */
     uint32_t orphans, stage, prep_waiting, media_waiting, waiting;
     uint64_t pending_trim_bytes;
     double first_token_s;     /* 95 of 100 within; NAN: none came */

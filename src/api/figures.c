@@ -155,8 +155,10 @@ static void read_memory(struct api *a, struct sample *s)
     s->values[HISTORY_KEPT] = (float)all.kept;
     s->values[HISTORY_RESIDENT] = (float)resident;
     s->values[HISTORY_STEADY] = (float)((double)resident - (double)all.kept - (double)all.fixed);
-    s->facts.unaccounted_bytes = report_unaccounted(a);
-    s->values[HISTORY_UNACCOUNTED] = (float)s->facts.unaccounted_bytes;
+    struct unaccounted un = report_unaccounted(a);
+    s->facts.unaccounted_bytes = un.bytes;
+    s->facts.untouched_bytes = un.untouched_bytes;
+    s->values[HISTORY_UNACCOUNTED] = (float)un.bytes;
 }
 
 static void read_services(struct api *a, struct sample *s)

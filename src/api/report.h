@@ -31,9 +31,24 @@ void report_capabilities(const struct api *a, const struct served_model *m, uint
 
 /* report_memory.c */
 void report_memory(struct api *a, struct buf *ret);
-/* Resident bytes of the process that belong to no account; negative when accounts count bytes that are not
- * resident. */
-int64_t report_unaccounted(struct api *a);
+/* Bytes of the process, by the system and by accounts. */
+struct memory_counts {
+    uint64_t resident;      /* by the system, without mapped files; 0: it does not say */
+    uint64_t heap;          /* resident bytes of the allocator, by itself; 0: it does not say */
+    uint64_t heap_accounts; /* bytes of accounts that count the allocator's memory */
+    uint64_t heap_mapped;   /* mapped bytes that heap_accounts contains */
+    uint64_t mapped;        /* bytes of all other accounts */
+    uint64_t connections;   /* memory of open connections, which touch a part of it */
+};
+/* Resident bytes of the process that belong to no account. Negative: accounts count bytes that are not
+ * resident. Connections alone make it negative by untouched_bytes at most. */
+struct unaccounted {
+    int64_t bytes;
+    uint64_t untouched_bytes;
+};
+/* Pure. */
+struct unaccounted report_unaccounted_of(const struct memory_counts *m);
+struct unaccounted report_unaccounted(struct api *a);
 /* The device whose root account accounts[index] is; NULL: it is another account. */
 const struct domain *report_device_of(const struct account_numbers *accounts, uint32_t index);
 /* Fills a->accounts from the ledger; returns how many. */

@@ -78,33 +78,29 @@ static bool is_resident(const struct account_numbers *n)
     return n->domain->resident && n->class != ACCOUNT_FILE && n->class != ACCOUNT_DISK;
 }
 
-/* The account `network` is taken for heap, but large pools of connections are mapped. The bytes that
- * connections did not touch of their pools are not resident: they do not make the difference negative. */
-static int64_t unaccounted(struct api *a, uint32_t count, const struct footprint *f)
+struct unaccounted report_unaccounted_of(const struct memory_counts *m)
+{
+    uint64_t known = m->mapped + (m->heap ? m->heap + m->heap_mapped : m->heap_accounts);
+    /* Without /proc nothing is known to be resident. */
+    return (struct unaccounted){.bytes = m->resident ? (int64_t)(m->resident - known) : 0,
+                                .untouched_bytes = m->connections};
+}
+
+static struct unaccounted unaccounted(struct api *a, uint32_t count, const struct footprint *f)
 {
     const struct account_numbers *accounts = a->accounts;
     struct http_pools pools = a->server ? http_server_pools(a->server) : (struct http_pools){0};
-    uint64_t mapped = f->heap_bytes ? pools.mapped : 0, heap = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_resident(&accounts[i]))
-            continue;
-        uint64_t own = report_own_used(accounts, count, i);
-        if (is_heap(&accounts[i]))
-            heap += own;
-        else
-            mapped += own;
-    }
-    uint64_t known = mapped + (f->heap_bytes ? f->heap_bytes : heap);
-    uint64_t resident = f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes;
-    if (resident == 0) /* there is no /proc */
-        return 0;
-    if (resident >= known)
-        return (int64_t)(resident - known);
-    uint64_t missing = known - resident;
-    return -(int64_t)(missing - MIN_OF(pools.heap + pools.mapped, missing));
+    struct memory_counts m = {.resident = f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes,
+                              .heap = f->heap_bytes,
+                              .heap_mapped = pools.mapped + atomic_load(&a->prep_arena_bytes),
+                              .connections = pools.heap + pools.mapped};
+    for (uint32_t i = 0; i < count; i++)
+        if (is_resident(&accounts[i]))
+            *(is_heap(&accounts[i]) ? &m.heap_accounts : &m.mapped) += report_own_used(accounts, count, i);
+    return report_unaccounted_of(&m);
 }
 
-int64_t report_unaccounted(struct api *a)
+struct unaccounted report_unaccounted(struct api *a)
 {
     struct footprint f;
     footprint_read(&f);
@@ -207,12 +203,13 @@ void report_memory(struct api *a, struct buf *ret)
     uint32_t count = report_read_accounts(a);
     const struct account_numbers *root = &a->accounts[0];
     footprint_read(&f);
+    struct unaccounted un = unaccounted(a, count, &f);
     buf_puts(ret, "{\"limit_bytes\":");
     write_limit(root, ret);
     buf_printf(ret,
                ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,"
-               "\"pending_trim_bytes\":%llu,\"sums_hold\":%s,\"accounts\":[",
-               (ull)root->reserved, (ull)root->used, (long long)unaccounted(a, count, &f),
+               "\"untouched_bytes\":%llu,\"pending_trim_bytes\":%llu,\"sums_hold\":%s,\"accounts\":[",
+               (ull)root->reserved, (ull)root->used, (long long)un.bytes, (ull)un.untouched_bytes,
                (ull)pending_trim(a), sums_hold(a->accounts, count) ? "true" : "false");
     write_tree(a->accounts, count, ret);
     buf_puts(ret, "],");

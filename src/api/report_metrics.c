@@ -69,7 +69,8 @@ struct server_numbers {
     struct api *api;
     struct prep_queue_numbers prep;
     uint64_t prep_stopped, resident_bytes;
-    int64_t unaccounted_bytes, started_s;
+    struct unaccounted unaccounted;
+    int64_t started_s;
     struct footprint memory;
     uint32_t requests;
 };
@@ -116,8 +117,11 @@ static const struct gauge server_rows[] = {
     {.write = write_accounts,
      GAUGE("plateau_memory_bytes", "Bytes of each account of the memory ledger."),
      .item_label = "account,kind"},
-    {OF(unaccounted_bytes),
+    {OF(unaccounted.bytes),
      GAUGE("plateau_memory_unaccounted_bytes", "Resident bytes minus bytes in accounts; may be negative.")},
+    {OF(unaccounted.untouched_bytes),
+     GAUGE("plateau_memory_untouched_bytes", "Memory of open connections that they may not have touched: it "
+                                             "can make unaccounted memory as low.")},
     {OF(resident_bytes),
      GAUGE("process_resident_memory_bytes", "Resident memory: anonymous, file and shared.")},
     {OF(memory.rss_anon_bytes), GAUGE("plateau_rss_anon_bytes", "Resident anonymous memory.")},
@@ -145,7 +149,7 @@ static bool read_server(struct api *a, const uint64_t *tenant, uint32_t model, v
     if (tenant)
         return true;
     prep_queue_numbers(&a->to_prepare, &n->prep);
-    n->unaccounted_bytes = report_unaccounted(a);
+    n->unaccounted = report_unaccounted(a);
     footprint_read(&n->memory);
     n->resident_bytes = n->memory.rss_anon_bytes + n->memory.rss_file_bytes + n->memory.rss_shmem_bytes;
     return true;

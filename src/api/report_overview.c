@@ -121,13 +121,13 @@ static void write_memory(struct api *a, uint64_t pending_trim_bytes, struct buf 
     write_owners(&owners, ret);
     footprint_read(&f);
     uint64_t resident = f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
-    int64_t unaccounted = report_unaccounted(a);
+    struct unaccounted un = report_unaccounted(a);
     buf_printf(ret,
-               ",\"unaccounted_bytes\":%lld,\"accounted_bytes\":%lld,\"pending_trim_bytes\":%llu,\"resident_"
-               "bytes\":%llu,"
+               ",\"unaccounted_bytes\":%lld,\"untouched_bytes\":%llu,\"accounted_bytes\":%lld,"
+               "\"pending_trim_bytes\":%llu,\"resident_bytes\":%llu,"
                "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[",
-               (long long)unaccounted, (long long)resident - (long long)unaccounted, (ull)pending_trim_bytes,
-               (ull)resident, (ull)f.ram_bytes, (ull)f.ram_available_bytes);
+               (long long)un.bytes, (ull)un.untouched_bytes, (long long)resident - (long long)un.bytes,
+               (ull)pending_trim_bytes, (ull)resident, (ull)f.ram_bytes, (ull)f.ram_available_bytes);
     for (uint32_t i = 1; owners_read(a, i, &owners); i++) {
         buf_puts(ret, i > 1 ? ",{" : "{");
         write_owners(&owners, ret);

@@ -261,4 +261,22 @@ TEST(what_an_account_has_itself_is_what_its_children_have_not)
         assert_int_equal(report_own_used(accounts, COUNT_OF(accounts), i), own[i]);
 }
 
+TEST(unaccounted_memory_is_what_no_account_and_no_allocator_has)
+{
+    struct memory_counts m = {.resident = 1000,
+                              .heap = 300,
+                              .heap_accounts = 250,
+                              .heap_mapped = 100,
+                              .mapped = 500,
+                              .connections = 40};
+    assert_int_equal(report_unaccounted_of(&m).bytes, 100);
+    assert_int_equal(report_unaccounted_of(&m).untouched_bytes, 40);
+    m.heap_mapped = 210;
+    assert_int_equal(report_unaccounted_of(&m).bytes, -10); /* also below untouched_bytes */
+    m.heap = 0;
+    assert_int_equal(report_unaccounted_of(&m).bytes, 250);
+    m.resident = 0;
+    assert_int_equal(report_unaccounted_of(&m).bytes, 0);
+}
+
 TEST_MAIN()
