@@ -34,7 +34,9 @@ struct messages_place {
     struct request *request;
     struct request_memory *memory;
     struct reject *why;
-    json_t *names; /* names of functions, by the id of their call */
+    json_t *names; /* of functions, by the id of their call */
+    size_t head;   /* messages of the field `system`: 0 or 1 */
+    size_t tools;  /* seen until now, with the members of toolsets */
     char at[64];   /* "messages[0].content[1]", for errors */
 };
 
@@ -46,6 +48,8 @@ void messages_mark(struct request *r, const json_t *holder, size_t message, size
 bool messages_convert_blocks(struct messages_place *p);
 /* messages_tools.c: `tools` of the body, in r->gen.tools. */
 bool messages_convert_tools(struct messages_place *p);
+/* The toolset that the tool of that name is a member of; NULL: none. */
+const char *messages_toolset_of(const struct request *r, struct slice name);
 
 /* ---- signatures of thinking ---- */
 

@@ -8,6 +8,7 @@
  * Until the end content is a list of parts. Then the texts of the system and of the assistant become one;
  * several texts of a user or of a result stay a list until the template is known (chat_history.h). */
 #include "api/field.h"
+#include "api/known_types.h"
 #include "api/messages.h"
 #include "api/reasoning_seal.h"
 
@@ -18,6 +19,8 @@
 
 /* Its value differs in each request, so no prefix would be found in the cache. */
 #define BILLING "x-anthropic-billing-header:"
+/* Before the text of a compaction. */
+#define SUMMARY "Summary of the conversation until here:\n\n"
 
 static bool refuse(const struct messages_place *p, const char *what)
 {
@@ -160,26 +163,41 @@ static bool add_search_result(struct messages_place *p, json_t *parts, const jso
            add_list(p, parts, json_object_get(block, "content"));
 }
 
+static bool add_left_out(const struct messages_place *p, json_t *parts, const json_t *block, const char *type)
+{
+    json_t *text = known_type_text(block, type);
+    bool ok = text ? add_text(p, parts, text) : messages_no_memory(p);
+    json_decref(text);
+    return ok;
+}
+
 /* A block of a user's message or of a tool's result. */
 static bool add_block(struct messages_place *p, json_t *parts, json_t *block)
 {
     const char *type = string_of(block, "type");
     if (!type)
         return refuse(p, " must be an object with a type.");
-    if (strcmp(type, "text") == 0)
+    const struct known_type *row = known_type_find(&messages_user_types, type);
+    if (row->fate == TYPE_REFUSED)
+        return known_type_refuse(row, p->at, type, p->why);
+    if (row->fate != TYPE_CONVERTED)
+        known_type_note(p->request, &messages_user_types, type);
+    switch (row->kind) {
+    case TYPE_TEXT:
         return add_text(p, parts, json_object_get(block, "text"));
-    if (strcmp(type, "image") == 0)
+    case TYPE_IMAGE:
         return add_image(p, parts, block);
-    if (strcmp(type, "document") == 0)
+    case TYPE_DOCUMENT:
         return add_document(p, parts, block);
-    if (strcmp(type, "search_result") == 0)
+    case TYPE_SEARCH_RESULT:
         return add_search_result(p, parts, block);
-    if (strcmp(type, "tool_reference") == 0)
+    case TYPE_REFERENCE:
         return add_text(p, parts, json_object_get(block, "tool_name"));
-    return reject_unsupported(p->why, p->at,
-                              "%s: a block of type \"%.40s\" is not supported here; text, image, document, "
-                              "search_result and tool_result are.",
-                              p->at, type);
+    case TYPE_RESULT:
+        return refuse(p, ": a tool_result stands in a message of the user, not in another block.");
+    default:
+        return row->fate == TYPE_IGNORED || add_left_out(p, parts, block, type);
+    }
 }
 
 /* ---- turns ---- */
@@ -229,14 +247,30 @@ static bool add_result(struct messages_place *p, json_t *block)
     return !content || json_is_null(content) || add_list(p, parts, content);
 }
 
+/* Blocks of the user's own message, or nothing at all. */
 static bool has_other_blocks(const json_t *content)
 {
     size_t i;
     const json_t *block;
-    json_array_foreach(content, i, block)
-        if (!is_type(block, "tool_result"))
+    json_array_foreach(content, i, block) {
+        const char *type = string_of(block, "type");
+        const struct known_type *row = type ? known_type_find(&messages_user_types, type) : NULL;
+        if (!row || (row->kind != TYPE_RESULT && row->fate != TYPE_IGNORED))
             return true;
+    }
     return json_array_size(content) == 0;
+}
+
+/* Blocks that are left out are named, also where the message has no others. */
+static void note_ignored(struct messages_place *p, const json_t *content)
+{
+    size_t i;
+    const json_t *block;
+    json_array_foreach(content, i, block) {
+        const char *type = string_of(block, "type");
+        if (type && known_type_find(&messages_user_types, type)->fate == TYPE_IGNORED)
+            known_type_note(p->request, &messages_user_types, type);
+    }
 }
 
 /* A line between the texts of messages that become one. */
@@ -254,8 +288,10 @@ static bool convert_user(struct messages_place *p, size_t index, json_t *content
         if (is_type(block, "tool_result") && !add_result(p, block))
             return false;
     }
-    if (json_is_array(content) && !has_other_blocks(content))
+    if (json_is_array(content) && !has_other_blocks(content)) {
+        note_ignored(p, content);
         return true;
+    }
     json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content");
     place_at(p, index, 0);
     if (!turn || !add_break(p, parts))
@@ -301,14 +337,6 @@ static bool add_call(struct messages_place *p, json_t *turn, const json_t *block
            (json_object_set(p->names, json_string_value(id), name) == 0 || messages_no_memory(p));
 }
 
-/* Blocks of tools that other servers run. */
-static bool is_dropped(const char *type)
-{
-    struct slice tail = SLICE("_tool_result");
-    return strcmp(type, "redacted_thinking") == 0 || strcmp(type, "server_tool_use") == 0 ||
-           slice_ends(slice_of(type), tail);
-}
-
 /* True: the signature of a block without text has the text, which is added to `list`. */
 static bool unseal(const struct messages_place *p, json_t *list, const json_t *block, bool *failed)
 {
@@ -339,21 +367,51 @@ static bool add_thinking(struct messages_place *p, json_t *turn, const json_t *b
     return list && add_text(p, list, json_object_get(block, "thinking"));
 }
 
-static bool add_assistant_block(struct messages_place *p, json_t *turn, json_t *block)
+/* The messages behind the system's leave, with their images and marks. */
+static void drop_messages(const struct messages_place *p)
+{
+    struct request *r = p->request;
+    uint32_t kept = 0;
+    while (json_array_size(r->gen.messages) > p->head)
+        json_array_remove(r->gen.messages, json_array_size(r->gen.messages) - 1);
+    json_array_clear(r->gen.media);
+    for (uint32_t i = 0; i < r->gen.mark_count; i++)
+        if (r->gen.marks[i].message < p->head)
+            r->gen.marks[kept++] = r->gen.marks[i];
+    r->gen.mark_count = kept;
+}
+
+/* A summary stands for all messages before it; without one the compaction failed, and they stay. */
+static bool add_compaction(struct messages_place *p, const json_t *block)
+{
+    json_t *summary = json_object_get(block, "content");
+    if (!summary || json_is_null(summary))
+        return true;
+    if (!json_is_string(summary))
+        return refuse(p, ".content must be a string or null.");
+    drop_messages(p);
+    json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content");
+    return turn && add_glue(p, parts, SUMMARY) && add_text(p, parts, summary);
+}
+
+static bool add_assistant_block(struct messages_place *p, json_t *block)
 {
     const char *type = string_of(block, "type");
     if (!type)
         return refuse(p, " must be an object with a type.");
-    if (strcmp(type, "text") == 0)
-        return add_text(p, json_object_get(turn, "content"), json_object_get(block, "text"));
-    if (strcmp(type, "thinking") == 0)
+    const struct known_type *row = known_type_find(&messages_assistant_types, type);
+    if (row->fate != TYPE_CONVERTED)
+        return known_type_note(p->request, &messages_assistant_types, type), true;
+    if (row->kind == TYPE_COMPACTION)
+        return add_compaction(p, block);
+    json_t *turn = turn_of(p, "assistant");
+    if (!turn)
+        return false;
+    if (row->kind == TYPE_THINKING)
         return add_thinking(p, turn, block);
-    if (strcmp(type, "tool_use") == 0)
+    if (row->kind == TYPE_CALL)
         return add_call(p, turn, block);
-    return is_dropped(type) ||
-           reject_unsupported(p->why, p->at,
-                              "%s: a block of type \"%.40s\" is not supported in a message of the assistant.",
-                              p->at, type);
+    return add_text(p, json_object_get(turn, "content"), json_object_get(block, "text"));
 }
 
 static bool convert_assistant(struct messages_place *p, size_t index, json_t *content)
@@ -369,10 +427,24 @@ static bool convert_assistant(struct messages_place *p, size_t index, json_t *co
         return refuse(p, " must be a string or a list of blocks.");
     json_array_foreach(content, i, block) {
         place_at(p, index, i);
-        if (!add_assistant_block(p, turn, block))
+        if (!add_assistant_block(p, block))
             return false;
         messages_mark(p->request, block, last_index(p), SIZE_MAX);
     }
+    return true;
+}
+
+static bool add_system_block(struct messages_place *p, json_t *parts, json_t *block)
+{
+    const char *type = string_of(block, "type");
+    if (!type)
+        return refuse(p, " must be an object with a type.");
+    const struct known_type *row = known_type_find(&messages_system_types, type);
+    if (row->fate == TYPE_REFUSED)
+        return known_type_refuse(row, p->at, type, p->why);
+    if (row->kind == TYPE_TEXT)
+        return add_text(p, parts, json_object_get(block, "text"));
+    known_type_note(p->request, &messages_system_types, type);
     return true;
 }
 
@@ -387,9 +459,7 @@ static bool convert_late_system(struct messages_place *p, size_t index, json_t *
         return add_text(p, parts, content);
     json_array_foreach(content, i, block) {
         place_at(p, index, i);
-        if (!is_type(block, "text"))
-            return refuse(p, " must be a block of type \"text\" in a message of the system.");
-        if (!add_text(p, parts, json_object_get(block, "text")))
+        if (!add_system_block(p, parts, block))
             return false;
         messages_mark(p->request, block, last_index(p), SIZE_MAX);
     }
@@ -446,6 +516,7 @@ static bool convert_system(struct messages_place *p)
     bool ok = parts ? add_system(p, parts, system) : messages_no_memory(p);
     if (ok && json_array_size(parts) > 0)
         ok = append(p, p->request->gen.messages, json_pack("{sssO}", "role", "system", "content", parts));
+    p->head = json_array_size(p->request->gen.messages);
     json_decref(parts);
     return ok;
 }

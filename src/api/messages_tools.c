@@ -1,8 +1,10 @@
 /* messages_tools.c - Anthropic's tools, as functions that templates expect.
  *
  * Tools with a type of Anthropic's have no schema in the request. A tool that the client runs gets here the
- * schema that the client expects; a tool that Anthropic's servers run is refused by name. */
+ * schema that the client expects; known_types.c says which are refused. A toolset is one entry that stands
+ * for a tool of each member. */
 #include "api/field.h"
+#include "api/known_types.h"
 #include "api/messages.h"
 #include "api/tool_choice.h"
 
@@ -18,11 +20,13 @@ struct member {
 
 #define MEMBERS_MAX 12
 
-static const struct own_tool {
-    const char *prefix; /* begin of its type; a date follows */
+struct own_tool {
+    const char *prefix; /* of its type; a date follows. Of a member of a toolset: its name */
     const char *description;
     struct member members[MEMBERS_MAX]; /* up to one without a name */
-} own_tools[] = {
+};
+
+static const struct own_tool own_tools[] = {
     {"bash_",
      "Runs a command in a persistent bash session and returns its output.",
      {{"command", "string", NULL, true}, {"restart", "boolean"}}},
@@ -63,6 +67,57 @@ static const struct own_tool {
       {"new_path", "string"}}},
 };
 
+/* The tools of computer_toolset_20260801, each under its name. */
+#define TOOLSET "computer"
+#define POINT                                                                                                \
+    {                                                                                                        \
+        "coordinate", "array"                                                                                \
+    }
+#define HELD_KEYS                                                                                            \
+    {                                                                                                        \
+        "text", "string"                                                                                     \
+    }
+static const struct own_tool computer_members[] = {
+    {"key",
+     "Presses a key or a combination, such as ctrl+s.",
+     {{"text", "string", NULL, true}, {"repeat", "integer"}}},
+    {"hold_key",
+     "Holds a key or a combination for a time in seconds.",
+     {{"text", "string", NULL, true}, {"duration", "integer", NULL, true}}},
+    {"type", "Types a text.", {{"text", "string", NULL, true}}},
+    {"cursor_position", "Returns the position of the cursor.", {{0}}},
+    {"mouse_move", "Moves the cursor to [x, y] without a click.", {{"coordinate", "array", NULL, true}}},
+    {"left_mouse_down", "Presses the left button and holds it.", {{0}}},
+    {"left_mouse_up", "Releases the left button.", {{0}}},
+    {"left_click",
+     "Clicks at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {POINT, HELD_KEYS}},
+    {"left_click_drag",
+     "Drags from start_coordinate to coordinate, each [x, y]; text is a combination of keys to hold.",
+     {{"start_coordinate", "array", NULL, true}, {"coordinate", "array", NULL, true}, HELD_KEYS}},
+    {"right_click",
+     "Clicks the right button at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {POINT, HELD_KEYS}},
+    {"middle_click",
+     "Clicks the middle button at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {POINT, HELD_KEYS}},
+    {"double_click",
+     "Clicks twice at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {POINT, HELD_KEYS}},
+    {"triple_click",
+     "Clicks three times at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {POINT, HELD_KEYS}},
+    {"scroll",
+     "Scrolls at [x, y], or at the cursor; text is a combination of keys to hold.",
+     {{"scroll_direction", "string", "up down left right ", true},
+      {"scroll_amount", "integer", NULL, true},
+      POINT,
+      HELD_KEYS}},
+    {"wait", "Waits for a time in seconds.", {{"duration", "integer", NULL, true}}},
+    {"screenshot", "Takes a screenshot.", {{0}}},
+    {"zoom", "Takes a screenshot of the region [x0, y0, x1, y1].", {{"region", "array", NULL, true}}},
+};
+
 /* The JSON schema of a member; arrays are of integers. NULL: no memory. */
 static json_t *member_schema(const struct member *m)
 {
@@ -98,10 +153,11 @@ static json_t *own_schema(const struct own_tool *own)
 
 static const struct own_tool *find_own(const char *type)
 {
-    for (size_t i = 0; i < COUNT_OF(own_tools); i++)
-        if (slice_starts(slice_of(type), slice_of(own_tools[i].prefix)))
-            return &own_tools[i];
-    return NULL;
+    size_t i = 0;
+    while (i + 1 < COUNT_OF(own_tools) && !slice_starts(slice_of(type), slice_of(own_tools[i].prefix)))
+        i++;
+    ASSERT(slice_starts(slice_of(type), slice_of(own_tools[i].prefix))); /* known_types.c has the same */
+    return &own_tools[i];
 }
 
 /* New references; NULL: refused, or no memory. */
@@ -129,11 +185,13 @@ static json_t *description_of(const json_t *tool, const struct own_tool *own)
     return own ? json_string(own->description) : NULL;
 }
 
-static bool add_tool(const struct messages_place *p, json_t *list, const json_t *tool,
+static bool add_tool(struct messages_place *p, json_t *list, const json_t *tool, json_t *name,
                      const struct own_tool *own)
 {
-    json_t *name = json_object_get(tool, "name"), *schema = schema_of(p, tool, own);
-    if (!schema)
+    json_t *schema = NULL;
+    if (++p->tools > REQUEST_TOOLS_MAX)
+        return reject_value(p->why, "tools", "tools has more than %d tools.", REQUEST_TOOLS_MAX);
+    if (!(schema = schema_of(p, tool, own)))
         return false;
     json_t *description = description_of(tool, own);
     json_t *function = json_pack("{sO}", "name", name);
@@ -146,24 +204,79 @@ static bool add_tool(const struct messages_place *p, json_t *list, const json_t 
     return ok || messages_no_memory(p);
 }
 
-static bool convert_tool(const struct messages_place *p, json_t *list, const json_t *tool)
+/* ---- toolsets ---- */
+
+static bool add_member(struct messages_place *p, json_t *list, const struct own_tool *member)
 {
-    const char *type = json_string_value(json_object_get(tool, "type"));
-    const struct own_tool *own = type ? find_own(type) : NULL;
-    if (type && !own && strcmp(type, "custom") != 0)
-        return reject_unsupported(
-            p->why, p->at,
-            "%s: the tool \"%.64s\" is not supported: the server runs no tools. Offer a "
-            "tool of your own with an input_schema.",
-            p->at, type);
-    if (json_string_length(json_object_get(tool, "name")) == 0)
+    struct request *r = p->request;
+    json_t *name = json_string(member->prefix);
+    if (!r->toolsets)
+        r->toolsets = json_object();
+    bool ok = (r->toolsets && json_object_set_new(r->toolsets, member->prefix, json_string(TOOLSET)) == 0) ||
+              messages_no_memory(p);
+    ok = ok && add_tool(p, list, NULL, name, member);
+    json_decref(name);
+    return ok;
+}
+
+static bool is_enabled(const json_t *config)
+{
+    const json_t *enabled = json_object_get(config, "enabled");
+    return !json_is_false(enabled);
+}
+
+static bool convert_toolset(struct messages_place *p, json_t *list, const json_t *tool)
+{
+    const json_t *configs = json_object_get(tool, "configs");
+    if (configs && !json_is_null(configs) && !json_is_object(configs))
+        return reject_value(p->why, p->at, "%s.configs must be an object.", p->at);
+    if (p->request->toolsets)
+        return reject_value(p->why, p->at, "%s: tools has a second toolset of this kind.", p->at);
+    messages_mark(p->request, tool, 0, 0);
+    for (size_t i = 0; i < COUNT_OF(computer_members); i++)
+        if (is_enabled(json_object_get(configs, computer_members[i].prefix)) &&
+            !add_member(p, list, &computer_members[i]))
+            return false;
+    return true;
+}
+
+const char *messages_toolset_of(const struct request *r, struct slice name)
+{
+    return json_string_value(json_object_getn(r->toolsets, name.ptr, name.len));
+}
+
+/* ---- tools ---- */
+
+static bool convert_function(struct messages_place *p, json_t *list, const json_t *tool,
+                             const struct own_tool *own)
+{
+    json_t *name = json_object_get(tool, "name");
+    if (json_string_length(name) == 0)
         return reject_value(p->why, p->at, "%s needs a name.", p->at);
     if (!field_is_flag(json_object_get(tool, "strict")))
         return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
     if (json_is_true(json_object_get(tool, "strict")))
-        tool_choice_strict(p->request, json_string_value(json_object_get(tool, "name")));
+        tool_choice_strict(p->request, json_string_value(name));
     messages_mark(p->request, tool, 0, 0);
-    return add_tool(p, list, tool, own);
+    return add_tool(p, list, tool, name, own);
+}
+
+static bool convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
+{
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    if (!type)
+        return convert_function(p, list, tool, NULL);
+    const struct known_type *row = known_type_find(&messages_tool_types, type);
+    if (row->fate == TYPE_REFUSED)
+        return known_type_refuse(row, p->at, type, p->why);
+    if (row->kind == TYPE_TOOLSET)
+        return convert_toolset(p, list, tool);
+    if (row->kind == TYPE_CLIENT_TOOL)
+        return convert_function(p, list, tool, find_own(type));
+    if (row->kind == TYPE_FUNCTION || json_is_object(json_object_get(tool, "input_schema")))
+        return convert_function(p, list, tool, NULL);
+    known_type_note(p->request, &messages_tool_types, type);
+    return true;
 }
 
 bool messages_convert_tools(struct messages_place *p)
@@ -182,7 +295,7 @@ bool messages_convert_tools(struct messages_place *p)
             break;
     }
     ok = ok && (json_object_set(r->root, "tools", list) == 0 || messages_no_memory(p));
-    if (ok && !r->tools_off)
+    if (ok && !r->tools_off && json_array_size(list) > 0)
         r->gen.tools = json_object_get(r->root, "tools");
     json_decref(list);
     return ok;

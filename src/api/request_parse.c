@@ -125,6 +125,7 @@ void request_done(struct request *r)
     json_decref(r->gen.grammar.value);
     tool_choice_drop(r);
     json_decref(r->customs);
+    json_decref(r->toolsets);
     json_decref(r->echoed);
     responses_items_unref(r->previous);
     buf_done(&r->kept);

@@ -1,4 +1,5 @@
 /* responses_content.c - the parts of a message or of a call's output, as parts that templates expect. */
+#include "api/known_types.h"
 #include "api/responses.h"
 
 #include "base/check.h"
@@ -110,32 +111,29 @@ static bool add_file(const struct responses_place *p, json_t *parts, const json_
 
 /* ---- parts ---- */
 
-/* The text of a part; NULL: it is of another type. */
-static json_t *text_of(json_t *part)
+static bool add_left_out(const struct responses_place *p, json_t *parts, const json_t *part, const char *type)
 {
-    static const char *const types[] = {"input_text",   "output_text",    "text",
-                                        "summary_text", "reasoning_text", "refusal"};
-    const char *type = json_string_value(json_object_get(part, "type"));
-    for (size_t i = 0; type && i < COUNT_OF(types); i++)
-        if (strcmp(type, types[i]) == 0)
-            return json_object_get(part, strcmp(type, "refusal") == 0 ? "refusal" : "text");
-    return NULL;
+    json_t *text = known_type_text(part, type);
+    bool ok = text ? add_text(p, parts, text) : responses_no_memory(p);
+    json_decref(text);
+    known_type_note(p->request, &responses_part_types, type);
+    return ok;
 }
 
 static bool add_part(struct responses_place *p, json_t *parts, json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
-    json_t *text = text_of(part);
-    if (json_is_string(text))
+    const struct known_type *row = type ? known_type_find(&responses_part_types, type) : NULL;
+    json_t *text = json_object_get(part, type && strcmp(type, "refusal") == 0 ? "refusal" : "text");
+    if (!row || (row->kind == TYPE_TEXT && !json_is_string(text)))
+        return reject_value(p->why, p->at, "%s must be a part with a type; a text must be a string.", p->at);
+    if (row->fate == TYPE_REFUSED)
+        return known_type_refuse(row, p->at, type, p->why);
+    if (row->kind == TYPE_TEXT)
         return add_text(p, parts, text);
-    if (type && strcmp(type, "input_image") == 0)
+    if (row->kind == TYPE_IMAGE)
         return add_image(p, parts, part);
-    if (type && strcmp(type, "input_file") == 0)
-        return add_file(p, parts, part);
-    return reject_unsupported(p->why, p->at,
-                              "%s must be a part of type \"input_text\", \"output_text\", \"input_image\" or "
-                              "\"input_file\"; a text must be a string.",
-                              p->at);
+    return row->kind == TYPE_DOCUMENT ? add_file(p, parts, part) : add_left_out(p, parts, part, type);
 }
 
 bool responses_add_content(struct responses_place *p, json_t *parts, json_t *content)

@@ -7,6 +7,7 @@
  * run are dropped. */
 #include "api/custom_tool.h"
 #include "api/field.h"
+#include "api/known_types.h"
 #include "api/reasoning_seal.h"
 #include "api/responses.h"
 
@@ -182,16 +183,6 @@ static bool convert_output(struct responses_place *p, const json_t *item, json_t
 
 /* ---- items ---- */
 
-static const struct {
-    const char *type;
-    bool is_output;
-    bool (*call)(struct responses_place *p, const json_t *item, const json_t *id);
-} calls[] = {
-    {"function_call", false, convert_call},      {"function_call_output", true, NULL},
-    {"custom_tool_call", false, convert_custom}, {"custom_tool_call_output", true, NULL},
-    {"local_shell_call", false, convert_shell},  {"local_shell_call_output", true, NULL},
-};
-
 static json_t *call_id(const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
@@ -199,31 +190,42 @@ static json_t *call_id(const json_t *item, const char *type)
     return json_is_string(id) || !shell ? id : json_object_get(item, "id");
 }
 
-static bool convert_other(struct responses_place *p, const json_t *item, const char *type)
+/* A call, or its output. */
+static bool convert_step(struct responses_place *p, const json_t *item, const char *type, enum type_kind kind)
 {
-    char note[REQUEST_STOP_BYTES_MAX];
-    for (size_t i = 0; i < COUNT_OF(calls); i++) {
-        if (strcmp(type, calls[i].type) != 0)
-            continue;
-        json_t *id = call_id(item, type);
-        if (!json_is_string(id))
-            return refuse(p, " must have a call_id.");
-        return calls[i].is_output ? convert_output(p, item, id) : calls[i].call(p, item, id);
-    }
-    snprintf(note, sizeof(note), "input.%.64s", type);
-    field_note_ignored(p->request, note);
-    return true;
+    json_t *id = call_id(item, type);
+    if (!json_is_string(id))
+        return refuse(p, " must have a call_id.");
+    if (kind == TYPE_RESULT)
+        return convert_output(p, item, id);
+    if (kind == TYPE_CUSTOM)
+        return convert_custom(p, item, id);
+    return kind == TYPE_SHELL ? convert_shell(p, item, id) : convert_call(p, item, id);
 }
 
 static bool convert_item(struct responses_place *p, const json_t *item, size_t index)
 {
     const char *type = field_string_in(item, "type");
     snprintf(p->at, sizeof(p->at), "input[%zu]", index);
-    if (strcmp(type, "message") == 0 || (type[0] == 0 && field_string_in(item, "role")[0]))
+    if (type[0] == 0 && field_string_in(item, "role")[0])
         return convert_message(p, item);
-    if (strcmp(type, "reasoning") == 0)
+    if (type[0] == 0)
+        return refuse(p, " must be an object with a type or a role.");
+    const struct known_type *row = known_type_find(&responses_item_types, type);
+    switch (row->kind) {
+    case TYPE_MESSAGE:
+        return convert_message(p, item);
+    case TYPE_THINKING:
         return convert_reasoning(p, item);
-    return type[0] ? convert_other(p, item, type) : refuse(p, " must be an object with a type or a role.");
+    case TYPE_CALL:
+    case TYPE_CUSTOM:
+    case TYPE_SHELL:
+    case TYPE_RESULT:
+        return convert_step(p, item, type, row->kind);
+    default: /* references were resolved: responses_reference.c */
+        known_type_note(p->request, &responses_item_types, type);
+        return true;
+    }
 }
 
 static bool convert_instructions(struct responses_place *p)

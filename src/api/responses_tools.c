@@ -2,9 +2,11 @@
  *
  * A custom tool becomes a function with one string: custom_tool.h.
  * The functions of a namespace get names with the namespace before them. Tools that OpenAI's servers run are
- * ignored and listed in x-ignored-fields: agents offer them whenever their configuration has them. */
+ * ignored and listed in x-ignored-fields (known_types.c): agents offer them whenever their configuration has
+ * them. */
 #include "api/custom_tool.h"
 #include "api/field.h"
+#include "api/known_types.h"
 #include "api/responses.h"
 #include "api/tool_choice.h"
 
@@ -119,14 +121,15 @@ static bool is_allowed(const struct request *r, const char *space, const json_t 
 
 static bool convert_tool(struct responses_place *p, json_t *list, const json_t *tool, const char *space)
 {
-    char name[RESPONSES_NAME_BYTES], note[RESPONSES_NAME_BYTES];
+    char name[RESPONSES_NAME_BYTES];
+    const char *type = field_string_in(tool, "type");
     if (++p->tools > REQUEST_TOOLS_MAX)
         return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
-    if (field_string_in(tool, "type")[0] == 0)
+    if (type[0] == 0)
         return reject_value(p->why, p->at, "%s must be an object with a type.", p->at);
-    if (!is_type(tool, "function") && !is_type(tool, "custom")) {
-        snprintf(note, sizeof(note), "tools.%.64s", field_string_in(tool, "type"));
-        field_note_ignored(p->request, note);
+    const struct known_type *row = known_type_find(&responses_tool_types, type);
+    if (row->kind != TYPE_FUNCTION && row->kind != TYPE_CUSTOM) { /* a namespace has none within it */
+        known_type_note(p->request, &responses_tool_types, type);
         return true;
     }
     if (field_string_in(tool, "name")[0] == 0)

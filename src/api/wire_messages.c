@@ -68,6 +68,9 @@ static void write_call_head(const struct reply *r, struct buf *ret)
 {
     buf_printf(ret, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", r->call_id);
     json_write_string(ret, buf_slice(&r->call_name));
+    const char *toolset = messages_toolset_of(&r->exchange->request, buf_slice(&r->call_name));
+    if (toolset)
+        json_write_member(ret, "toolset_name", toolset);
     buf_puts(ret, ",\"input\":");
 }
 

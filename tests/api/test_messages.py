@@ -372,7 +372,8 @@ def test_cache_control_is_a_cut(cached):
 
 
 @pytest.mark.parametrize("messages, words", [
-    ([user([{"type": "audio"}])], "audio"),
+    ([user([{"type": "container_upload", "file_id": "f"}])], "container_upload"),
+    ([user([{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "tool_result", "tool_use_id": "y"}]}])], "tool_result"),
     ([user([{"type": "tool_result", "content": "x"}])], "tool_use_id"),
     ([user([{"type": "text"}])], "messages[0].content[0]"),
     ([user([{"type": "image", "source": {"type": "file", "file_id": "x"}}])], "base64"),
@@ -392,13 +393,41 @@ def test_bad_messages_are_named(server, messages, words):
 def test_tools_of_the_client_have_a_schema(server):
     for type in ["bash_20250124", "text_editor_20250728", "computer_20250124", "memory_20250818"]:
         assert counted(server, tools=[{"type": type, "name": "t"}]) > counted(server) + 40, type
-    for type in ["web_search_20250305", "web_fetch_20250910", "code_execution_20250522"]:
+    for type in ["web_search_20250305", "web_fetch_20250910", "code_execution_20250522", "mcp_toolset"]:
         failed(post(server, tools=[{"type": type, "name": "t"}]), 400, type)
+    failed(post(server, tools=[{"type": "computer_toolset_20260801"}] * 2), 400, "second toolset")
+    failed(post(server, tools=[{"type": "computer_toolset_20260801", "configs": 5}]), 400, "configs")
     own = {**WEATHER, "type": "custom", "cache_control": {"type": "ephemeral"}, "defer_loading": True}
     assert counted(server, tools=[own]) == counted(server, tools=[WEATHER])
     assert counted(server, tools=[WEATHER], tool_choice={"type": "none"}) == counted(server)
     reply = post(server, tools=[{**WEATHER, "strict": True}], max_tokens=1)
     assert answered(reply) and "x-ignored-fields" not in reply.headers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_of_a_toolset_name_it(server, stream):
+    members = ["screenshot", "left_click"]
+    fields = {"tools": [{"type": "computer_toolset_20260801", "configs": {"zoom": {"enabled": False}}}], "stream": stream,
+              "tool_choice": {"type": "tool", "name": "left_click"}, "max_tokens": 200}
+    reply = post(server, **fields)
+    assert reply.status_code == 200 and "x-ignored-fields" not in reply.headers
+    assert re.search(r'"name":"left_click","toolset_name":"computer"', reply.text), reply.text
+    failed(post(server, tools=fields["tools"], tool_choice={"type": "tool", "name": "zoom"}), 400, "zoom")
+    call = {"type": "tool_use", "id": "1", "name": members[0], "toolset_name": "computer", "input": {}}
+    history = [*ASK, {"role": "assistant", "content": [call]}, user([{"type": "tool_result", "tool_use_id": "1", "content": [image()]}])]
+    assert answered(post(server, tools=fields["tools"], messages=history, max_tokens=1))
+
+
+def test_types_of_newer_clients_are_named_and_left_out(server):
+    odd = [*ASK, {"role": "assistant", "content": [{"type": "fallback", "from": {}, "to": {}}, text("Hm.")]},
+           user([{"type": "invented", "data": "x"}, text("And rmdir?")])]
+    reply = post(server, messages=odd, tools=[{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}], max_tokens=1)
+    assert answered(reply)
+    assert set(reply.headers["x-ignored-fields"].split(", ")) == {
+        "messages.fallback", "messages.invented", "tools.tool_search_tool_regex_20251119"}
+    line = '[A part of type "invented" was left out here.]'
+    same = [*ASK, {"role": "assistant", "content": "Hm."}, user([text(line), text("And rmdir?")])]
+    assert counted(server, messages=odd) == counted(server, messages=same)
 
 
 @pytest.mark.parametrize("fields, words", [

@@ -1,6 +1,7 @@
 plateau_test(test_api_request api)
 plateau_test(test_request_grammar api)
 plateau_test(test_custom_tool api)
+plateau_test(test_known_types api)
 plateau_test(test_messages api)
 plateau_test(test_responses api)
 plateau_test(test_responses_store api)

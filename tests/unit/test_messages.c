@@ -105,6 +105,64 @@ TEST(results_become_messages_before_the_users_text)
                  "\"tool_call_id\":\"1\",\"content\":\"Error: r\",\"name\":\"f\"}," SAYS("user", "t") "]");
 }
 
+#define PICTURE                                                                                              \
+    "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://a/b.png\"},\"cache_control\":{}}"
+
+TEST(a_compaction_stands_for_all_messages_before_it)
+{
+    static const char words[] = "Summary of the conversation until here:";
+    char want[512];
+    snprintf(want, sizeof(want),
+             "[" SAYS("system", "s") ",{\"role\":\"user\",\"content\":\"%s\\n\\nsum\"}," SAYS("assistant",
+                                                                                              "b") "]",
+             words);
+    const char *fields =
+        "\"system\":\"s\",\"messages\":[{\"role\":\"user\",\"content\":[" PICTURE
+        "," TEXT("a") "]},"
+                      "{\"role\":\"assistant\",\"content\":[" TEXT(
+                          "x") ",{\"type\":\"compaction\",\"content\":\"sum\"}," TEXT("b") "]}]";
+    expect(fields, want);
+    struct parsed *p = accept(fields);
+    assert_int_equal(gen_media_count(&p->request.gen), 0);
+    assert_int_equal(p->request.gen.mark_count, 0);
+    done(p);
+    snprintf(want, sizeof(want), "[{\"role\":\"user\",\"content\":\"%s\\n\\nsum\\n\\nnext\"}]", words);
+    expect("\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"compaction\",\"content\":\"sum\"}]"
+           "}," SAYS("user", "next") "]",
+           want);
+    expect("\"messages\":[" SAYS("user", "a") ",{\"role\":\"assistant\",\"content\":[{\"type\":"
+                                              "\"compaction\",\"content\":null}," TEXT("b") "]}]",
+           "[" SAYS("user", "a") "," SAYS("assistant", "b") "]");
+}
+
+TEST(types_that_are_not_known_are_named)
+{
+    struct parsed *p =
+        accept("\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"new\",\"data\":1},{\"type\":\"web_"
+               "tool_result\"},"
+               "{\"type\":\"newer\",\"text\":\"words\"}]},{\"role\":\"assistant\",\"content\":[{\"type\":"
+               "\"fallback\"}," TEXT("b") "]},"
+                                          "{\"role\":\"user\",\"content\":[{\"type\":\"odd_tool_result\"}]}],"
+                                          "\"tools\":[{\"type\":\"later_20270101\",\"name\":\"l\"},"
+                                          "{\"type\":\"latest\",\"name\":\"m\",\"input_schema\":{}}]");
+    assert_string_equal(p->request.ignored, "tools.later_20270101, messages.new, messages.web_tool_result, "
+                                            "messages.newer, messages.fallback, messages.odd_tool_result");
+    assert_int_equal(json_array_size(p->request.gen.tools), 1);
+    assert_int_equal(json_array_size(p->request.gen.messages), 2);
+    done(p);
+}
+
+TEST(a_toolset_is_a_tool_of_each_member)
+{
+    struct parsed *p = accept("\"messages\":[" SAYS(
+        "user", "a") "],\"tools\":[{\"type\":\"computer_toolset_20260801\",\"configs\":{"
+                     "\"zoom\":{\"enabled\":false},\"key\":{\"enabled\":true}}}]");
+    assert_int_equal(json_array_size(p->request.gen.tools), 16);
+    assert_string_equal(messages_toolset_of(&p->request, SLICE("left_click")), "computer");
+    assert_null(messages_toolset_of(&p->request, SLICE("zoom")));
+    done(p);
+}
+
 TEST(a_last_message_of_the_assistant_is_continued)
 {
     static const struct {

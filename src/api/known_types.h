@@ -1,0 +1,71 @@
+/* known_types.h - the types of blocks, items, parts and tools that a request may have, and what becomes of
+ * each.
+ *
+ * The converters of Messages and Responses look a type up here and nowhere else, and docs/api.md has the same
+ * tables. A type without a row has the last row, "*": newer clients send newer types, and a request is
+ * refused only where its answer would be that to another question. */
+#ifndef PLATEAU_API_KNOWN_TYPES_H
+#define PLATEAU_API_KNOWN_TYPES_H
+
+#include "api/request.h"
+
+enum type_fate {
+    TYPE_CONVERTED, /* the prompt has it */
+    TYPE_AS_TEXT,   /* its text, or a line that it was left out; named in x-ignored-fields */
+    TYPE_IGNORED,   /* left out; named in x-ignored-fields */
+    TYPE_REFUSED    /* 400 */
+};
+
+/* How a converted type is read. */
+enum type_kind {
+    TYPE_OTHER, /* a type that is not converted */
+    TYPE_TEXT,
+    TYPE_IMAGE,
+    TYPE_DOCUMENT,
+    TYPE_SEARCH_RESULT,
+    TYPE_RESULT, /* of a tool */
+    TYPE_REFERENCE,
+    TYPE_THINKING,
+    TYPE_CALL,
+    TYPE_COMPACTION,
+    TYPE_MESSAGE,
+    TYPE_CUSTOM,
+    TYPE_SHELL,
+    TYPE_FUNCTION,
+    TYPE_NAMESPACE,
+    TYPE_CLIENT_TOOL, /* with a schema of the server */
+    TYPE_TOOLSET
+};
+
+struct known_type {
+    const char *name; /* "*" stands for any text, once */
+    enum type_fate fate;
+    enum type_kind kind;
+    const char *say; /* what becomes of it; of a refused one the reason, of a client's error too */
+};
+
+struct type_table {
+    const char *title; /* what docs/api.md calls these types */
+    const char *param; /* before the type in x-ignored-fields */
+    const struct known_type *rows;
+    size_t count;
+};
+
+extern const struct type_table messages_user_types, messages_assistant_types, messages_system_types,
+    messages_tool_types;
+extern const struct type_table responses_item_types, responses_part_types, responses_tool_types;
+/* All of them, in the order of the document. */
+extern const struct type_table *const known_type_tables[];
+#define KNOWN_TYPE_TABLES 7
+
+/* The first row that the type matches; every table ends with "*". */
+const struct known_type *known_type_find(const struct type_table *t, const char *type);
+/* Lists the type in x-ignored-fields. */
+void known_type_note(struct request *r, const struct type_table *t, const char *type);
+/* Refuses it, with the row's reason. False. */
+bool known_type_refuse(const struct known_type *row, const char *at, const char *type, struct reject *why);
+/* For a type that the model reads as text: that of the object, or a line that says what was left out. A new
+ * reference; NULL: no memory. */
+json_t *known_type_text(const json_t *object, const char *type);
+
+#endif
