@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TYPE_BYTES_MAX 64 /* of a type in words */
+#define TYPE_BYTES_MAX 64 /* bytes of a type in a text */
 
 #define CLIENT_TOOL     "offered with a schema of the server; the client runs it"
 #define NO_SERVER_TOOLS "the server runs no tools. Offer a tool of your own with an input_schema"
@@ -20,7 +20,8 @@ static const struct known_type user_types[] = {
     {"document", TYPE_CONVERTED, TYPE_DOCUMENT, "its title, context and text; PDF and files are refused"},
     {"search_result", TYPE_CONVERTED, TYPE_SEARCH_RESULT, "its title, source and text"},
     {"tool_result", TYPE_CONVERTED, TYPE_RESULT, "a tool message, before the other blocks"},
-    {"tool_reference", TYPE_CONVERTED, TYPE_REFERENCE, "the tool's name"},
+    {"tool_reference", TYPE_CONVERTED, TYPE_REFERENCE,
+     "the tool's definition, or its name where the prompt has it"},
     {"container_upload", TYPE_REFUSED, TYPE_OTHER, "the server has no containers. Send the file's text"},
     {"*_tool_result", TYPE_IGNORED, TYPE_OTHER, "a result of a tool that another server ran"},
     {"*", TYPE_AS_TEXT, TYPE_OTHER, "its `text`, else a line that it was left out"},
@@ -31,7 +32,7 @@ static const struct known_type assistant_types[] = {
     {"thinking", TYPE_CONVERTED, TYPE_THINKING, "reasoning"},
     {"tool_use", TYPE_CONVERTED, TYPE_CALL, "a call"},
     {"compaction", TYPE_CONVERTED, TYPE_COMPACTION,
-     "a summary as a user message, in place of all messages before it"},
+     "a summary as a user message, in place of all messages before it, and its `tool_changes`"},
     {"*", TYPE_IGNORED, TYPE_OTHER,
      "such as `redacted_thinking`, `server_tool_use`, `mcp_tool_use`, their results, `fallback`"},
 };
@@ -39,7 +40,12 @@ static const struct known_type assistant_types[] = {
 static const struct known_type system_types[] = {
     {"text", TYPE_CONVERTED, TYPE_TEXT, "its text"},
     {"image", TYPE_REFUSED, TYPE_OTHER, "a message of the system has text alone"},
-    {"*", TYPE_IGNORED, TYPE_OTHER, "such as `tool_addition` and `tool_removal`"},
+    {"tool_addition", TYPE_CONVERTED, TYPE_ADDITION,
+     "the definition of its `tool`, a `tool_reference` or a `tool_definition`: the tool is offered from "
+     "there on"},
+    {"tool_removal", TYPE_CONVERTED, TYPE_REMOVAL,
+     "a line that its `tool`, a `tool_reference`, is no longer offered"},
+    {"*", TYPE_IGNORED, TYPE_OTHER, "any other"},
 };
 
 static const struct known_type message_tools[] = {

@@ -23,11 +23,15 @@ enum type_kind {
     TYPE_IMAGE,
     TYPE_DOCUMENT,
     TYPE_SEARCH_RESULT,
-    TYPE_RESULT, /* of a tool */
+    TYPE_RESULT, /* result of a tool */
     TYPE_REFERENCE,
     TYPE_THINKING,
     TYPE_CALL,
     TYPE_COMPACTION,
+    TYPE_ADDITION, /* tools that a message brings */
+    TYPE_REMOVAL,  /* tools that a message takes away */
+    TYPE_SEARCH,   /* search for tools */
+    TYPE_FOUND,    /* tools that a search found */
     TYPE_MESSAGE,
     TYPE_CUSTOM,
     TYPE_SHELL,
@@ -41,11 +45,11 @@ struct known_type {
     const char *name; /* "*" stands for any text, once */
     enum type_fate fate;
     enum type_kind kind;
-    const char *say; /* what becomes of it; of a refused one the reason, of a client's error too */
+    const char *say; /* words of the document; for a refused type the reason, which its error has too */
 };
 
 struct type_table {
-    const char *title; /* what docs/api.md calls these types */
+    const char *title; /* name of these types in docs/api.md */
     const char *param; /* before the type in x-ignored-fields */
     const struct known_type *rows;
     size_t count;
@@ -64,8 +68,8 @@ const struct known_type *known_type_find(const struct type_table *t, const char 
 void known_type_note(struct request *r, const struct type_table *t, const char *type);
 /* Refuses it, with the row's reason. False. */
 bool known_type_refuse(const struct known_type *row, const char *at, const char *type, struct reject *why);
-/* For a type that the model reads as text: that of the object, or a line that says what was left out. A new
- * reference; NULL: no memory. */
+/* The text of an object of such a type, or a line that a part of this type was left out. A new reference;
+ * NULL: no memory. */
 json_t *known_type_text(const json_t *object, const char *type);
 
 #endif

@@ -6,6 +6,7 @@
 #define PLATEAU_API_MESSAGES_H
 
 #include "api/request.h"
+#include "api/tool_set.h"
 #include "api/wire.h"
 
 /* ---- errors, and the frame of streams ---- */
@@ -34,10 +35,12 @@ struct messages_place {
     struct request *request;
     struct request_memory *memory;
     struct reject *why;
-    json_t *names; /* of functions, by the id of their call */
+    json_t *names; /* names of functions, by the id of their call */
     size_t head;   /* messages of the field `system`: 0 or 1 */
-    size_t tools;  /* seen until now, with the members of toolsets */
-    char at[64];   /* "messages[0].content[1]", for errors */
+    size_t tools;  /* seen until now, with the members of toolsets and those in messages */
+    bool defers;   /* deferred tools wait for a message that brings them */
+    struct tool_set set;
+    char at[64]; /* "messages[0].content[1]", for errors */
 };
 
 /* False: memory was refused. */
@@ -46,8 +49,14 @@ bool messages_no_memory(const struct messages_place *p);
 void messages_mark(struct request *r, const json_t *holder, size_t message, size_t bytes);
 /* messages_blocks.c: `system` and `messages` of the body become one list, in r->gen.messages. */
 bool messages_convert_blocks(struct messages_place *p);
-/* messages_tools.c: `tools` of the body, in r->gen.tools. */
+/* messages_tools.c: `tools` of the body, declared in p->set. */
 bool messages_convert_tools(struct messages_place *p);
+/* One definition, as tools appended to `list`: several of a toolset. */
+bool messages_convert_tool(struct messages_place *p, json_t *list, const json_t *definition);
+/* Blocks of type tool_addition (`adds`) and tool_removal: what they say of the tools, appended to `parts`. */
+bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t *block, bool adds);
+/* A block of type tool_reference. */
+bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_t *block);
 /* The toolset that the tool of that name is a member of; NULL: none. */
 const char *messages_toolset_of(const struct request *r, struct slice name);
 

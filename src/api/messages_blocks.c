@@ -192,7 +192,7 @@ static bool add_block(struct messages_place *p, json_t *parts, json_t *block)
     case TYPE_SEARCH_RESULT:
         return add_search_result(p, parts, block);
     case TYPE_REFERENCE:
-        return add_text(p, parts, json_object_get(block, "tool_name"));
+        return messages_refer_to_tool(p, parts, block);
     case TYPE_RESULT:
         return refuse(p, ": a tool_result stands in a message of the user, not in another block.");
     default:
@@ -367,7 +367,7 @@ static bool add_thinking(struct messages_place *p, json_t *turn, const json_t *b
     return list && add_text(p, list, json_object_get(block, "thinking"));
 }
 
-/* The messages behind the system's leave, with their images and marks. */
+/* All messages but the system's first one leave, with their images and marks. */
 static void drop_messages(const struct messages_place *p)
 {
     struct request *r = p->request;
@@ -390,8 +390,13 @@ static bool add_compaction(struct messages_place *p, const json_t *block)
     if (!json_is_string(summary))
         return refuse(p, ".content must be a string or null.");
     drop_messages(p);
-    json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content");
-    return turn && add_glue(p, parts, SUMMARY) && add_text(p, parts, summary);
+    json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content"), *change;
+    bool ok = turn && add_glue(p, parts, SUMMARY) && add_text(p, parts, summary) &&
+              (tool_set_restart(&p->set) || messages_no_memory(p));
+    size_t i;
+    json_array_foreach(json_object_get(block, "tool_changes"), i, change)
+        ok = ok && messages_change_tools(p, parts, change, is_type(change, "tool_addition"));
+    return ok;
 }
 
 static bool add_assistant_block(struct messages_place *p, json_t *block)
@@ -444,6 +449,8 @@ static bool add_system_block(struct messages_place *p, json_t *parts, json_t *bl
         return known_type_refuse(row, p->at, type, p->why);
     if (row->kind == TYPE_TEXT)
         return add_text(p, parts, json_object_get(block, "text"));
+    if (row->kind == TYPE_ADDITION || row->kind == TYPE_REMOVAL)
+        return messages_change_tools(p, parts, block, row->kind == TYPE_ADDITION);
     known_type_note(p->request, &messages_system_types, type);
     return true;
 }

@@ -160,8 +160,9 @@ bool messages_convert(struct request *r, const struct request_limits *limits, st
     (void)limits;
     request_memory_enter(memory);
     p.names = json_object();
-    bool ok =
-        (p.names || messages_no_memory(&p)) && messages_convert_tools(&p) && messages_convert_blocks(&p);
+    bool ok = ((tool_set_init(&p.set) && p.names) || messages_no_memory(&p)) && messages_convert_tools(&p) &&
+              messages_convert_blocks(&p) && (tool_set_finish(&p.set, r) || messages_no_memory(&p));
+    tool_set_done(&p.set);
     json_decref(p.names);
     request_memory_enter(NULL);
     return ok;

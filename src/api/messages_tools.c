@@ -21,7 +21,7 @@ struct member {
 #define MEMBERS_MAX 12
 
 struct own_tool {
-    const char *prefix; /* of its type; a date follows. Of a member of a toolset: its name */
+    const char *prefix; /* begin of the type, before a date; the name of a member of a toolset */
     const char *description;
     struct member members[MEMBERS_MAX]; /* up to one without a name */
 };
@@ -261,7 +261,7 @@ static bool convert_function(struct messages_place *p, json_t *list, const json_
     return add_tool(p, list, tool, name, own);
 }
 
-static bool convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
+bool messages_convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
     if (!type)
@@ -279,24 +279,112 @@ static bool convert_tool(struct messages_place *p, json_t *list, const json_t *t
     return true;
 }
 
+/* ---- tools of the request ---- */
+
+/* True if the tool is deferred; each member of a toolset says so. */
+static bool is_deferred(const json_t *tool)
+{
+    const json_t *configs = json_object_get(tool, "configs"), *config;
+    const char *name;
+    json_object_foreach((json_t *)configs, name, config)
+        if (json_is_true(json_object_get(config, "defer_loading")))
+            return true;
+    return json_is_true(json_object_get(tool, "defer_loading"));
+}
+
+/* Anthropic's servers search tools for the model; here none would ever be found. */
+static bool searches_on_server(const json_t *tools)
+{
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool)
+        if (slice_starts(slice_of(field_string_in(tool, "type")), SLICE("tool_search_tool_")))
+            return true;
+    return false;
+}
+
+static bool declare(struct messages_place *p, const json_t *tool)
+{
+    json_t *list = json_array(), *each;
+    bool deferred = p->defers && is_deferred(tool);
+    bool ok = list ? messages_convert_tool(p, list, tool) : messages_no_memory(p);
+    size_t i;
+    json_array_foreach(list, i, each)
+        ok = ok && (tool_set_declare(&p->set, each, deferred) || messages_no_memory(p));
+    json_decref(list);
+    return ok;
+}
+
 bool messages_convert_tools(struct messages_place *p)
 {
-    struct request *r = p->request;
-    json_t *given = json_object_get(r->root, "tools"), *tool;
+    json_t *given = json_incref(json_object_get(p->request->root, "tools")), *tool;
+    bool ok = true;
     size_t i;
-    if (json_array_size(given) == 0)
-        return true;
-    json_t *list = json_array();
-    bool ok = list || messages_no_memory(p);
+    p->defers = !searches_on_server(given);
     json_array_foreach(given, i, tool) {
         snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
-        ok = ok && convert_tool(p, list, tool);
+        ok = ok && declare(p, tool);
         if (!ok)
             break;
     }
-    ok = ok && (json_object_set(r->root, "tools", list) == 0 || messages_no_memory(p));
-    if (ok && !r->tools_off && json_array_size(list) > 0)
-        r->gen.tools = json_object_get(r->root, "tools");
+    json_decref(given);
+    json_object_del(p->request->root, "tools");
+    return ok;
+}
+
+/* ---- tools of messages ---- */
+
+/* Before definitions that the system adds. */
+#define ADDED "More tools are available from here on:\n"
+
+static json_t *find_named(const struct messages_place *p, const json_t *name)
+{
+    json_t *tool = json_is_string(name) ? tool_set_find(&p->set, json_string_value(name)) : NULL;
+    if (!json_is_string(name))
+        reject_value(p->why, p->at, "%s must name a tool.", p->at);
+    else if (!tool)
+        reject_value(p->why, p->at, "%s refers to the tool \"%.64s\", which is not in tools.", p->at,
+                     json_string_value(name));
+    return tool;
+}
+
+bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_t *block)
+{
+    json_t *name = json_object_get(block, "tool_name"), *tool = find_named(p, name);
+    if (!tool)
+        return false;
+    if (json_object_get(p->set.force, json_string_value(name)))
+        return json_array_append_new(parts, json_pack("{sssO}", "type", "text", "text", name)) == 0 ||
+               messages_no_memory(p);
+    return tool_set_bring(&p->set, tool, NULL, parts) || messages_no_memory(p);
+}
+
+static bool define(struct messages_place *p, json_t *parts, const json_t *definition)
+{
+    json_t *list = json_array(), *tool;
+    bool ok = list ? messages_convert_tool(p, list, definition) : messages_no_memory(p);
+    size_t i;
+    json_array_foreach(list, i, tool)
+        ok = ok && (tool_set_bring(&p->set, tool, ADDED, parts) || messages_no_memory(p));
     json_decref(list);
     return ok;
+}
+
+bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t *block, bool adds)
+{
+    const json_t *change = json_object_get(block, "tool");
+    const char *type = field_string_in(change, "type");
+    if (adds && strcmp(type, "tool_definition") == 0)
+        return define(p, parts, json_object_get(change, "definition"));
+    if (strcmp(type, "tool_reference") != 0)
+        return reject_unsupported(p->why, p->at,
+                                  "%s.tool of type \"%.64s\" is not supported: a tool is given as a "
+                                  "tool_reference or, where it is added, as a tool_definition.",
+                                  p->at, type);
+    json_t *tool = find_named(p, json_object_get(change, "name"));
+    if (!tool)
+        return false;
+    return (adds ? tool_set_bring(&p->set, tool, ADDED, parts)
+                 : tool_set_take(&p->set, field_string_in(change, "name"), parts)) ||
+           messages_no_memory(p);
 }

@@ -88,7 +88,7 @@ struct request {
     bool stores;           /* Responses: the reply is stored */
     json_t *customs;       /* owned: chats: an object with the names of custom tools; NULL: none */
     json_t *toolsets;      /* owned: Messages: an object with the toolset of each of its tools; NULL: none */
-    struct responses_items *previous; /* of the response before this one; a reference */
+    struct responses_items *previous; /* items of the response before this one; a reference */
     struct buf kept;                  /* items to store: the input, later the output */
     size_t kept_input;                /* bytes of the input */
     bool seals_reasoning;             /* Responses: items of reasoning have encrypted_content */

@@ -64,9 +64,11 @@ struct gen_request {
     /* A conversation, in the form that templates expect. */
     json_t *messages;          /* NULL: a prompt instead */
     const char *messages_name; /* field of the messages, for refusals; NULL: "messages" */
-    json_t *media;     /* media of gen_media_input(): images and videos of the messages; NULL: none. Owned */
-    json_t *tools;     /* NULL: no tools, or the model shall call none */
-    bool tools_unused; /* set by the rendering: the template has no place for them */
+    json_t *media;      /* media of gen_media_input(): images and videos of the messages; NULL: none. Owned */
+    json_t *tools;      /* tools in force after the messages; NULL: none, or the model shall call none */
+    bool places_tools;  /* True if messages change the tools: tool_place.h */
+    json_t *head_tools; /* with places_tools: tools at the head of the prompt; NULL: none */
+    bool tools_unused;  /* set by the rendering: the template has no place for them */
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
     uint32_t mark_count;
@@ -135,6 +137,12 @@ static inline bool gen_repeats_calls(const struct gen_request *r)
 static inline const char *gen_messages_name(const struct gen_request *r)
 {
     return r->messages_name ? r->messages_name : "messages";
+}
+
+/* The tools that stand at the head of the prompt. */
+static inline json_t *gen_head_tools(const struct gen_request *r)
+{
+    return r->places_tools ? r->head_tools : r->tools;
 }
 
 /* The entries of logit bias that resolve_sampling() may write. */

@@ -2,6 +2,7 @@
 #include "gen/prompt.h"
 
 #include "gen/media_request.h"
+#include "gen/tool_place.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -206,7 +207,7 @@ static int render(struct gen *g, struct arena *scratch, const struct chat_templa
     in.tools = NULL;
     struct request_memory *before = request_memory_enter(&g->memory);
     r = chat_generic_messages(g->request->messages,
-                              &(struct chat_generic_opts){.tools = g->request->tools,
+                              &(struct chat_generic_opts){.tools = gen_head_tools(g->request),
                                                           .without_system = without_system,
                                                           .marks = marks,
                                                           .mark_count = g->request->mark_count},
@@ -221,6 +222,31 @@ static int render(struct gen *g, struct arena *scratch, const struct chat_templa
     return r;
 }
 
+/* Template arguments, messages and tools in the form that the template takes. */
+static bool prepare(struct gen *g, struct arena *scratch, const struct chat_template_limits *limits,
+                    struct chat_template_input *ret)
+{
+    struct gen_request *r = g->request;
+    const struct served_model *m = g->model;
+    struct request_memory *before = request_memory_enter(&g->memory);
+    bool ok = check_kwargs(g) && add_kwargs(g);
+    *ret = (struct chat_template_input){.kwargs = r->template_kwargs, .now_s = g->created_s};
+    if (m->tokenizer) {
+        ret->bos_token = tokenizer_bos(m->tokenizer);
+        ret->eos_token = tokenizer_eos(m->tokenizer);
+    }
+    ok = ok && (!r->places_tools || tool_place(g, scratch, ret, limits)) && adapt_history(g) &&
+         (!r->continues || mark_end(g));
+    request_memory_enter(before);
+    ret->messages = r->messages;
+    ret->tools = gen_head_tools(r);
+    ret->marks = (struct chat_marks){r->marks, r->mark_count};
+    ret->add_generation_prompt = r->add_generation_prompt && !r->continues;
+    r->tools_unused =
+        ret->tools && !m->syntax->generic && !chat_template_mentions(m->template, SLICE("tools"));
+    return ok;
+}
+
 bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
                    struct chat_cuts *cuts)
 {
@@ -230,31 +256,16 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     if (!m->template)
         return reject_unsupported(&g->reject, gen_messages_name(g->request),
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
-    struct request_memory *before = request_memory_enter(&g->memory);
-    bool ok = check_kwargs(g) && add_kwargs(g) && adapt_history(g) && (!g->request->continues || mark_end(g));
-    request_memory_enter(before);
-    if (!ok)
-        return false;
-    g->request->tools_unused =
-        g->request->tools && !m->syntax->generic && !chat_template_mentions(m->template, SLICE("tools"));
-    struct chat_template_input in = {
-        .messages = g->request->messages,
-        .tools = g->request->tools,
-        .kwargs = g->request->template_kwargs,
-        .marks = {g->request->marks, g->request->mark_count},
-        .add_generation_prompt = g->request->add_generation_prompt && !g->request->continues,
-        .now_s = g->created_s,
-    };
-    if (m->tokenizer) {
-        in.bos_token = tokenizer_bos(m->tokenizer);
-        in.eos_token = tokenizer_eos(m->tokenizer);
+    if (m->tokenizer)
         limits.prompt_bytes_max = tokenizer_bytes_max(m->tokenizer, ids_max);
-    }
     limits.wanted = &g->wanted;
+    struct chat_template_input in = {0};
+    if (!prepare(g, scratch, &limits, &in))
+        return false;
     struct wide_integers *table = wide_integers_enter(&g->memory.wide);
     bool without_system = false;
     int r = render(g, scratch, &in, &limits, without_system, ret, cuts, &e);
-    if (r == -EINVAL && m->syntax->generic && g->request->tools)
+    if (r == -EINVAL && m->syntax->generic && in.tools)
         r = render(g, scratch, &in, &limits, without_system = true, ret, cuts, &e);
     while (r == -EINVAL && give_way(g))
         r = render(g, scratch, &in, &limits, without_system, ret, cuts, &e);

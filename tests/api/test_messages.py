@@ -397,7 +397,7 @@ def test_tools_of_the_client_have_a_schema(server):
         failed(post(server, tools=[{"type": type, "name": "t"}]), 400, type)
     failed(post(server, tools=[{"type": "computer_toolset_20260801"}] * 2), 400, "second toolset")
     failed(post(server, tools=[{"type": "computer_toolset_20260801", "configs": 5}]), 400, "configs")
-    own = {**WEATHER, "type": "custom", "cache_control": {"type": "ephemeral"}, "defer_loading": True}
+    own = {**WEATHER, "type": "custom", "cache_control": {"type": "ephemeral"}, "defer_loading": False}
     assert counted(server, tools=[own]) == counted(server, tools=[WEATHER])
     assert counted(server, tools=[WEATHER], tool_choice={"type": "none"}) == counted(server)
     reply = post(server, tools=[{**WEATHER, "strict": True}], max_tokens=1)

@@ -34,16 +34,18 @@ static bool is_role(const json_t *m, const char *role)
 /* How many images a template will find. */
 static uint32_t check_content(const json_t *content)
 {
-    uint32_t images = 0;
+    uint32_t images = 0, tools = 0;
     size_t i;
     const json_t *part;
     ASSERT(json_is_string(content) || json_array_size(content) > 0);
     json_array_foreach(content, i, part) {
         bool is_text = json_is_string(json_object_get(part, "text"));
-        ASSERT(json_object_size(part) == (is_text ? 2 : 1));
-        images += !is_text;
+        bool has_tools = json_array_size(json_object_get(part, "tools")) > 0;
+        ASSERT(has_tools || json_object_size(part) == (is_text ? 2 : 1));
+        images += !is_text && !has_tools;
+        tools += has_tools;
     }
-    ASSERT(json_is_string(content) || images > 0 || json_array_size(content) > 1);
+    ASSERT(json_is_string(content) || images + tools > 0 || json_array_size(content) > 1);
     return images;
 }
 
@@ -72,7 +74,7 @@ static void check_messages(const struct request *r)
                !is_role(before, json_string_value(json_object_get(m, "role"))));
         if (is_role(m, "assistant"))
             check_assistant(m);
-        ASSERT(!is_role(m, "system") || json_is_string(json_object_get(m, "content")));
+        ASSERT(!is_role(m, "system") || r->gen.places_tools || json_is_string(json_object_get(m, "content")));
         if (is_role(m, "tool"))
             ASSERT(json_is_string(json_object_get(m, "tool_call_id")));
         images += check_content(json_object_get(m, "content"));

@@ -163,6 +163,118 @@ TEST(a_toolset_is_a_tool_of_each_member)
     done(p);
 }
 
+/* ---- tools that come and go ---- */
+
+static void expect_tools(const json_t *tools, const char *names)
+{
+    char got[256] = "";
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        strcat(got, json_string_value(json_object_get(json_object_get(tool, "function"), "name")));
+        strcat(got, " ");
+    }
+    assert_string_equal(got, names);
+}
+
+#define TOOL(name)      "{\"name\":\"" name "\",\"input_schema\":{\"type\":\"object\"}}"
+#define LATER(name)     "{\"name\":\"" name "\",\"defer_loading\":true,\"input_schema\":{\"type\":\"object\"}}"
+#define REFERENCE(name) "{\"type\":\"tool_reference\",\"tool_name\":\"" name "\"}"
+#define FOUND(names)                                                                                         \
+    "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"content\":[" names    \
+    "]}]}"
+#define CHANGE(kind, what) "{\"type\":\"tool_" kind "\",\"tool\":" what "}"
+#define NAMED(name)        "{\"type\":\"tool_reference\",\"name\":\"" name "\"}"
+#define SYSTEM(blocks)     "{\"role\":\"system\",\"content\":[" blocks "]}"
+
+static const json_t *part_of(const struct parsed *p, size_t message, size_t part)
+{
+    return json_array_get(json_object_get(json_array_get(p->request.gen.messages, message), "content"), part);
+}
+
+TEST(a_deferred_tool_is_offered_where_a_message_brings_it)
+{
+    struct parsed *p = accept("\"tools\":[" TOOL("a") "," LATER("b") "," LATER("c") "," TOOL(
+        "d") "],\"messages\":[" SAYS("user", "x") "]");
+    expect_tools(p->request.gen.tools, "a d ");
+    expect_tools(p->request.gen.head_tools, "a d ");
+    assert_true(p->request.gen.places_tools);
+    done(p);
+    p = accept(
+        "\"tools\":[" LATER("b") "," TOOL("a") "," LATER("c") "],\"messages\":[" SAYS("user", "x") "," FOUND(
+            REFERENCE("b") "," REFERENCE("c") "," REFERENCE("a")) "," FOUND(REFERENCE("b")) "]");
+    expect_tools(p->request.gen.tools, "a b c ");
+    expect_tools(p->request.gen.head_tools, "a ");
+    expect_tools(json_object_get(part_of(p, 1, 0), "tools"), "b c ");
+    assert_string_equal(json_string_value(json_object_get(part_of(p, 1, 1), "text")), "a");
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(p->request.gen.messages, 2), "content")), "b");
+    done(p);
+}
+
+TEST(tools_are_added_and_removed_by_the_system)
+{
+    struct parsed *p = accept("\"tools\":[" TOOL("a") "," LATER("b") "],\"messages\":[" SAYS("user", "x") "," SYSTEM(
+        CHANGE("addition", NAMED("b")) "," CHANGE(
+            "addition",
+            "{\"type\":\"tool_definition\","
+            "\"definition\":" TOOL(
+                "e") "}") "," CHANGE("removal",
+                                     NAMED(
+                                         "a"))) "," SAYS("user",
+                                                         "y") "," SYSTEM(CHANGE("removal",
+                                                                                NAMED(
+                                                                                    "e")) "," CHANGE("additio"
+                                                                                                     "n",
+                                                                                                     NAMED(
+                                                                                                         "a"))) "]");
+    expect_tools(p->request.gen.tools, "b a ");
+    expect_tools(p->request.gen.head_tools, "a ");
+    expect_tools(json_object_get(part_of(p, 1, 0), "tools"), "b e ");
+    assert_non_null(json_object_get(part_of(p, 1, 0), "lead"));
+    assert_string_equal(json_string_value(json_object_get(part_of(p, 1, 1), "text")),
+                        "\nThe tool a is no longer available.");
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(p->request.gen.messages, 3), "content")),
+        "The tool e is no longer available.\nThe tool a is available.");
+    done(p);
+}
+
+TEST(a_compaction_brings_the_tools_of_what_it_stands_for)
+{
+    struct parsed *p = accept(
+        "\"tools\":[" TOOL("a") "," LATER("b") "," LATER("c") "],\"messages\":[" SAYS("user", "x") "," FOUND(
+            REFERENCE("c")) ",{\"role\":\"assistant\",\"content\":[{\"type\":\"compaction\",\"content\":"
+                            "\"s\",\"tool_changes\":[" CHANGE("addition", NAMED("b")) "," CHANGE(
+                                "removal", NAMED("a")) "]}]}]");
+    expect_tools(p->request.gen.tools, "b ");
+    expect_tools(p->request.gen.head_tools, "a ");
+    done(p);
+}
+
+TEST(changes_of_tools_that_do_not_exist_are_refused)
+{
+    static const char *const bodies[] = {
+        FOUND(REFERENCE("z")),
+        SYSTEM(CHANGE("addition", NAMED("z"))),
+        SYSTEM(CHANGE("removal", NAMED("z"))),
+        SYSTEM(CHANGE("removal", "{\"type\":\"tool_definition\",\"definition\":" TOOL("e") "}")),
+        SYSTEM(CHANGE("addition", "{\"type\":\"mcp_tool_reference\",\"name\":\"a\"}")),
+        SYSTEM(CHANGE("addition", "{\"type\":\"tool_definition\",\"definition\":{}}")),
+        SYSTEM(CHANGE("addition", "5")),
+    };
+    for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+        char body[1024];
+        snprintf(body, sizeof(body),
+                 "{\"max_tokens\":9,\"tools\":[" TOOL("a") "],\"messages\":[" SAYS("user", "x") ",%s]}",
+                 bodies[i]);
+        struct parsed *p = parse(&wire_messages.form, body);
+        assert_false(p->ok);
+        assert_non_null(strstr(p->why.message, "messages[1].content[0]"));
+        done(p);
+    }
+}
+
 TEST(a_last_message_of_the_assistant_is_continued)
 {
     static const struct {
