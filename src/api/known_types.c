@@ -75,6 +75,10 @@ static const struct known_type item_types[] = {
     {"custom_tool_call_output", TYPE_CONVERTED, TYPE_RESULT, "a tool message"},
     {"local_shell_call", TYPE_CONVERTED, TYPE_SHELL, "a call of the assistant's turn"},
     {"local_shell_call_output", TYPE_CONVERTED, TYPE_RESULT, "a tool message"},
+    {"tool_search_call", TYPE_CONVERTED, TYPE_SEARCH, "a call of the client's search for tools"},
+    {"tool_search_output", TYPE_CONVERTED, TYPE_FOUND, "a tool message with the definitions of its `tools`"},
+    {"additional_tools", TYPE_CONVERTED, TYPE_ADDITION,
+     "a message of the system with the definitions of its `tools`, which are offered from there on"},
     {"item_reference", TYPE_CONVERTED, TYPE_REFERENCE,
      "the stored item of that `id`, else 404 `item_not_found`; the same for an object of an `id` alone"},
     {"*", TYPE_IGNORED, TYPE_OTHER, "such as `web_search_call`, `mcp_call`, `compaction_trigger`"},
@@ -101,6 +105,8 @@ static const struct known_type response_tools[] = {
      "tool's `regex` or `lark` grammar"},
     {"namespace", TYPE_CONVERTED, TYPE_NAMESPACE,
      "its functions are offered with the namespace before their name; calls have `namespace`"},
+    {"tool_search", TYPE_CONVERTED, TYPE_SEARCH,
+     "with `execution` `client` offered as a function; calls are `tool_search_call`. Else left out"},
     {"*", TYPE_IGNORED, TYPE_OTHER, "such as `web_search`, `file_search`, `mcp`, `local_shell`"},
 };
 

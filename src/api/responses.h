@@ -7,11 +7,14 @@
 
 #include "api/request.h"
 #include "api/responses_store.h"
+#include "api/tool_set.h"
 #include "api/wire.h"
 
-/* The request's key of the tools in the form that templates expect: `tools` keeps the client's, which the
- * reply repeats. */
-#define RESPONSES_TOOLS "plateau:tools"
+/* The request's key of lists with the client's tools that items bring. `tools` keeps those of the request,
+ * which the reply repeats. */
+#define RESPONSES_BROUGHT "plateau:brought"
+/* Name of the function that stands for a search for tools, which the client runs, and its type. */
+#define RESPONSES_SEARCH "tool_search"
 
 bool responses_check(struct request *r, struct reject *why);
 bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
@@ -28,8 +31,12 @@ struct responses_place {
     struct reject *why;
     json_t *names;  /* names of functions, by the id of their call */
     json_t *stored; /* items of stored responses, by their id; each response is parsed once. NULL: none yet */
-    size_t tools;   /* seen until now, in namespaces too */
-    char at[64];    /* "input[0].content[1]", for errors */
+    size_t tools;   /* tools seen until now, in namespaces and items too */
+    bool defers;    /* deferred tools wait for an item that brings them */
+    json_t *parts;  /* parts of the message whose item brings tools; NULL: the request's tools are read */
+    const char *lead; /* text before their definitions; NULL: none */
+    struct tool_set set;
+    char at[64]; /* "input[0].content[1]", for errors */
 };
 
 /* responses_place.c. False: memory was refused. */
@@ -48,8 +55,10 @@ bool responses_parse_id(struct slice text, struct request_id *ret);
 /* responses_content.c: the parts of a message or of a call's output, appended to `parts`. */
 bool responses_add_content(struct responses_place *p, json_t *parts, json_t *content);
 bool responses_add_words(const struct responses_place *p, json_t *parts, struct slice words);
-/* responses_tools.c: `tools` of the body, in r->gen.tools. */
+/* responses_tools.c: `tools` of the body, declared in p->set. */
 bool responses_convert_tools(struct responses_place *p);
+/* Appends the tools of an item to the parts of its message, after `lead` unless it is NULL. */
+bool responses_bring_tools(struct responses_place *p, json_t *parts, json_t *tools, const char *lead);
 
 /* ---- tools, by the name that the model knows ---- */
 
@@ -57,6 +66,8 @@ bool responses_convert_tools(struct responses_place *p);
 
 /* The name of a function in a namespace, as the model sees it; `space` may be NULL. False: too long. */
 bool responses_flat_name(const char *space, const char *name, char ret[RESPONSES_NAME_BYTES]);
+/* True if the client runs a search for tools under that name. */
+bool responses_is_search(const struct request *r, struct slice flat);
 /* The client's own tool of that name, and the namespace that it is in (NULL: none). NULL: there is none. */
 const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space);
 

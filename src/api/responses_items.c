@@ -181,6 +181,43 @@ static bool convert_output(struct responses_place *p, const json_t *item, json_t
     return ok;
 }
 
+/* ---- tools that items bring ---- */
+
+static bool add_tools(struct responses_place *p, const json_t *item)
+{
+    json_t *turn = turn_of(p, "system"), *parts = json_object_get(turn, "content");
+    return turn && add_break(p, parts) &&
+           responses_bring_tools(p, parts, json_object_get(item, "tools"),
+                                 "More tools are available from here on:\n");
+}
+
+/* Converts the output of a search: a result, or a message of the system if a server ran the search. */
+static bool convert_found(struct responses_place *p, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *all = p->request->gen.messages;
+    if (!json_is_string(id))
+        return add_tools(p, item);
+    json_t *message =
+        json_pack("{sssOsss[]}", "role", "tool", "tool_call_id", id, "name", RESPONSES_SEARCH, "content");
+    if (json_array_append_new(all, message) < 0)
+        return responses_no_memory(p);
+    json_t *parts = json_object_get(message, "content");
+    return responses_bring_tools(p, parts, json_object_get(item, "tools"), NULL) &&
+           (json_array_size(parts) > 0 || responses_add_words(p, parts, SLICE("No tools were found.")));
+}
+
+static bool convert_search(struct responses_place *p, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *arguments = json_object_get(item, "arguments");
+    if (!json_is_string(id)) {
+        known_type_note(p->request, &responses_item_types, "tool_search_call");
+        return true;
+    }
+    if (!json_is_string(arguments) && !json_is_object(arguments))
+        return refuse(p, ".arguments must be an object.");
+    return add_call(p, id, RESPONSES_SEARCH, arguments);
+}
+
 /* ---- items ---- */
 
 static json_t *call_id(const json_t *item, const char *type)
@@ -217,6 +254,12 @@ static bool convert_item(struct responses_place *p, const json_t *item, size_t i
         return convert_message(p, item);
     case TYPE_THINKING:
         return convert_reasoning(p, item);
+    case TYPE_ADDITION:
+        return add_tools(p, item);
+    case TYPE_SEARCH:
+        return convert_search(p, item);
+    case TYPE_FOUND:
+        return convert_found(p, item);
     case TYPE_CALL:
     case TYPE_CUSTOM:
     case TYPE_SHELL:

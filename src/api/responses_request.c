@@ -233,8 +233,10 @@ bool responses_convert(struct request *r, const struct request_limits *limits, s
     struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
     request_memory_enter(memory);
     p.names = json_object();
-    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) && responses_resolve(&p) &&
-              responses_keep_input(&p) && responses_convert_items(&p);
+    bool ok = ((tool_set_init(&p.set) && p.names) || responses_no_memory(&p)) &&
+              responses_convert_tools(&p) && responses_resolve(&p) && responses_keep_input(&p) &&
+              responses_convert_items(&p) && (tool_set_finish(&p.set, r) || responses_no_memory(&p));
+    tool_set_done(&p.set);
     json_decref(p.names);
     json_decref(p.stored);
     request_memory_enter(NULL);

@@ -39,9 +39,9 @@ static const json_t *find_in(const json_t *tools, const char *space, struct slic
     return NULL;
 }
 
-const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space)
+static const json_t *find_among(const json_t *tools, struct slice flat, const char **space)
 {
-    const json_t *tools = json_object_get(r->root, "tools"), *tool, *found = find_in(tools, NULL, flat);
+    const json_t *tool, *found = find_in(tools, NULL, flat);
     size_t i;
     *space = NULL;
     json_array_foreach(tools, i, tool) {
@@ -53,6 +53,39 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
     if (!found)
         *space = NULL;
     return found;
+}
+
+const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space)
+{
+    const json_t *found = find_among(json_object_get(r->root, "tools"), flat, space);
+    const json_t *brought = json_object_get(r->root, RESPONSES_BROUGHT);
+    for (size_t i = 0; !found && i < json_array_size(brought); i++)
+        found = find_among(json_array_get(brought, i), flat, space);
+    return found;
+}
+
+static bool is_client_search(const json_t *tool)
+{
+    return is_type(tool, RESPONSES_SEARCH) && strcmp(field_string_in(tool, "execution"), "client") == 0;
+}
+
+static bool searches(const json_t *tools)
+{
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool)
+        if (is_client_search(tool))
+            return true;
+    return false;
+}
+
+bool responses_is_search(const struct request *r, struct slice flat)
+{
+    const json_t *brought = json_object_get(r->root, RESPONSES_BROUGHT);
+    bool found = searches(json_object_get(r->root, "tools"));
+    for (size_t i = 0; !found && i < json_array_size(brought); i++)
+        found = searches(json_array_get(brought, i));
+    return found && slice_eq(flat, SLICE(RESPONSES_SEARCH));
 }
 
 /* ---- conversion ---- */
@@ -86,7 +119,16 @@ static json_t *schema_of(const struct responses_place *p, const json_t *tool, co
     return schema;
 }
 
-static bool add_function(const struct responses_place *p, json_t *list, const json_t *tool, const char *name)
+/* Adds a tool to those of the request, or to those of an item. */
+static bool offer(struct responses_place *p, const json_t *given, json_t *tool)
+{
+    bool deferred = p->defers && json_is_true(json_object_get(given, "defer_loading"));
+    return (tool && (p->parts ? tool_set_bring(&p->set, tool, p->lead, p->parts)
+                              : tool_set_declare(&p->set, tool, deferred))) ||
+           responses_no_memory(p);
+}
+
+static bool add_function(struct responses_place *p, const json_t *tool, const char *name)
 {
     json_t *schema = schema_of(p, tool, name), *description = json_object_get(tool, "description");
     if (!schema)
@@ -96,11 +138,13 @@ static bool add_function(const struct responses_place *p, json_t *list, const js
     json_t *function = json_pack("{ss}", "name", name);
     bool ok = function &&
               (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
-              json_object_set(function, "parameters", schema) == 0 &&
-              json_array_append_new(list, json_pack("{sssO}", "type", "function", "function", function)) == 0;
+              json_object_set(function, "parameters", schema) == 0;
+    json_t *converted = ok ? json_pack("{sssO}", "type", "function", "function", function) : NULL;
+    ok = offer(p, tool, converted);
+    json_decref(converted);
     json_decref(function);
     json_decref(schema);
-    return ok || responses_no_memory(p);
+    return ok;
 }
 
 /* Whether tool_choice leaves it: without allowed_tools it leaves all. */
@@ -119,60 +163,81 @@ static bool is_allowed(const struct request *r, const char *space, const json_t 
     return false;
 }
 
-static bool convert_tool(struct responses_place *p, json_t *list, const json_t *tool, const char *space)
+static bool convert_tool(struct responses_place *p, const json_t *tool, const char *space)
 {
     char name[RESPONSES_NAME_BYTES];
-    const char *type = field_string_in(tool, "type");
+    const char *type = field_string_in(tool, "type"), *own = field_string_in(tool, "name");
+    bool search = !space && is_client_search(tool);
     if (++p->tools > REQUEST_TOOLS_MAX)
         return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
     if (type[0] == 0)
         return reject_value(p->why, p->at, "%s must be an object with a type.", p->at);
     const struct known_type *row = known_type_find(&responses_tool_types, type);
-    if (row->kind != TYPE_FUNCTION && row->kind != TYPE_CUSTOM) { /* a namespace has none within it */
+    if (!search && row->kind != TYPE_FUNCTION &&
+        row->kind != TYPE_CUSTOM) { /* a namespace has none within it */
         known_type_note(p->request, &responses_tool_types, type);
         return true;
     }
-    if (field_string_in(tool, "name")[0] == 0)
+    if (!search && own[0] == 0)
         return reject_value(p->why, p->at, "%s needs a name.", p->at);
-    if (!responses_flat_name(space, field_string_in(tool, "name"), name))
+    if (!responses_flat_name(space, search ? RESPONSES_SEARCH : own, name))
         return reject_value(p->why, p->at, "%s: its name is longer than %d bytes.", p->at,
                             RESPONSES_NAME_BYTES - 1);
     if (!is_allowed(p->request, space, tool))
         return true;
     if (!field_is_flag(json_object_get(tool, "strict")))
         return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
-    return add_function(p, list, tool, name);
+    return add_function(p, tool, name);
 }
 
-static bool convert_namespace(struct responses_place *p, json_t *list, const json_t *space)
+static bool convert_namespace(struct responses_place *p, const json_t *space)
 {
     const json_t *tool, *tools = json_object_get(space, "tools");
     size_t i;
     if (field_string_in(space, "name")[0] == 0 || !json_is_array(tools))
         return reject_value(p->why, p->at, "%s: a namespace needs a name and a list of tools.", p->at);
     json_array_foreach(tools, i, tool)
-        if (!convert_tool(p, list, tool, field_string_in(space, "name")))
+        if (!convert_tool(p, tool, field_string_in(space, "name")))
             return false;
     return true;
 }
 
+static bool convert_any(struct responses_place *p, const json_t *tool)
+{
+    return is_type(tool, "namespace") ? convert_namespace(p, tool) : convert_tool(p, tool, NULL);
+}
+
+/* Without a search of the client nothing would ever bring a deferred tool. */
 bool responses_convert_tools(struct responses_place *p)
 {
-    struct request *r = p->request;
-    const json_t *given = json_object_get(r->root, "tools"), *tool;
-    json_t *list = json_array();
+    const json_t *given = json_object_get(p->request->root, "tools"), *tool;
     size_t i;
-    bool ok = list || responses_no_memory(p);
+    if (json_object_set_new(p->request->root, RESPONSES_BROUGHT, json_array()) < 0)
+        return responses_no_memory(p);
+    p->defers = searches(given);
     json_array_foreach(given, i, tool) {
         snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
-        ok = ok && (is_type(tool, "namespace") ? convert_namespace(p, list, tool)
-                                               : convert_tool(p, list, tool, NULL));
+        if (!convert_any(p, tool))
+            return false;
+    }
+    return true;
+}
+
+bool responses_bring_tools(struct responses_place *p, json_t *parts, json_t *tools, const char *lead)
+{
+    const json_t *tool;
+    size_t i;
+    if (!json_is_array(tools))
+        return reject_value(p->why, p->at, "%s must have a list of tools.", p->at);
+    json_t *brought = json_object_get(p->request->root, RESPONSES_BROUGHT);
+    bool ok = json_array_append(brought, tools) == 0 || responses_no_memory(p);
+    p->parts = parts;
+    p->lead = lead;
+    json_array_foreach(tools, i, tool) {
+        ok = ok && convert_any(p, tool);
         if (!ok)
             break;
     }
-    ok = ok && (json_object_set(r->root, RESPONSES_TOOLS, list) == 0 || responses_no_memory(p));
-    if (ok && !r->tools_off && json_array_size(list) > 0)
-        r->gen.tools = json_object_get(r->root, RESPONSES_TOOLS);
-    json_decref(list);
+    p->parts = NULL;
     return ok;
 }

@@ -22,6 +22,7 @@ struct own {
     uint32_t items;       /* begun until now */
     uint32_t sequence;    /* number of the next event */
     bool custom;          /* the open call is that of a custom tool */
+    bool search;          /* the open call is a search for tools, which the client runs */
     bool cut;             /* the open item is not whole */
 };
 
@@ -209,7 +210,7 @@ static const char *prefix_of(const struct own *own)
     case PIECE_REASONING:
         return "rs";
     case PIECE_CALL:
-        return own->custom ? "ctc" : "fc";
+        return own->custom ? "ctc" : own->search ? "tsc" : "fc";
     default:
         return "msg";
     }
@@ -256,6 +257,19 @@ static void write_input(const struct reply *r, struct slice arguments, struct bu
     else
         json_write_string(ret, buf_slice(&text));
     buf_done(&text);
+}
+
+/* Writes the arguments of a search for tools as an object, or as a string where they were cut. */
+static void write_search(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+{
+    const struct own *own = r->own;
+    buf_printf(ret, ",\"call_id\":\"%s\",\"execution\":\"client\",\"arguments\":", r->call_id);
+    if (begins || text.len == 0)
+        buf_puts(ret, "{}");
+    else if (own->cut)
+        json_write_string(ret, text);
+    else
+        buf_put_slice(ret, text);
 }
 
 static void write_call(const struct reply *r, struct slice text, bool begins, struct buf *ret)
@@ -308,6 +322,7 @@ static void write_item(const struct reply *r, bool begins, struct buf *ret)
     struct slice text = begins ? SLICE("") : buf_slice(&r->block);
     const char *type = own->open != PIECE_CALL ? types[own->open]
                        : own->custom           ? "custom_tool_call"
+                       : own->search           ? "tool_search_call"
                                                : "function_call";
     buf_printf(ret, "{\"type\":\"%s\",\"id\":", type);
     write_item_id(r, ret);
@@ -316,6 +331,8 @@ static void write_item(const struct reply *r, bool begins, struct buf *ret)
         write_reasoning(r, text, begins, ret);
     else if (own->open == PIECE_CONTENT)
         write_message(r, text, begins, ret);
+    else if (own->search)
+        write_search(r, text, begins, ret);
     else
         write_call(r, text, begins, ret);
     buf_putc(ret, '}');
@@ -347,6 +364,7 @@ static void open_item(struct reply *r, enum piece_kind kind)
     own->open = kind;
     own->items++;
     own->custom = false;
+    own->search = kind == PIECE_CALL && responses_is_search(&r->exchange->request, buf_slice(&r->call_name));
     if (kind == PIECE_CALL) {
         const json_t *tool = responses_find_tool(&r->exchange->request, buf_slice(&r->call_name), &space);
         const char *type = json_string_value(json_object_get(tool, "type"));
@@ -402,7 +420,7 @@ static void write_done(const struct reply *r)
         if (own->custom) {
             text_event(r, "response.custom_tool_call_input.delta", "delta", text, true);
             text_event(r, "response.custom_tool_call_input.done", "input", text, true);
-        } else {
+        } else if (!own->search) {
             text_event(r, "response.function_call_arguments.done", "arguments", text, false);
         }
         break;
@@ -509,7 +527,7 @@ static void flush(struct reply *r)
     }
     buf_put_slice(&r->block, text);
     add_logprobs(&r->block_logprobs, &r->logprobs);
-    if (text.len > 0 && !own->custom)
+    if (text.len > 0 && !own->custom && !own->search)
         text_event(r, types[r->pending], "delta", text, false);
 }
 

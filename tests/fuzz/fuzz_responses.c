@@ -19,13 +19,16 @@ static bool is_role(const json_t *m, const char *role)
 /* How many images a template will find. */
 static uint32_t check_content(const json_t *content)
 {
-    uint32_t images = 0;
+    uint32_t images = 0, tools = 0;
     size_t i;
     const json_t *part;
     ASSERT(json_is_string(content) || json_array_size(content) > 0);
-    json_array_foreach(content, i, part)
-        images += !json_is_string(json_object_get(part, "text"));
-    ASSERT(json_is_string(content) || images > 0 || json_array_size(content) > 1);
+    json_array_foreach(content, i, part) {
+        bool has_tools = json_array_size(json_object_get(part, "tools")) > 0;
+        images += !has_tools && !json_is_string(json_object_get(part, "text"));
+        tools += has_tools;
+    }
+    ASSERT(json_is_string(content) || images + tools > 0 || json_array_size(content) > 1);
     return images;
 }
 
@@ -70,8 +73,9 @@ static void check_tools(const struct request *r)
     const json_t *tool;
     json_array_foreach(r->gen.tools, i, tool) {
         const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
-        ASSERT(json_string_length(name) > 0);
-        ASSERT(responses_find_tool(r, slice_of(json_string_value(name)), &space));
+        struct slice flat = slice_of(json_string_value(name));
+        ASSERT(flat.len > 0);
+        ASSERT(responses_is_search(r, flat) || responses_find_tool(r, flat, &space));
     }
 }
 

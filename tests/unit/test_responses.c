@@ -141,6 +141,56 @@ TEST(tools_become_functions)
     done(p);
 }
 
+#define SEARCH       "{\"type\":\"tool_search\",\"execution\":\"client\"}"
+#define CALLED(name) "{\"type\":\"function\",\"name\":\"" name "\",\"defer_loading\":true}"
+
+static void expect_names(const json_t *tools, const char *names)
+{
+    char got[256] = "";
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        strcat(got, json_string_value(json_object_get(json_object_get(tool, "function"), "name")));
+        strcat(got, " ");
+    }
+    assert_string_equal(got, names);
+}
+
+TEST(items_bring_tools_where_they_stand)
+{
+    const char *space;
+    struct parsed *p = parse("\"tools\":[" CALLED("a") "," SEARCH "],\"input\":[" SAYS(
+        "user", "q") ",{\"type\":\"tool_search_call\","
+                     "\"call_id\":\"1\",\"arguments\":{\"x\":1}},{\"type\":\"tool_search_output\",\"call_"
+                     "id\":\"1\",\"tools\":[" CALLED(
+                         "a") "]},{\"type\":\"tool_search_output\",\"call_id\":\"2\",\"tools\":[]},{\"type\":"
+                              "\"additional_tools\",\"tools\":[" CALLED(
+                                  "b") ",{\"type\":\"custom\",\"name\":\"c\"}]}]");
+    assert_true(p->ok);
+    expect_names(p->request.gen.head_tools, "tool_search ");
+    expect_names(p->request.gen.tools, "tool_search a b c ");
+    assert_true(responses_is_search(&p->request, SLICE("tool_search")));
+    assert_false(responses_is_search(&p->request, SLICE("a")));
+    assert_non_null(responses_find_tool(&p->request, SLICE("c"), &space));
+    const json_t *all = p->request.gen.messages;
+    const json_t *found = json_array_get(json_object_get(json_array_get(all, 2), "content"), 0);
+    expect_names(json_object_get(found, "tools"), "a ");
+    expect_json(json_array_get(all, 3), "{\"role\":\"tool\",\"tool_call_id\":\"2\",\"name\":\"tool_search\","
+                                        "\"content\":\"No tools were found.\"}");
+    assert_int_equal(json_array_size(all), 5);
+    done(p);
+}
+
+TEST(without_a_search_of_the_client_deferred_tools_are_at_the_head)
+{
+    struct parsed *p = parse("\"input\":\"q\",\"tools\":[" CALLED("a") ",{\"type\":\"tool_search\"}]");
+    assert_true(p->ok);
+    expect_names(p->request.gen.tools, "a ");
+    assert_string_equal(p->request.ignored, "tools.tool_search");
+    assert_false(responses_is_search(&p->request, SLICE("tool_search")));
+    done(p);
+}
+
 TEST(formats_of_text_are_grammars)
 {
     struct parsed *p = parse("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_object\"}}");
