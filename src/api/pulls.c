@@ -176,7 +176,7 @@ static bool read_body(struct slice body, struct hub_child_opts *o, char model[],
     const json_t *id = json_object_get(order, "model"), *anyway = json_object_get(order, "anyway");
     const char *text = json_string_value(id);
     if (!json_is_object(order))
-        reject_set(why, REJECT_INVALID_JSON, NULL, "The body is no JSON object with \"model\".");
+        reject_set(why, REJECT_INVALID_JSON, NULL, "The body is not a JSON object with \"model\".");
     else if (!text || !hub_name_parse(text, &name))
         reject_value(why, "model", "model is the name of a model at the hub: ORG/NAME[@REVISION][:QUANT].");
     else if (anyway && !json_is_boolean(anyway))

@@ -30,7 +30,7 @@ int bundle_parse_page(const char page[BUNDLE_PAGE], uint64_t file_bytes, uint64_
     memcpy(copy, page, sizeof(copy));
     memset(copy + 48, 0, 8);
     if (memcmp(page, BUNDLE_MAGIC, 8) != 0)
-        return err_set(e, -EINVAL, "is no packed file");
+        return err_set(e, -EINVAL, "is not a packed file");
     if (number_at(page, 48, 8) != bundle_check_of(copy, sizeof(copy)))
         return err_set(e, -EINVAL, "its first page is damaged: the checksum differs");
     if (number_at(page, 8, 4) != BUNDLE_VERSION)

@@ -15,7 +15,7 @@ static int read_table(struct regular_file *f, struct bundle *ret, struct err *e)
     char page[BUNDLE_PAGE];
     uint64_t at, bytes;
     if (f->bytes < sizeof(page))
-        return err_set(e, -EINVAL, "is no packed file, or was cut");
+        return err_set(e, -EINVAL, "is not a packed file, or was cut");
     int r = regular_file_read(f, 0, page, sizeof(page), e);
     if (r == 0)
         r = bundle_parse_page(page, f->bytes, &at, &bytes, e);
@@ -139,7 +139,7 @@ static int open_inside(const char *path, const char *bundle, const char *name, s
     const struct bundle_file *file = bundle_find(&b, name);
     /* A file that is read from a bundle is the one that was put there. */
     r = file ? bundle_check(&b, file, e)
-             : err_set(e, -ENOENT, "%s: cannot be opened: the packed file has no such file", path);
+             : err_set(e, -ENOENT, "%s: cannot be opened: the packed file does not have this file", path);
     if (r < 0 && file)
         err_prefix(e, r, "%s", bundle);
     struct file_parts *parts =

@@ -57,7 +57,7 @@ static bool has_role(const json_t *message, const char *role)
 static int refuse_text(struct chat *c, struct err *e)
 {
     return c->memory.refused ? err_set(e, -ENOMEM, "no memory for the message")
-                             : err_set(e, -EINVAL, "the message is no valid UTF-8 text");
+                             : err_set(e, -EINVAL, "the message is not valid UTF-8 text");
 }
 
 int chat_set_system(struct chat *c, struct slice text, struct err *e)

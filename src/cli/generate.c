@@ -75,7 +75,7 @@ static int answer(struct answerer *a, struct slice prompt, struct attach *attach
         q.messages = messages_of(prompt, attached, o->answer.system);
     }
     r = q.prompt || q.messages ? answerer_run(a, &q, print_part, stdout, &finish, e)
-                               : err_set(e, -EINVAL, "the prompt is no valid UTF-8 text");
+                               : err_set(e, -EINVAL, "the prompt is not valid UTF-8 text");
     json_decref(q.messages);
     json_decref(q.prompt);
     return r;

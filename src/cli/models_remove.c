@@ -14,8 +14,8 @@ static int find(const char *cache, const char *id, struct hub_name *ret, struct 
     if (hub_name_parse(id, ret))
         return 0;
     if (strchr(id, '/'))
-        return err_set(e, -EINVAL, "%s is no name of a model in the hub's cache; plateau models lists them",
-                       id);
+        return err_set(e, -EINVAL,
+                       "%s is not the name of a model in the hub's cache; plateau models lists them", id);
     return hub_cache_find_name(cache, id, ret, e);
 }
 

@@ -187,7 +187,7 @@ static int pull(struct settings *o, struct err *e)
         return err_set(e, -EINVAL,
                        "which model? plateau pull ORG/NAME, or ORG/NAME:QUANT of a GGUF repository");
     if (!hub_name_parse(o->argument, &opts.name))
-        return err_set(e, -EINVAL, "%s is no name of the hub: ORG/NAME[@REVISION][:QUANT] is expected",
+        return err_set(e, -EINVAL, "%s is not a name of the hub: ORG/NAME[@REVISION][:QUANT] is expected",
                        o->argument);
     int r = hub_cache_dir(cache, e);
     if (r < 0)

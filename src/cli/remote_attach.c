@@ -86,7 +86,7 @@ int remote_attach(struct attach *a, enum media_kind kind, struct slice what, str
     if (slice_starts(what, SLICE("http://")) || slice_starts(what, SLICE("https://"))) {
         snprintf(address, sizeof(address), "%.*s", SLICE_ARGS(what));
         part = part_of(kind, address);
-        r = part ? 0 : err_set(e, -EINVAL, "the address is no valid UTF-8 text");
+        r = part ? 0 : err_set(e, -EINVAL, "the address is not valid UTF-8 text");
     } else {
         r = read_part(kind, what, &part, e);
     }

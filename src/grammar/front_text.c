@@ -101,7 +101,7 @@ uint32_t front_text_hex(struct front_text *f, uint32_t digits)
         f->at++;
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        front_text_fail(f, -EINVAL, "%X is no character", code);
+        front_text_fail(f, -EINVAL, "%X is not a character", code);
     return f->error ? 0 : code;
 }
 

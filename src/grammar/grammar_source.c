@@ -32,7 +32,7 @@ static int parse_json(struct compiling *c, const char *what, json_t **ret)
     json_error_t why;
     size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     *ret = json_source_load(c->text, flags, &why);
-    return *ret ? 0 : err_set(c->e, -EINVAL, "the %s is no JSON: %s (line %d)", what, why.text, why.line);
+    return *ret ? 0 : err_set(c->e, -EINVAL, "the %s is not JSON: %s (line %d)", what, why.text, why.line);
 }
 
 static int from_object(struct compiling *c, sym_id *ret)
@@ -72,7 +72,7 @@ static int from_list(struct compiling *c, const json_t *list, sym_id *ret)
         const json_t *text = json_array_get(list, i);
         texts[i] = (struct slice){json_string_value(text), json_string_length(text)};
         if (!json_is_string(text))
-            r = err_set(c->e, -EINVAL, "element %u of the choice is no text", i);
+            r = err_set(c->e, -EINVAL, "element %u of the choice is not a text", i);
     }
     if (r == 0)
         r = choice_compile(c->b, texts, count, ret, c->e);

@@ -67,7 +67,7 @@ static bool unicode_escape(struct rx_parser *p, uint32_t *ret)
         }
     }
     if (*ret >= 0xD800 && *ret <= 0xDFFF)
-        return rx_parse_fail(p, start, "a surrogate alone is no character");
+        return rx_parse_fail(p, start, "a surrogate alone is not a character");
     return true;
 }
 

@@ -31,7 +31,7 @@ static bool token_text(struct structural_work *w, const json_t *format, struct s
     if (!structural_only(w, format, "token") || !structural_is_text(w, token, "token", ret))
         return false;
     if (!w->tokens || ret->len == 0 || w->tokens->find(w->tokens->arg, *ret, &id) != ret->len)
-        return structural_fail(w, -ENOTSUP, "\"%.64s\" is no added token of the model",
+        return structural_fail(w, -ENOTSUP, "\"%.64s\" is not an added token of the model",
                                json_string_value(token)),
                false;
     return true;

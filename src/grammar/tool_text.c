@@ -52,7 +52,7 @@ static struct piece token(struct tool_work *w, const json_t *id)
 {
     json_int_t value = json_integer_value(id);
     if (value < 0 || value >= TOKEN_MAX) {
-        tool_fail(w, -EINVAL, "%lld is no token", (long long)value);
+        tool_fail(w, -EINVAL, "%lld is not a token", (long long)value);
         return piece_rx(RX_NONE);
     }
     return piece_sym(grammar_token(w->b, (uint32_t)value));

@@ -55,7 +55,8 @@ static int make(struct admin_socket *s, const char *path, int *fd, struct err *e
     if (state == SOCKET_LIVE)
         return err_set(e, -EADDRINUSE, "%s: another server answers there", path);
     if (state == SOCKET_FOREIGN)
-        return err_set(e, -EEXIST, "%s is there already, and is no socket of a server that has ended", path);
+        return err_set(e, -EEXIST, "%s is there already, and is not a socket of a server that has ended",
+                       path);
     if (state == SOCKET_STALE)
         unlink(path);
     int r = bind_to(path, fd);

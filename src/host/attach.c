@@ -150,7 +150,7 @@ static json_t *part_of(enum media_kind kind, struct slice what, struct err *e)
     }
     json_t *part = json_pack("{s:s, s:s%}", "type", type, type, what.ptr, what.len);
     if (!part)
-        err_set(e, -EINVAL, "the address is no valid UTF-8 text, or there is no memory for it");
+        err_set(e, -EINVAL, "the address is not valid UTF-8 text, or there is no memory for it");
     return part;
 }
 

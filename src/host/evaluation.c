@@ -212,7 +212,8 @@ static int check_tokens(const struct evaluation *v, struct err *e)
                        v->sides[1].shape->vocab, vocab);
     for (uint64_t i = 0; i < v->token_count; i++)
         if (v->tokens[i] >= vocab)
-            return err_set(e, -EINVAL, "token %u of the text is none of the model's %u", v->tokens[i], vocab);
+            return err_set(e, -EINVAL, "token %u of the text is not one of the model's %u", v->tokens[i],
+                           vocab);
     return 0;
 }
 
@@ -315,7 +316,7 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     struct charge charge = account_charge(o->parent);
     *ret = (struct evaluation_result){0};
     if (!utf8_valid(o->text))
-        return err_set(e, -EINVAL, "the text is no valid UTF-8");
+        return err_set(e, -EINVAL, "the text is not valid UTF-8");
     int r = check_memory(o, e);
     if (r < 0)
         return r;

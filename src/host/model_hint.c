@@ -235,7 +235,7 @@ static bool tell_below(const char *dir, const struct contents *c, int code, stru
     if (c->hub_models > 0)
         tell_hub_cache(dir, &b, code, e);
     else
-        err_set(e, code, "%s is no model; below it lie%s %s%s: name one, or serve all with --model-dir %s",
+        err_set(e, code, "%s is not a model; below it lie%s %s%s: name one, or serve all with --model-dir %s",
                 dir, b.count == 1 ? "s" : "", b.names, b.count > LISTED_MAX ? " and more" : "", dir);
     return true;
 }
@@ -266,7 +266,7 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
     if (c->config)
         return err_set(e, code, "%s has config.json but no .safetensors file: the weights are missing; %s",
                        dir, fetch_rest(dir).text);
-    return tell_below(dir, c, code, e) ? code : err_set(e, code, "%s is no model: " A_MODEL, dir);
+    return tell_below(dir, c, code, e) ? code : err_set(e, code, "%s is not a model: " A_MODEL, dir);
 }
 
 static int tell_file(const char *path, int code, struct err *e)
@@ -274,11 +274,11 @@ static int tell_file(const char *path, int code, struct err *e)
     if (gguf_file_is(path) || bundle_is(path))
         return code; /* its reader has said why */
     if (ends_in(path, ".plateau"))
-        return err_set(e, code,
-                       "%s is no packed file: its first bytes are not those that plateau pack writes", path);
+        return err_set(
+            e, code, "%s is not a packed file: its first bytes are not those that plateau pack writes", path);
     if (ends_in(path, ".safetensors"))
         return err_set(e, code, "%s is one file of a model: name its directory", path);
-    return err_set(e, code, "%s is no directory: " A_MODEL, path);
+    return err_set(e, code, "%s is not a directory: " A_MODEL, path);
 }
 
 /* A path, or a name that is neither the hub's nor listed. */

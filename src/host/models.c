@@ -113,7 +113,7 @@ static int find_below(struct models *m, const char *dir, struct err *e)
                    "GGUF files%s",
                    dir,
                    others.bins > 0      ? "; there are .bin files with weights, which are not read"
-                   : others.mmprojs > 0 ? "; there are vision encoders (mmproj), which are no models"
+                   : others.mmprojs > 0 ? "; there are vision encoders (mmproj), which are not models"
                                         : "");
 }
 

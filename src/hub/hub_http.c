@@ -391,13 +391,14 @@ static void fail_status(struct exchange *x, long status)
         fail(x, -EACCES,
              "its terms have to be accepted on its page at the hub first, by the owner of the token");
     else if (strcmp(x->error, "RevisionNotFound") == 0)
-        fail(x, -ENOENT, "the hub has the model, but no such revision");
+        fail(x, -ENOENT, "the hub has the model, but not this revision");
     else if (strcmp(x->error, "EntryNotFound") == 0)
         fail(x, -ENOENT, "the hub lists a file that it does not have");
     else if (strcmp(x->error, "RepoNotFound") == 0 || status == 401 || status == 403 || status == 404)
         fail(x, -ENOENT,
-             token ? "the hub has no such model, or the token may not read it"
-                   : "the hub has no such model, or it is private: set HF_TOKEN to a token that may read it");
+             token ? "the hub does not have this model, or the token may not read it"
+                   : "the hub does not have this model, or it is private: set HF_TOKEN to a token that may "
+                     "read it");
     else if (status == 416)
         fail(x, -ESTALE, "a file at the hub is shorter than listed");
     else

@@ -291,7 +291,7 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     s->scale_columns = (uint32_t)(s->in / groups);
     int r = s->out * bits % 32 == 0 && s->in * bits % 32 == 0
                 ? need(f, ".qzeros", &s->biases)
-                : err_set(f->b->e, -EINVAL, "%s: %llu x %llu values of %llu bits are no whole words",
+                : err_set(f->b->e, -EINVAL, "%s: %llu x %llu values of %llu bits do not fill whole words",
                           f->module, (ull)s->out, (ull)s->in, (ull)bits);
     if (r == 0)
         r = awq ? check_words(f, weight, &s->weight, s->in, words)

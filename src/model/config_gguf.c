@@ -67,7 +67,7 @@ static int set(struct view *v, json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0
                ? 0
-               : err_set(v->e, -EINVAL, "metadata: the value of %s is no number or text", name);
+               : err_set(v->e, -EINVAL, "metadata: the value of %s is not a number or text", name);
 }
 
 /* An absent key is left out. */
@@ -239,7 +239,7 @@ static int find_arch(struct view *v)
     if (slice_eq(name, SLICE("clip")))
         return err_set(
             v->e, -ENOTSUP,
-            "a vision encoder (mmproj), which is no model and is not read: the text model beside it "
+            "a vision encoder (mmproj), which is not a model and is not read: the text model beside it "
             "is served without images");
     snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))

@@ -23,7 +23,7 @@ static void read_grid(struct json_read *r, struct vision_config *v)
     uint32_t positions = json_read_u32(r, "num_position_embeddings", 1, VISION_GRID_MAX * VISION_GRID_MAX);
     v->grid = (uint32_t)lround(sqrt(positions));
     if (v->grid * v->grid != positions)
-        json_read_fail(r, -ENOTSUP, "num_position_embeddings is %u, which is no square", positions);
+        json_read_fail(r, -ENOTSUP, "num_position_embeddings is %u, which is not a square", positions);
 }
 
 static void read_deepstack(struct json_read *r, const struct config *text, struct vision_config *v)

@@ -156,7 +156,7 @@ static int write_stage(const struct normalizer_stage *s, struct slice text, stru
     case NORMALIZE_STRIP:
         break;
     }
-    ASSERT(!"a stage that is no writer");
+    ASSERT(!"a stage that is not a writer");
     return -EINVAL;
 }
 

@@ -176,7 +176,7 @@ static int lex_number(struct lexer *x)
     else
         t.i = strtoll(digits, NULL, 10);
     if (errno == ERANGE || is_name_start(peek(x, taken)) || is_digit(peek(x, taken)))
-        return err_set(x->e, -EINVAL, "line %u: %s is no number this engine takes", x->line, digits);
+        return err_set(x->e, -EINVAL, "line %u: %s is not a number that this engine takes", x->line, digits);
     int r = push(x, t);
     advance(x, taken);
     return r;

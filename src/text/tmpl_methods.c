@@ -303,7 +303,7 @@ static struct tmpl_value method_join(struct tmpl_run *run, struct tmpl_value sel
         return tmpl_fail(run, "join takes a list");
     for (uint32_t i = 0; i < l->count && tmpl_step(run, 1); i++) {
         if (l->items[i].type != TMPL_STRING)
-            return tmpl_fail(run, "join: item %u is no string but '%s'", i, tmpl_type_name(&l->items[i]));
+            return tmpl_fail(run, "join: item %u is not a string but '%s'", i, tmpl_type_name(&l->items[i]));
         if (i > 0)
             tmpl_text_put(&t, self.s);
         tmpl_text_put(&t, l->items[i].s);

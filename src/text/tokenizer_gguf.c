@@ -426,8 +426,9 @@ static int read_word_piece(const struct reader *in, json_t *root, json_t *vocab,
     json_object_clear(vocab);
     while (next_token(&w)) {
         if (w.text.len == 0 || w.text.len > TOKEN_BYTES_MAX || !add_word(vocab, &w))
-            return err_set(in->e, -EINVAL, "tokenizer.ggml.tokens[%u] is no word of 1 to %d bytes in UTF-8",
-                           w.id, TOKEN_BYTES_MAX);
+            return err_set(in->e, -EINVAL,
+                           "tokenizer.ggml.tokens[%u] is not a word of 1 to %d bytes in UTF-8", w.id,
+                           TOKEN_BYTES_MAX);
     }
     if (!special_of(in, unknown, &id, &text))
         text = SLICE("[UNK]");
@@ -493,7 +494,7 @@ static int read_unigram(const struct reader *in, json_t *root, json_t *vocab, js
     if (!in->scores || in->scores->count != in->tokens->count)
         return bad(in, "there is not one score for each token");
     if (map && (!map->list || (map->type != GGUF_U8 && map->type != GGUF_I8)))
-        return bad(in, "precompiled_charsmap is no list of bytes");
+        return bad(in, "precompiled_charsmap is not a list of bytes");
     int r = read_scored(in, list);
     if (r < 0)
         return r;
@@ -528,7 +529,7 @@ static int add_end(const struct reader *in, json_t *root)
     if (!flag(in, "tokenizer.ggml.add_eos_token", false) || json_object_get(root, "post_processor"))
         return 0;
     if (!special_of(in, keys, &id, &text))
-        return bad(in, "add_eos_token is true, but eos_token_id is no token");
+        return bad(in, "add_eos_token is true, but eos_token_id is not a token");
     json_t *end = json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", "end", "type_id", 0);
     json_t *post = json_pack("{s:s, s:[o, O], s:[o, O, o, O], s:{s:{s:[i]}}}", "type", "TemplateProcessing",
                              "single", text_of("A", 0), end, "pair", text_of("A", 0), end, text_of("B", 0),
@@ -550,7 +551,7 @@ static int set_token(const struct reader *in, const char *key, json_t *config, c
                        ? 0
                        : bad(in, "a special token is not UTF-8");
     }
-    return err_set(in->e, -EINVAL, "%s is %llu, which is no token", key, (ull)id);
+    return err_set(in->e, -EINVAL, "%s is %llu, which is not a token", key, (ull)id);
 }
 
 static int read_config(const struct reader *in, bool bos, json_t *config)
@@ -573,10 +574,10 @@ static int read_lists(struct reader *in)
     if (!in->tokens)
         return err_set(in->e, -ENOENT, "the file has no tokenizer");
     if (in->tokens->type != GGUF_STRING || in->tokens->count > TOKENS_MAX)
-        return bad(in, "tokens are no list of texts of a usable length");
+        return bad(in, "tokens are not a list of texts of a usable length");
     if (in->types && (in->types->count != in->tokens->count || in->types->type == GGUF_STRING))
         return bad(in, "there is not one type for each token");
-    return in->merges && in->merges->type != GGUF_STRING ? bad(in, "merges are no list of texts") : 0;
+    return in->merges && in->merges->type != GGUF_STRING ? bad(in, "merges are not a list of texts") : 0;
 }
 
 /* Models that tokenizer.ggml.model names. */

@@ -68,7 +68,7 @@ export function openMemory() {
     for (const [name, chip] of Object.entries(chips)) setFigure(chip.node, m[name], bytes(m[name]));
     const less = m.unaccounted_bytes < 0, big = m.unaccounted_bytes > UNACCOUNTED || m.unaccounted_bytes + m.untouched_bytes < -UNACCOUNTED;
     chips.unaccounted_bytes.node.dataset.level = big ? "warn" : "ok";
-    text(sum, `Unaccounted: the system counts ${bytes(m.resident_bytes)}, which is ${bytes(Math.abs(m.unaccounted_bytes))} ${less ? "less" : "more"} than the ${bytes(m.accounted_bytes)} of the accounts and the allocator. ${less ? "Reserved memory that was never touched does not count, ${bytes(m.untouched_bytes)} of open connections at most. " : ""}${big ? "More than 32 MiB is a fault." : "Up to 32 MiB either way is no fault."}`);
+    text(sum, `Unaccounted: the system counts ${bytes(m.resident_bytes)}, which is ${bytes(Math.abs(m.unaccounted_bytes))} ${less ? "less" : "more"} than the ${bytes(m.accounted_bytes)} of the accounts and the allocator. ${less ? `Reserved memory that was never touched does not count, ${bytes(m.untouched_bytes)} of open connections at most. ` : ""}${big ? "More than 32 MiB is a fault." : "Up to 32 MiB either way is not a fault."}`);
     chips.resident_bytes.node.title = "Resident and swapped memory of the process, without mapped files";
     keyed(devices, m.devices, (d) => d.domain, () => el("p", {}), (p, d) => text(p, `${d.domain}: ${bytes(d.used_bytes)} of ${bytes(d.limit_bytes)}, ${bytes(d.reserved_bytes)} reserved${d.others_bytes === undefined ? "" : `; other programs hold ${bytes(d.others_bytes)}, ${bytes(d.free_bytes)} free`}`));
   }

@@ -219,7 +219,7 @@ static int count_bytes(struct parse *p, struct gguf_tensor *t)
     if (count == UINT64_MAX)
         return bad_tensor(p, t, "its dimensions overflow");
     if (row % t->form->values != 0)
-        return bad_tensor(p, t, "its rows are no whole number of blocks");
+        return bad_tensor(p, t, "its rows are not a whole number of blocks");
     if (count / t->form->values > UINT64_MAX / t->form->bytes)
         return bad_tensor(p, t, "its bytes overflow");
     t->bytes = block_form_bytes(t->form, count);
@@ -256,7 +256,7 @@ static int place_tensors(struct parse *p)
     for (uint32_t i = 0; i < p->g->tensor_count; i++) {
         struct gguf_tensor *t = &p->g->tensors[i];
         if (t->offset % align != 0)
-            return bad_tensor(p, t, "its offset is no multiple of general.alignment");
+            return bad_tensor(p, t, "its offset is not a multiple of general.alignment");
         if (data_at > p->file_bytes || t->offset > p->file_bytes - data_at ||
             t->bytes > p->file_bytes - data_at - t->offset) {
             char name[SHOWN_BYTES];

@@ -135,7 +135,7 @@ int safetensors_data_at(struct slice first, uint64_t file_bytes, size_t *ret, st
 {
     uint64_t header_bytes;
     if (first.len < SAFETENSORS_FIRST_BYTES)
-        return err_set(e, -EINVAL, "%zu bytes are no safetensors file", first.len);
+        return err_set(e, -EINVAL, "%zu bytes are not a safetensors file", first.len);
     memcpy(&header_bytes, first.ptr, SAFETENSORS_FIRST_BYTES);
     if (header_bytes > SAFETENSORS_HEADER_BYTES_MAX)
         return err_set(e, -EINVAL,

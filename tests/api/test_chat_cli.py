@@ -477,7 +477,7 @@ def test_a_script_is_told_what_failed_and_goes_on(tmp_path):
     assert got.stdout.decode() == CHSH + "\n"
     assert got.stderr.decode().splitlines() == [
         "plateau: there is no command /bogus; /help lists them.",
-        "plateau: the message is no valid UTF-8 text.",
+        "plateau: the message is not valid UTF-8 text.",
     ]
 
 

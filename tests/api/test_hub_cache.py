@@ -139,7 +139,7 @@ def test_a_model_is_removed_after_a_yes_and_nothing_else(home):
     (cache / "models--acme--Link").symlink_to(precious)
     got = run(home, "models", "rm", "acme/Small")
     assert got.returncode == 1 and "--yes removes it" in got.stderr and (cache / "models--acme--Small").is_dir()
-    for name, words in (("acme/None", "not in the hub's cache"), ("acme/Link", "is a link"), ("../x", "no name of a model"), ("Nope", "has no Nope")):
+    for name, words in (("acme/None", "not in the hub's cache"), ("acme/Link", "is a link"), ("../x", "is not the name of a model"), ("Nope", "has no Nope")):
         got = run(home, "models", "rm", name, "--yes")
         assert got.returncode == 1 and words in got.stderr, got.stderr
     blobs = sum(f.stat().st_size for f in (cache / "models--acme--Small/blobs").iterdir())

@@ -72,12 +72,12 @@ def top(tmp_path_factory):
     ("config", ["has config.json but no .safetensors file"]),
     ("weights", ["has model.safetensors but no config.json"]),
     ("adapter", ["adapter.safetensors", "name its base model"]),
-    ("empty", ["is no model: a model is a directory"]),
+    ("empty", ["is not a model: a model is a directory"]),
     ("numbered", ["not complete: 2 of its 3 weight files missing, model-00001-of-00003.safetensors"]),
     ("indexed", ["not complete: 1 of its 2 weight files missing, model-2.safetensors"]),
     ("pointer", ["Git LFS", "git lfs pull"]),
     ("above", ["below it lie one, org/two", "--model-dir above"]),
-    ("pipe", ["pipe is no directory"]),
+    ("pipe", ["pipe is not a directory"]),
     ("bert", ["bert: config.json: model_type 'distilbert' is not supported"]),
 ])
 def test_what_is_no_model_is_told_apart(top, path, words):

@@ -121,8 +121,8 @@ def test_commands_take_a_packed_file(packed, tmp_path):
     (lambda b: b[:5000] + bytes([b[5000] ^ 1]) + b[5001:], "is damaged: a checksum of its weights differs"),
     (lambda b: b[:-40] + bytes([b[-40] ^ 1]) + b[-39:], "its table is damaged"),
     (lambda b: b[:8] + bytes([b[8] ^ 1]) + b[9:], "its first page is damaged"),
-    (lambda b: b"x" + b[1:], "is no packed file"),
-    (lambda b: b[:100], "is no packed file, or was cut"),
+    (lambda b: b"x" + b[1:], "is not a packed file"),
+    (lambda b: b[:100], "is not a packed file, or was cut"),
 ])
 def test_damage_is_refused(packed, tmp_path, change, message):
     path = tmp_path / "other.plateau"

@@ -145,9 +145,9 @@ def test_a_plan_says_why_a_model_of_the_hub_cannot_run(hub, model, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["acme/none"], "no such model, or it is private: set HF_TOKEN"), (["acme/small@v9"], "no such revision"),
+    (["acme/none"], "does not have this model, or it is private: set HF_TOKEN"), (["acme/small@v9"], "not this revision"),
     (["acme/gated"], "terms have to be accepted"), (["acme/bins"], "in .bin or .pt files only"), (["acme/ggufs"], "acme/ggufs is not served here: the file ends within its head"),
-    (["small"], "no name of the hub"), (["../x"], "no name of the hub"), (["a/b/c"], "no name of the hub"), (["acme/small@../x"], "no name of the hub"), ([], "which model?")])
+    (["small"], "is not a name of the hub"), (["../x"], "is not a name of the hub"), (["a/b/c"], "is not a name of the hub"), (["acme/small@../x"], "is not a name of the hub"), ([], "which model?")])
 def test_messages(hub, tmp_path, arguments, words):
     hub.models |= {"acme/gated": Model({"config.json": b"{}", "model.safetensors": b"x"}, gated=True), "acme/bins": Model({"config.json": b"{}", "pytorch_model.bin": b"x"}),
                    "acme/ggufs": Model({"a.gguf": b"x"})}

@@ -69,7 +69,7 @@ def test_one_of_several_has_to_be_named(hub, tmp_path):
     assert [e["event"] for e in said] == ["choices", "failed"] and said[0]["suggested"] == "Q4_K_M"
     assert {c["quant"]: c["bytes"] for c in said[0]["choices"]}["UD-Q4_K_XL"] == sum(len(hub.models["acme/many"].files[n]) for n in parts_of(hub.models["acme/many"], "UD-Q4_K_XL/"))
     for name, words in (("acme/many:Q5_K_M", "has no GGUF model Q5_K_M, but BF16 ("), ("acme/many:a", "has several GGUF models of the name a among"),
-                        ("acme/none:Q8_0", "no such model")):
+                        ("acme/none:Q8_0", "does not have this model")):
         got = pull(hub, tmp_path, name)
         assert got.returncode == 1 and words in got.stderr, got.stderr
     assert not list(cache(tmp_path).glob("models--*")), "a pull that was refused leaves nothing"

@@ -144,7 +144,7 @@ def test_a_wait_for_the_hub_says_why(s, hub, model):
 def test_what_fails_says_why(s, hub, model, tmp_path):
     assert order(s, "acme/none").status_code == 202
     now = ended(s)
-    assert now["state"] == "failed" and "no such model, or it is private" in now["error"]
+    assert now["state"] == "failed" and "does not have this model, or it is private" in now["error"]
     config = model.files["config.json"].replace(b'"qwen3"', b'"weird"')
     hub.models["acme/small"] = model = Model({**model.files, "config.json": config})
     assert order(s).status_code == 202

@@ -392,7 +392,7 @@ def test_what_is_not_supported_is_named(server, fields, param, words):
 
 WRONG = [
     ({"guided_json": {"type": "sound"}}, "guided_json", ["#", "type"]),
-    ({"guided_json": "{"}, "guided_json", ["no JSON"]),
+    ({"guided_json": "{"}, "guided_json", ["is not JSON"]),
     ({"guided_regex": "(?=a)b"}, "guided_regex", ["look-ahead"]),
     ({"guided_json": {"type": "object", "required": "a"}}, "guided_json", ["required"]),
     ({"guided_json": {"allOf": [{"type": "null"}, {"type": "string"}]}}, "guided_json", ["guided_json"]),
@@ -400,7 +400,7 @@ WRONG = [
     ({"guided_choice": []}, "guided_choice", ["at least one"]),
     ({"guided_choice": ["a", 5]}, "guided_choice", ["element 1"]),
     ({"grammar": "root ::= a"}, "grammar", ["line 1"]),
-    ({"structured_outputs": {"structural_tag": "{"}}, "structured_outputs.structural_tag", ["no JSON"]),
+    ({"structured_outputs": {"structural_tag": "{"}}, "structured_outputs.structural_tag", ["is not JSON"]),
     ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", ["format"]),
     ({"structured_outputs": {"structural_tag": 5}}, "structured_outputs.structural_tag", ["object"]),
     ({"response_format": {"type": "structural_tag", "structures": []}}, "response_format", ["structures"]),

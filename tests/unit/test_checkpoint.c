@@ -274,7 +274,7 @@ TEST(what_cannot_be_read_is_refused_with_its_name)
     test_write_text(dir, "model.safetensors", "");
     refuses(dir, -EINVAL, "is empty");
     test_write_text(dir, "model.safetensors", "short");
-    refuses(dir, -EINVAL, "model.safetensors: 5 bytes are no safetensors file");
+    refuses(dir, -EINVAL, "model.safetensors: 5 bytes are not a safetensors file");
     write_shard(dir, "model.safetensors", "a b", 1);
     char path[128];
     snprintf(path, sizeof(path), "%s/model.safetensors", dir);

@@ -243,13 +243,13 @@ TEST(tensors_that_are_wrong)
     one_tensor("t", 1, wide, 0, 0);
     refuses(-EINVAL, "tensor t: its bytes overflow");
     one_tensor("t", 1, odd, 2, 0);
-    refuses(-EINVAL, "tensor t: its rows are no whole number of blocks");
+    refuses(-EINVAL, "tensor t: its rows are not a whole number of blocks");
     one_tensor("t", 1, row, 19, 0);
     refuses(-ENOTSUP, "tensor t: the form IQ1_S is not read");
     one_tensor("t", 1, row, 5, 0);
     refuses(-EINVAL, "tensor t: the form 5 is not known");
     one_tensor("t", 1, row, 0, 8);
-    refuses(-EINVAL, "its offset is no multiple of general.alignment");
+    refuses(-EINVAL, "its offset is not a multiple of general.alignment");
     one_tensor("t", 1, row, 0, 256);
     refuses(-EINVAL, "tensor t: 128 bytes at 256 do not lie in the file");
     one_tensor("t", 1, row, 0, UINT64_MAX - 31);

@@ -400,7 +400,7 @@ TEST(metadata_that_are_refused)
     refuses(-EINVAL, "general.architecture is missing");
     begin_model("llama", 1);
     test_gguf_key_text(&file, "llama.attention.head_count_kv", "\xff");
-    refuses(-EINVAL, "the value of num_key_value_heads is no number or text");
+    refuses(-EINVAL, "the value of num_key_value_heads is not a number or text");
 }
 
 /* A role of a tensor that files of this architecture do not have. */

@@ -158,7 +158,7 @@ TEST(what_does_not_compile_says_why_and_leaves_nothing)
         int code;
         const char *words;
     } cases[] = {
-        {GRAMMAR_JSON_SCHEMA, "{\"type\":", -EINVAL, "the schema is no JSON"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":", -EINVAL, "the schema is not JSON"},
         {GRAMMAR_JSON_SCHEMA, "{\"contains\":{}}", -ENOTSUP, "contains"},
         {GRAMMAR_CHOICE, "{}", -EINVAL, "list of texts"},
         {GRAMMAR_CHOICE, "[\"a\",1]", -EINVAL, "element 1"},

@@ -123,7 +123,7 @@ TEST(a_text_ends_with_a_token_where_the_file_says_so)
     assert_true(pair->known && pair->between.count == 1 && pair->behind.count == 1);
     assert_int_equal(pair->behind.ids[0], 9);
     write_ended_pieces(PIECES);
-    refuses(-EINVAL, "add_eos_token is true, but eos_token_id is no token");
+    refuses(-EINVAL, "add_eos_token is true, but eos_token_id is not a token");
 }
 
 TEST(the_template_is_the_file_s)
@@ -221,7 +221,7 @@ TEST(tokenizers_that_are_refused)
     write_pieces(PIECES - 1, 1);
     refuses(-EINVAL, "there is not one score for each token");
     write_pieces(PIECES, PIECES);
-    refuses(-EINVAL, "tokenizer.ggml.bos_token_id is 10, which is no token");
+    refuses(-EINVAL, "tokenizer.ggml.bos_token_id is 10, which is not a token");
     test_gguf_begin(&file, 3, 0, 2);
     test_gguf_key_text(&file, "tokenizer.ggml.model", "rwkv");
     put_texts("tokenizer.ggml.tokens", pieces, PIECES);
@@ -233,7 +233,7 @@ TEST(tokenizers_that_are_refused)
     refuses(-ENOTSUP, "tokenizer.ggml.pre 'nobody-knows' is not supported");
     test_gguf_begin(&file, 3, 0, 1);
     put_numbers("tokenizer.ggml.tokens", GGUF_I32, piece_types, PIECES);
-    refuses(-EINVAL, "tokens are no list of texts");
+    refuses(-EINVAL, "tokens are not a list of texts");
     test_gguf_begin(&file, 3, 0, 1);
     put_texts("tokenizer.ggml.tokens", (const char *const[]){"\xff"}, 1);
     refuses(-EINVAL, "tokenizer.ggml.tokens[0] is not UTF-8");

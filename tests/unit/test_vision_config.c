@@ -130,7 +130,7 @@ TEST(a_vision_config_that_is_not_supported_is_named)
             NULL, -ENOTSUP, "a head's size must be a multiple of 4");
     refuses("{" TEXT ",\"vision_config\":{" VISION_BUT_SIZE
             ",\"hidden_size\":32,\"num_position_embeddings\":60}}",
-            NULL, -ENOTSUP, "which is no square");
+            NULL, -ENOTSUP, "which is not a square");
     refuses("{" TEXT ",\"vision_config\":{" VISION ",\"deepstack_visual_indexes\":[1]}}", NULL, -ENOTSUP,
             "deepstack_visual_indexes is not empty");
     refuses("{" TEXT ",\"vision_config\":{" VISION ",\"in_channels\":1}}", NULL, -ENOTSUP,
