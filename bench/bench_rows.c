@@ -4,11 +4,16 @@
 #include "golden/room.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "base/rng.h"
+#include "compute/device.h"
+#include "compute/row_draw.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct row_draw;
 
 struct bench_rows {
     struct bench_rows_opts opts;

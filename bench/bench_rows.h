@@ -8,6 +8,7 @@
 #include "model/model.h"
 
 struct bench_rows;
+struct row_draw;
 
 struct bench_rows_opts {
     struct model *model;

@@ -17,12 +17,15 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/slice.h"
+#include "compute/row_draw.h"
 #include "model/model.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct row_draw;
 
 enum { PREFILLS = 5, STEPS_MAX = 48, PROFILED = 4, TAILS_MAX = 8, COUNTS_MAX = 16, SETTINGS = 3 };
 

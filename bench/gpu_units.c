@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+struct row_draw;
+
 enum { UNITS = 128, ROUNDS = 4 };
 
 struct steps {

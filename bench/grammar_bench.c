@@ -8,6 +8,7 @@
  * Printed are microseconds of processor time: of making grammar and tables, and of masks (p50, p99, largest);
  * then the states of the automaton, how often it was full, and rows per token. */
 #include "base/check.h"
+#include "base/err.h"
 #include "bench_vocab.h"
 #include "grammar/matcher_state.h"
 

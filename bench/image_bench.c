@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "encode.h"
 #include "vision/decode.h"
+#include "vision/image.h"
 #include "vision/resize.h"
+#include "vision/smart_size.h"
 
 #include <getopt.h>
 #include <string.h>

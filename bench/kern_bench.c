@@ -23,7 +23,10 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "kernel/kern.h"
+#include "kernel/matrix.h"
+#include "kernel/quants.h"
 #include "kernel/workers.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -36,6 +36,8 @@
 #include <stdio.h>
 #include <string.h>
 
+struct row_draw;
+
 enum { ROWS_MAX = 16, PROMPT = 512, PROMPT_MAX = 1 << 17, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 
 static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};

@@ -16,8 +16,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"
+#include "compute/device.h"
 #include "engine/engine.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/grammar_source.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"
+#include "compute/device.h"
 #include "engine/engine.h"
 #include "registry/speculation.h"
 

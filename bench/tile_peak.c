@@ -7,6 +7,7 @@
 
 #if defined(__x86_64__)
 #include "kernel/kern_tile.h"
+#include "kernel/workers.h"
 
 #include <immintrin.h>
 

@@ -1,10 +1,16 @@
 /* Cost of the walk over an idle engine's pages (engine/invariants.h): a pool of 10,000 pages, all cached, in
  * prefixes of 100 pages with a snapshot each. Prints the median and the worst of 200 walks of each part, in
  * microseconds. */
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
+#include "base/walk.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
 #include "cache/prefix_index.h"
 #include "memory/ledger.h"
+#include "memory/ledger_state.h"
 #include "sched/sched.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #ifndef PLATEAU_BENCH_YARDSTICK_LINES_H
 #define PLATEAU_BENCH_YARDSTICK_LINES_H
 
+#include "kernel/workers.h"
 #include "kernel/yardsticks.h"
 
 #include <stdio.h>

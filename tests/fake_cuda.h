@@ -13,6 +13,7 @@
 #include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_driver.h"
 #include "compute/cuda/cuda_image.h"
+#include "memory/domain.h"
 #include "memory/units.h"
 
 #ifdef TEST_SIMT

@@ -6,9 +6,12 @@
 #include "api/api_state.h"
 
 #include "api/exchange.h"
+#include "api/metrics.h"
 #include "api/prep.h"
 #include "api/responses_rest.h"
+#include "api/responses_store.h"
 #include "api/routes.h"
+#include "api/tenants.h"
 #include "api/wire.h"
 
 #include "base/clock.h"

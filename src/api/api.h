@@ -14,11 +14,12 @@
 #include "media/media.h"
 #include "base/err.h"
 #include "http/http_server.h"
-#include "registry/registry.h"
-#include "store/store.h"
 
 struct api;
+struct guard;
 struct keyring;
+struct registry;
+struct store;
 
 /* A report of this size needs no memory beyond what the API reserves for itself. */
 #define API_REPORT_BYTES 65536

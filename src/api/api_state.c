@@ -3,6 +3,7 @@
 #include "api/api_state.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 #include "grammar/grammar_cache.h"
 #include "base/clock.h"
 

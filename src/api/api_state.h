@@ -5,23 +5,29 @@
 #include "api/api.h"
 #include "api/audit.h"
 #include "api/figures.h"
-#include "media/media.h"
-#include "api/metrics.h"
 #include "api/prep_queue.h"
 #include "api/pulls.h"
-#include "gen/reject.h"
 #include "api/request.h"
-#include "api/responses_store.h"
-#include "api/tenants.h"
-#include "api/trace.h"
 #include "api/watch.h"
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/thread_stack.h"
+#include "registry/registry.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+struct account_numbers;
+struct engine_numbers;
+struct job_numbers;
+struct media;
+struct metrics;
+struct reject;
+struct responses_store;
+struct tenants;
+struct trace;
 
 #define API_PREP_THREADS_MAX 8
 #define API_JOBS_SHOWN_MAX   1024

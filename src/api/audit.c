@@ -1,8 +1,8 @@
 /* audit.c - text of clients becomes one word of a log line, so that a client cannot forge a line. */
 #include "api/audit.h"
+#include "api/auth.h"
 #include "api/reject_http.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 

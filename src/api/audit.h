@@ -5,7 +5,16 @@
 #ifndef PLATEAU_API_AUDIT_H
 #define PLATEAU_API_AUDIT_H
 
-#include "api/auth.h"
+#include "api/keyring.h"
+
+#include "http/http_request.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct auth;
+struct http_request;
+struct reject;
 
 #define AUDIT_ACTION_BYTES 112
 

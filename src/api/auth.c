@@ -1,6 +1,16 @@
 /* auth.c - from a request's header to its key, and to the routes that the key opens. */
 #include "api/auth.h"
 
+#include "api/api.h"
+#include "api/keyring.h"
+
+#include "base/slice.h"
+#include "gen/reject.h"
+#include "http/http_request.h"
+#include "http/http_state.h"
+
+#include <stddef.h>
+
 /* The key in "Bearer KEY"; empty without one. */
 static struct slice bearer_of(struct slice authorization)
 {

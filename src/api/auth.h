@@ -7,9 +7,13 @@
 #ifndef PLATEAU_API_AUTH_H
 #define PLATEAU_API_AUTH_H
 
-#include "api/api.h"
-#include "api/keyring.h"
-#include "gen/reject.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_request;
+struct key;
+struct keyring;
+struct reject;
 
 struct auth {
     const struct key *key; /* the key that matched; NULL: none was needed. Lives as long as the ring */

@@ -5,9 +5,16 @@
 #include "api/cors.h"
 
 #include "base/check.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "http/http_request.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+
+struct slice;
 
 #define ASKED_BYTES_MAX 512
 /* For a longer list. The star does not stand for `authorization`. */

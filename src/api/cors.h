@@ -6,7 +6,10 @@
 #define PLATEAU_API_CORS_H
 
 #include "base/err.h"
-#include "http/http_request.h"
+
+#include <stdbool.h>
+
+struct http_request;
 
 #define CORS_ORIGIN_BYTES_MAX 200
 

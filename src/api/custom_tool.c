@@ -10,6 +10,8 @@
 #include "grammar/lark.h"
 #include "text/json_stream.h"
 
+#include "gen/request_memory.h"
+
 #define PATTERN_BYTES_MAX ((size_t)4 << 10)
 #define LARK_BYTES_MAX    ((size_t)16 << 10)
 #define LARK_CPU_NS       (50 * NS_PER_MS)

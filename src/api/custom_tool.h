@@ -5,7 +5,12 @@
 #ifndef PLATEAU_API_CUSTOM_TOOL_H
 #define PLATEAU_API_CUSTOM_TOOL_H
 
-#include "api/request.h"
+#include <jansson.h>
+
+struct buf;
+struct request;
+struct request_memory;
+struct slice;
 
 /* The client's format of the input. */
 struct custom_format {

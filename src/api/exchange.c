@@ -4,18 +4,20 @@
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
 
+#include "api/auth.h"
 #include "api/exchange_reply.h"
 #include "api/field.h"
+#include "api/metrics.h"
 #include "api/reject_http.h"
+#include "api/wire.h"
 
-#include "gen/media_request.h"
 #include "api/memory_refusal.h"
 #include "api/prep.h"
-#include "api/wire.h"
 #include "api/wait.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "gen/choice.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -16,7 +16,12 @@
 #include "api/api_state.h"
 #include "api/reply.h"
 #include "api/prep_queue.h"
+#include "api/request.h"
 #include "api/responses_page.h"
+#include "api/trace.h"
+
+#include "base/buf.h"
+#include "gen/gen.h"
 
 struct reject_envelope;
 

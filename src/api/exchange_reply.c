@@ -6,17 +6,34 @@
  * that keep the connection alive before: an earlier failure is an HTTP status and not an event. */
 #include "api/exchange_reply.h"
 
+#include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/metrics.h"
 #include "api/reject_http.h"
+#include "api/reply.h"
+#include "api/request.h"
 #include "api/responses_list.h"
+#include "api/tenants.h"
+#include "api/trace.h"
 #include "api/wait.h"
 #include "api/wire.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/slice.h"
+#include "engine/engine.h"
+#include "engine/stream.h"
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+#include "http/http_request.h"
 #include "http/sse.h"
 
 #include <errno.h>
+
+struct choice;
+struct reply;
 
 /* Tokens of one choice that become one chunk: all available ones; fewer where each has a kilobyte of
  * logprobs. */

@@ -4,7 +4,8 @@
 #ifndef PLATEAU_API_EXCHANGE_REPLY_H
 #define PLATEAU_API_EXCHANGE_REPLY_H
 
-#include "api/exchange.h"
+struct exchange;
+struct reject;
 
 /* Frees everything that the work needed; the exchange itself stays until its connection ends. Twice is
  * fine. */

@@ -3,6 +3,7 @@
 #include "api/exchange.h"
 
 #include "base/hash.h"
+#include "gen/choice.h"
 
 static struct list *bucket_of(struct api *a, const struct stream *s)
 {

@@ -1,7 +1,7 @@
 /* field.c - readers of plain values, and the walk over a body's fields. */
 #include "api/field.h"
 
-#include "base/check.h"
+#include "gen/reject.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "api/field.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 #include <math.h>
 

@@ -5,6 +5,7 @@
 #include "api/field.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 #include <string.h>
 

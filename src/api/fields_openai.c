@@ -6,6 +6,8 @@
 #include "api/tool_choice.h"
 #include "base/check.h"
 
+#include "gen/reject.h"
+
 #include <stdio.h>
 
 /* ---- completions and chats ---- */

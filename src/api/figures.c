@@ -2,14 +2,19 @@
  * fall: that is not a rate. Quantiles come from the histogram's rise over five minutes, as the alert's do. */
 #include "api/figures.h"
 
+#include "api/api_state.h"
+#include "api/attention.h"
+#include "api/metrics.h"
 #include "api/owners.h"
 #include "api/report.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "http/http_server.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
 #include "registry/guard.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <math.h>

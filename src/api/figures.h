@@ -4,13 +4,12 @@
 #ifndef PLATEAU_API_FIGURES_H
 #define PLATEAU_API_FIGURES_H
 
-#include "api/attention.h"
-#include "api/history.h"
-
 #include "memory/ledger.h"
 
 struct api;
+struct attention;
 struct figures;
+struct history;
 
 size_t figures_bytes(void);
 /* 0 or -ENOMEM (the account or the system). */

@@ -3,6 +3,7 @@
 #include "api/field.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,9 +2,21 @@
  * nothing is decided by them but whether waiting can help. */
 #include "api/memory_refusal.h"
 
+#include "api/api_state.h"
+
 #include "base/check.h"
+#include "base/slice.h"
+#include "engine/engine.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+#include "memory/domain.h"
+#include "memory/ledger.h"
+#include "registry/registry.h"
 
 #include <ctype.h>
+#include <string.h>
+
+struct account_numbers;
 
 /* The memory of one domain. */
 struct scene {

@@ -6,8 +6,13 @@
 #ifndef PLATEAU_API_MEMORY_REFUSAL_H
 #define PLATEAU_API_MEMORY_REFUSAL_H
 
-#include "api/api_state.h"
-#include "gen/request_memory.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct account;
+struct api;
+struct reject;
+struct request_memory;
 
 /* The ledger refused `bytes` more below `at`. 429 while `others` requests are running, or memory is free
  * again, or caches hold some of it (this call asks them to release it). Otherwise 507 with the numbers. Any

@@ -12,9 +12,6 @@
 #include "api/messages.h"
 #include "api/reasoning_seal.h"
 
-#include "base/check.h"
-#include "text/utf8.h"
-
 #include <stdio.h>
 
 /* Its value differs in each request, so no prefix would be found in the cache. */

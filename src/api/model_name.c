@@ -4,7 +4,18 @@
  * because a further change has no better reason. */
 #include "api/model_name.h"
 
+#include "api/api_state.h"
+
+#include "base/check.h"
+#include "base/slice.h"
+#include "gen/reject.h"
+#include "registry/model_settings.h"
+#include "registry/registry.h"
+
+#include <stdint.h>
 #include <stdio.h>
+
+struct model_settings;
 
 #define NAMES_SHOWN_MAX 5u
 #define NAME_SHOWN_MAX  80 /* bytes */

@@ -5,8 +5,11 @@
 #ifndef PLATEAU_API_MODEL_NAME_H
 #define PLATEAU_API_MODEL_NAME_H
 
-#include "api/api_state.h"
-#include "gen/reject.h"
+#include <stdbool.h>
+
+struct api;
+struct reject;
+struct slice;
 
 /* The model with that id or alias. Without one: the only model that is meant after changes of case, without
  * `:latest` and without leading `provider/`. The index in the registry, or -1: no model, or several. */

@@ -3,6 +3,7 @@
 #include "api/wire_openai.h"
 
 #include "base/check.h"
+#include "text/tokenizer.h"
 
 static void write_bytes(const struct tokenizer *t, uint32_t id, struct buf *ret)
 {

@@ -1,6 +1,7 @@
 /* owners.c - which part of a model an account belongs to. */
 #include "api/owners.h"
 
+#include "api/api_state.h"
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,7 +1,7 @@
 /* page.c - headers that let the page run its own files and reach its own server, and nothing else. */
 #include "api/page.h"
 
-#include "base/check.h"
+#include "http/http_request.h"
 #include "web/web.h"
 
 #define POLICY                                                                                               \

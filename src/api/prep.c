@@ -1,15 +1,26 @@
 /* prep.c - one exchange at a time, from its body to its jobs; `stage` says where it goes on after a wait. */
 #include "api/prep.h"
 
+#include "api/api.h"
+#include "api/api_state.h"
+#include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/prep_queue.h"
+#include "api/reply.h"
 #include "api/responses_list.h"
 #include "api/utility.h"
 #include "api/utility_form.h"
 #include "api/wait.h"
 #include "api/wire.h"
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "base/mailbox.h"
 #include "base/thread_nice.h"
+#include "base/thread_stack.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <errno.h>
 

@@ -7,8 +7,11 @@
 #ifndef PLATEAU_API_PREP_H
 #define PLATEAU_API_PREP_H
 
-#include "api/exchange.h"
 #include "text/chat_template.h"
+
+struct api;
+struct api_opts;
+struct exchange;
 
 /* The template's evaluation needs the deepest stack. Its callers and the C library need the rest. */
 #define PREP_STACK_BYTES (CHAT_TEMPLATE_STACK_BYTES + ((size_t)128 << 10))

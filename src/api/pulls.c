@@ -9,6 +9,8 @@
 #include "gen/json_depth.h"
 #include "text/chat_format.h"
 
+#include "gen/reject.h"
+
 #include <stdio.h>
 #include <string.h>
 

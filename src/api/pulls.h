@@ -7,11 +7,13 @@
 #ifndef PLATEAU_API_PULLS_H
 #define PLATEAU_API_PULLS_H
 
-#include "api/api.h"
-#include "gen/reject.h"
 #include "hub/hub_child.h"
 #include "hub/hub_name.h"
 #include "registry/model_settings.h"
+
+struct api;
+struct buf;
+struct reject;
 
 /* Serving: all is here, and the server looks at it. */
 enum pulls_state { PULLS_NONE, PULLS_RUNNING, PULLS_SERVING, PULLS_DONE, PULLS_FAILED, PULLS_CANCELLED };

@@ -2,8 +2,12 @@
 #ifndef PLATEAU_API_REFUSE_H
 #define PLATEAU_API_REFUSE_H
 
-#include "api/api_state.h"
-#include "api/reject_http.h"
+struct api;
+struct auth;
+struct http_request;
+struct http_wording;
+struct reject;
+struct reject_envelope;
 
 /* Answers with `why`. `id`: the request's, or empty. */
 void refuse_request(struct api *a, struct http_request *r, const char *id, const struct auth *auth,

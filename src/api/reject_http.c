@@ -4,6 +4,8 @@
 #include "api/reject_http.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+#include "http/http_request.h"
 #include "text/chat_format.h"
 
 #include <stdio.h>

@@ -3,8 +3,9 @@
 #define PLATEAU_API_REJECT_HTTP_H
 
 #include "base/buf.h"
-#include "gen/reject.h"
-#include "http/http_request.h"
+
+struct http_request;
+struct reject;
 
 /* HTTP's status; 0 for REJECT_NONE. */
 unsigned reject_status(const struct reject *r);

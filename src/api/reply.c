@@ -1,8 +1,13 @@
 /* reply.c - the buffers of a reply, and when a stream writes them. */
 #include "api/reply.h"
 
+#include "api/exchange.h"
 #include "api/wire.h"
+
 #include "base/check.h"
+#include "engine/stream.h"
+#include "gen/choice.h"
+#include "gen/request_memory.h"
 
 #include <stdio.h>
 

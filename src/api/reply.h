@@ -4,9 +4,10 @@
 #define PLATEAU_API_REPLY_H
 
 #include "base/buf.h"
-#include "gen/choice.h"
 
+struct choice;
 struct exchange;
+struct part;
 
 /* How far the reply of an exchange is. Whether a stream's header has been sent is the connection's to know:
  * http_stream_is_begun(). */

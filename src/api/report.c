@@ -1,12 +1,19 @@
 /* report.c - models, health, and the reports that tools of SGLang and vLLM read. */
 #include "api/report.h"
 
+#include "api/api.h"
+#include "api/api_state.h"
+
 #include "base/check.h"
+#include "media/media.h"
+#include "registry/model_settings.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
 #include "base/clock.h"
 #include "model/model_work.h"
 #include "registry/speculation.h"
 #include "text/chat_format.h"
+#include "text/tokenizer.h"
 
 #include <time.h>
 

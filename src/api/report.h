@@ -2,11 +2,19 @@
 #ifndef PLATEAU_API_REPORT_H
 #define PLATEAU_API_REPORT_H
 
-#include "api/api_state.h"
 #include "api/gauge.h"
 #include "api/history.h"
 #include "base/log.h"
 #include "grammar/grammar_cache.h"
+
+#include "engine/engine.h"
+#include "registry/registry.h"
+
+struct account_numbers;
+struct api;
+struct auth;
+struct drafting_opts;
+struct served_model;
 
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */

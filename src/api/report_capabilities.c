@@ -1,8 +1,9 @@
 /* report_capabilities.c - a model's limits and capabilities as Anthropic's list of models has them, for
  * /v1/models. Each capability says what this server takes for the model, not how well the model does it. */
+#include "api/api_state.h"
 #include "api/report.h"
 
-#include "base/check.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
 
 static void write_one(const char *name, bool supported, struct buf *ret)

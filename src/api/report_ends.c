@@ -1,5 +1,8 @@
 /* report_ends.c - how requests end: of all clients, or of one tenant. */
+#include "api/api_state.h"
+#include "api/metrics.h"
 #include "api/report.h"
+#include "api/tenants.h"
 
 #include "base/check.h"
 

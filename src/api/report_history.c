@@ -1,9 +1,9 @@
 /* report_history.c - the figures of a range of time, and the last log lines. */
 #include "api/report.h"
 
+#include "api/api_state.h"
 #include "api/figures.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_ring.h"

@@ -1,8 +1,10 @@
 /* report_holders.c - memory that can be reclaimed: of engines and of orphans. */
+#include "api/api_state.h"
 #include "api/report.h"
 
 #include "base/check.h"
 #include "memory/holders.h"
+#include "text/chat_format.h"
 
 #define OF(field) GAUGE_OF(struct holders_numbers, field)
 

@@ -3,11 +3,14 @@
  * own_bytes are the bytes of an account that no child of it names. Without the disks, their sum over all
  * accounts is what the root uses. The ledger is copied into an array first, because writing the reply takes
  * memory, which changes the ledger. */
+#include "api/api_state.h"
 #include "api/report.h"
 
 #include "base/check.h"
+#include "http/http_server.h"
 #include "memory/accounts.h"
 #include "memory/footprint.h"
+#include "memory/ledger.h"
 #include "text/chat_format.h"
 
 struct visit {

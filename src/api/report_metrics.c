@@ -2,6 +2,7 @@
 #include "api/report.h"
 
 #include "api/exchange.h"
+#include "api/metrics.h"
 
 #include "base/check.h"
 #include "memory/footprint.h"

@@ -1,4 +1,6 @@
 /* report_model.c - the numbers of models: of their loads, and those that their engines published last. */
+#include "api/api_state.h"
+#include "api/metrics.h"
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,13 +1,20 @@
 /* report_overview.c - one snapshot for the page: a poll a second costs one report of a few kilobytes. */
 #include "api/report.h"
 
+#include "api/api_state.h"
+#include "api/attention.h"
+#include "api/auth.h"
 #include "api/figures.h"
+#include "api/keyring.h"
 #include "api/owners.h"
+#include "api/pulls.h"
+#include "api/trace.h"
 
-#include "base/check.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log_ring.h"
 #include "memory/footprint.h"
+#include "registry/model_settings.h"
 #include "text/chat_format.h"
 
 #include <math.h>

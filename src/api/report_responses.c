@@ -1,6 +1,9 @@
 /* report_responses.c - the store of responses. */
+#include "api/api_state.h"
 #include "api/report.h"
+#include "api/responses_store.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 
 #define OF(field) GAUGE_OF(struct responses_store_numbers, field)

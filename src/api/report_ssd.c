@@ -1,8 +1,10 @@
 /* report_ssd.c - the SSD tier: content, hits, and errors. */
+#include "api/api_state.h"
 #include "api/report.h"
 
 #include "base/check.h"
 #include "store/store.h"
+#include "text/chat_format.h"
 
 struct ssd_numbers {
     struct store_numbers store;

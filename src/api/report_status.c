@@ -1,8 +1,9 @@
 /* report_status.c - models, requests and caches now. */
+#include "api/api_state.h"
 #include "api/report.h"
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "http/http_server.h"
 #include "text/chat_format.h"
 
 static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct buf *ret)

@@ -1,9 +1,9 @@
 /* report_trace.c - the last requests that ended or were refused, oldest first. */
 #include "api/report.h"
 
+#include "api/api_state.h"
 #include "api/trace.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "text/chat_format.h"
 

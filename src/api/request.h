@@ -5,11 +5,11 @@
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
-#include "gen/reject.h"
+#include "base/buf.h"
 #include "gen/gen_request.h"
-#include "gen/request_memory.h"
-#include "media/media.h"
 
+struct reject;
+struct request_memory;
 struct responses_store;
 struct responses_items;
 

@@ -7,6 +7,7 @@
 #include "api/request.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 #include <math.h>
 

@@ -5,10 +5,15 @@
  * (chat_history.h). The role `developer` is OpenAI's newer name for `system`, and most templates have only
  * the latter. */
 #include "api/custom_tool.h"
-#include "api/field.h"
+#include "api/request.h"
 #include "gen/json_depth.h"
 
+#include "base/buf.h"
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
+struct request_limits;
 
 struct place {
     size_t index; /* index of the message */

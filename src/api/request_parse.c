@@ -5,7 +5,8 @@
 #include "api/tool_choice.h"
 #include "gen/json_depth.h"
 
-#include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <math.h>
 

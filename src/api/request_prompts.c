@@ -3,6 +3,7 @@
 #include "api/request.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 static bool is_id(const json_t *v)
 {

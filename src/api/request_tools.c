@@ -6,6 +6,9 @@
 #include "api/field.h"
 #include "api/tool_choice.h"
 
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
 static bool is_type(const json_t *v, const char *type)
 {
     return strcmp(field_string_in(v, "type"), type) == 0;

@@ -6,9 +6,9 @@
 #define PLATEAU_API_RESPONSES_H
 
 #include "api/request.h"
-#include "api/responses_store.h"
 #include "api/tool_set.h"
-#include "api/wire.h"
+
+struct request_id;
 
 /* The request's key of lists with the client's tools that items bring. `tools` keeps those of the request,
  * which the reply repeats. */

@@ -12,7 +12,8 @@
 #include "api/responses.h"
 
 #include "base/check.h"
-#include "text/chat_format.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,12 @@
 /* responses_keep.c - between requests and stored responses: the input that is stored, the items before it. */
 #include "api/responses.h"
+#include "api/responses_store.h"
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "engine/stream.h"
 #include "gen/json_depth.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "text/chat_format.h"
 
 #include <stdio.h>

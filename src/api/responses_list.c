@@ -1,11 +1,17 @@
 /* responses_list.c - copies the query: its client may leave while a prep thread reads it. */
 #include "api/responses_list.h"
 
+#include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/responses.h"
+#include "api/responses_page.h"
+#include "api/responses_store.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+#include "http/http_request.h"
 
 #include <errno.h>
 #include <stdio.h>

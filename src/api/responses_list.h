@@ -4,7 +4,13 @@
 #ifndef PLATEAU_API_RESPONSES_LIST_H
 #define PLATEAU_API_RESPONSES_LIST_H
 
-#include "api/exchange.h"
+#include <stdbool.h>
+
+struct exchange;
+struct http_request;
+struct reject;
+struct responses_page;
+struct slice;
 
 /* The page that the query asks for. False: `why` has the reason. Network thread. */
 bool responses_list_find(const struct http_request *r, struct responses_page *ret, struct reject *why);

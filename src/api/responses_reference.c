@@ -5,10 +5,13 @@
  * later responses do not depend on the response that an item came from. */
 #include "api/field.h"
 #include "api/responses.h"
+#include "api/responses_store.h"
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "engine/stream.h"
 #include "gen/json_depth.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <stdio.h>
 

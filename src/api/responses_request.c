@@ -5,8 +5,11 @@
 #include "api/field.h"
 #include "api/responses.h"
 #include "api/tool_choice.h"
+#include "api/tool_set.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <stdio.h>
 

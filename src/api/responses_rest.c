@@ -1,6 +1,9 @@
 /* responses_rest.c - bounded work for a tick: a check visits WALK_ASKS entries, the least recently used. */
 #include "api/responses_rest.h"
 
+#include "api/api_state.h"
+#include "api/responses_store.h"
+
 #include "base/clock.h"
 #include "registry/guard.h"
 

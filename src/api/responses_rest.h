@@ -3,7 +3,9 @@
 #ifndef PLATEAU_API_RESPONSES_REST_H
 #define PLATEAU_API_RESPONSES_REST_H
 
-#include "api/api_state.h"
+#include <stdint.h>
+
+struct api;
 
 /* At each tick. Drops what is too old; while the machine is short of memory, an eighth of the rest each
  * second; checks the store every 10 s while there is no request. */

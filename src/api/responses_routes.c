@@ -1,14 +1,21 @@
 /* responses_routes.c - a response of another tenant is reported as not found, too. */
 #include "api/responses_routes.h"
 
+#include "api/api_state.h"
 #include "api/memory_refusal.h"
 #include "api/refuse.h"
+#include "api/reject_http.h"
 #include "api/responses.h"
+#include "api/responses_store.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "gen/reject.h"
+#include "http/http_request.h"
 
 #include <stdio.h>
+
+struct responses_key;
 
 #define JSON "application/json"
 

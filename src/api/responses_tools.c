@@ -9,6 +9,9 @@
 #include "api/known_types.h"
 #include "api/responses.h"
 #include "api/tool_choice.h"
+#include "api/tool_set.h"
+
+#include "gen/reject.h"
 
 #include <stdio.h>
 

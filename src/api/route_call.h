@@ -4,6 +4,10 @@
 
 #include "api/auth.h"
 
+#include "base/slice.h"
+
+struct api;
+
 struct call {
     struct api *api;
     struct http_request *http;

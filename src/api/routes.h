@@ -2,7 +2,8 @@
 #ifndef PLATEAU_API_ROUTES_H
 #define PLATEAU_API_ROUTES_H
 
-#include "api/api_state.h"
+struct http_request;
+struct http_wording;
 
 int routes_begin(void *api, struct http_request *r);
 void routes_ready(void *api, struct http_request *r);

@@ -1,7 +1,7 @@
 /* tenants.c - a table that is searched from end to end: a request is counted a few times in its life. */
 #include "api/tenants.h"
 
-#include "base/check.h"
+#include "api/metrics.h"
 
 #include <errno.h>
 #include <stdlib.h>

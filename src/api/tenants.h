@@ -6,7 +6,10 @@
 #ifndef PLATEAU_API_TENANTS_H
 #define PLATEAU_API_TENANTS_H
 
-#include "api/metrics.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct metrics_counts;
 
 #define TENANTS_MAX 1024
 

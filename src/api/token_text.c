@@ -2,6 +2,7 @@
 #include "api/token_text.h"
 
 #include "text/chat_format.h"
+#include "text/tokenizer.h"
 #include "text/utf8.h"
 
 void token_text_write(const struct tokenizer *t, uint32_t id, struct buf *ret)

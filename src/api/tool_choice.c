@@ -2,6 +2,9 @@
 
 #include "api/field.h"
 
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
 static void add(struct request *r, json_t **set, const char *name, bool value)
 {
     if (!*set)

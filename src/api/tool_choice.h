@@ -2,7 +2,12 @@
 #ifndef PLATEAU_API_TOOL_CHOICE_H
 #define PLATEAU_API_TOOL_CHOICE_H
 
-#include "api/request.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct reject;
+struct request;
+struct request_memory;
 
 /* One more tool that may be called; without any, all may. Memory that is missing is noticed by the check. */
 void tool_choice_allow(struct request *r, const char *name);

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "gen/reject.h"
 
 #include <errno.h>
 #include <stdio.h>

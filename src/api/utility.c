@@ -1,15 +1,28 @@
 /* utility.c - tokenize, detokenize, templates and admin's orders: requests without a forward pass. */
 #include "api/utility.h"
 
+#include "api/api_state.h"
+#include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/request.h"
 #include "gen/prompt.h"
 #include "api/token_text.h"
 
-#include "base/check.h"
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/slice.h"
+#include "base/wanted.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "memory/holders.h"
+#include "model/blocks.h"
+#include "store/store.h"
+#include "text/chat_format.h"
+#include "text/detok.h"
 
 #include <errno.h>
+#include <jansson.h>
 
 static bool reply_is_whole(struct exchange *x)
 {

@@ -5,7 +5,10 @@
 #ifndef PLATEAU_API_UTILITY_H
 #define PLATEAU_API_UTILITY_H
 
-#include "api/exchange.h"
+#include <stdbool.h>
+
+struct arena;
+struct exchange;
 
 /* Each fills x->reply with the JSON; false: the reject has the reason. */
 bool utility_tokenize(struct exchange *x, struct arena *scratch);

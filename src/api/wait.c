@@ -1,14 +1,22 @@
 /* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
+#include "api/api_state.h"
+#include "api/exchange.h"
+#include "api/request.h"
 #include "api/wait.h"
 #include "api/model_name.h"
-#include "api/reject_http.h"
 
 #include "gen/media_request.h"
 
 #include "base/clock.h"
+#include "registry/registry.h"
+#include "text/chat_format.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+struct registry_failure;
+struct registry_info;
+struct registry_returned;
 
 #define UNLOAD_PATIENCE_NS (5 * NS_PER_S) /* an unload that takes longer is answered with 202 */
 

@@ -7,7 +7,9 @@
 #ifndef PLATEAU_API_WAIT_H
 #define PLATEAU_API_WAIT_H
 
-#include "api/exchange.h"
+#include <stdint.h>
+
+struct exchange;
 
 /* Prep thread. PREPARE_DONE: x has a lease on the model that the request names. */
 enum prepare wait_find_model(struct exchange *x);

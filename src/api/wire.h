@@ -7,7 +7,11 @@
 
 #include "api/exchange.h"
 #include "api/reject_http.h"
-#include "api/reply.h"
+
+#include "gen/choice.h"
+
+struct exchange;
+struct reply;
 
 /* Common parts of the dialects of one API: errors, and the frame of a stream. The functions write whole
  * events into x->out. */

@@ -3,9 +3,10 @@
 
 #include "api/custom_tool.h"
 #include "api/field.h"
-#include "api/token_text.h"
 #include "base/check.h"
 #include "text/chat_format.h"
+
+#include "text/tokenizer.h"
 
 #include <stdio.h>
 

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "text/chat_format.h"
 
+#include "text/tokenizer.h"
+
 #include <math.h>
 
 /* ---- fields ---- */

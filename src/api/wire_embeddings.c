@@ -1,7 +1,12 @@
 /* wire_embeddings.c - OpenAI's embeddings: a vector for each input. */
+#include "api/reply.h"
+#include "api/wire_openai.h"
 #include "api/wire_results.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+
+struct reply;
 
 /* ---- fields ---- */
 

@@ -5,6 +5,8 @@
 
 #include "api/wire.h"
 
+struct prompt_ids;
+
 #define OPENAI "openai" /* request_form.api */
 
 /* A reply that is not streamed, up to its last brace: head, choices, usage. */

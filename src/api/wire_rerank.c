@@ -1,10 +1,16 @@
 /* wire_rerank.c - /v1/rerank, /rerank and /v2/rerank, as Cohere and Jina have them: one query, many
  * documents, the best ones first. */
+#include "api/exchange.h"
+#include "api/reply.h"
+#include "api/wire_openai.h"
 #include "api/wire_results.h"
 
 #include "base/check.h"
 #include "gen/pair_prompt.h"
+#include "gen/reject.h"
 #include "text/chat_format.h"
+
+struct reply;
 
 /* ---- fields ---- */
 

@@ -6,8 +6,9 @@
 #include "api/responses.h"
 
 #include "api/custom_tool.h"
-#include "api/field.h"
 #include "api/reasoning_seal.h"
+#include "api/request.h"
+#include "api/responses_store.h"
 #include "api/wire_openai.h"
 #include "base/check.h"
 #include "base/clock.h"

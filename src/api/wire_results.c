@@ -1,8 +1,12 @@
 /* wire_results.c - replies that are never streamed. Each result is written when its choice is over. */
 #include "api/wire_results.h"
 
+#include "api/exchange.h"
+#include "api/wire.h"
+
 #include "base/check.h"
 #include "gen/pair_prompt.h"
+#include "gen/reject.h"
 #include "text/chat_format.h"
 
 #include <math.h>

@@ -3,7 +3,10 @@
 #define PLATEAU_API_WIRE_RESULTS_H
 
 #include "api/field.h"
-#include "api/wire_openai.h"
+
+#include "gen/choice.h"
+
+struct exchange;
 
 /* Fields of all three: the model, truncation, labels. */
 extern const struct field_group fields_results;

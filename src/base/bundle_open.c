@@ -3,8 +3,6 @@
  * The table is read anew for each file that is opened: a load opens some ten. */
 #include "base/bundle.h"
 
-#include "base/check.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

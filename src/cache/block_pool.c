@@ -7,6 +7,7 @@
 #include "cache/block_pool.h"
 
 #include "base/check.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 

@@ -9,8 +9,8 @@
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
 #include "base/arena.h"
-#include "base/none.h"
 #include "base/walk.h"
+#include "memory/dev.h"
 #include "memory/units.h"
 
 struct block_pool;

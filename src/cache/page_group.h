@@ -7,7 +7,11 @@
 #define PLATEAU_CACHE_PAGE_GROUP_H
 
 #include "base/check.h"
-#include "cache/page_pool.h"
+#include "base/page_tokens.h"
+
+#include <stdint.h>
+
+struct page_pool;
 
 struct page_group {
     struct page_pool *pages;

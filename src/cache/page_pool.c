@@ -8,6 +8,7 @@
 #include "cache/page_state.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <errno.h>
 

@@ -10,7 +10,6 @@
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
 
-#include "base/page_tokens.h"
 #include "cache/block_pool.h"
 #include "cache/share_list.h"
 

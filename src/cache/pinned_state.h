@@ -4,8 +4,10 @@
 
 #include "cache/page_pool.h"
 #include "cache/pinned_tier.h"
+#include "cache/prefix_key.h"
 
 #include "base/check.h"
+#include "memory/dev.h"
 
 #define PINNED_READINGS 1024u
 

@@ -6,7 +6,8 @@
 #include "cache/pinned_state.h"
 
 #include "base/hash.h"
-#include "memory/units.h"
+#include "base/none.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 #include <string.h>

@@ -27,11 +27,15 @@
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
-#include "base/none.h"
 #include "cache/page_group.h"
+#include "cache/prefix_key.h"
 #include "cache/tier_io.h"
 
+#include <stdbool.h>
+
+struct arena;
 struct prefix_index;
+struct walk;
 
 struct prefix_index_opts {
     /* The first without a window, the others each with one. Their pools share `uses`. */

@@ -4,7 +4,7 @@
 #include "cache/prefix_key.h"
 
 #include "base/check.h"
-#include "cache/page_pool.h"
+#include "base/page_tokens.h"
 
 #include <nettle/sha2.h>
 

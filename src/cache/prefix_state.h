@@ -2,7 +2,15 @@
 #ifndef PLATEAU_CACHE_PREFIX_STATE_H
 #define PLATEAU_CACHE_PREFIX_STATE_H
 
+#include "cache/page_pool.h"
 #include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
+
+#include "base/none.h"
+#include "base/page_tokens.h"
+
+#include <stdbool.h>
 
 struct node {
     struct prefix_key key;

@@ -9,7 +9,10 @@
 
 #include "base/check.h"
 #include "base/page_tokens.h"
-#include "cache/prefix_key.h"
+
+#include <stdbool.h>
+
+struct prefix_key;
 
 /* TIER_PAGE: a page of the first group. TIER_WINDOW and after: of the groups with a window. */
 enum tier_kind { TIER_PAGE, TIER_SNAPSHOT, TIER_WINDOW, TIER_KINDS = TIER_WINDOW + PAGE_GROUPS_MAX - 1 };

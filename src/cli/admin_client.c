@@ -2,8 +2,8 @@
 #include "cli/admin_client.h"
 
 #include "api/keyring.h"
-#include "base/check.h"
 #include "base/small_file.h"
+#include "host/settings.h"
 #include "host/socket_dir.h"
 
 #include <ctype.h>

@@ -4,9 +4,11 @@
 #define PLATEAU_CLI_ADMIN_CLIENT_H
 
 #include "base/buf.h"
-#include "cli/options.h"
 
 #include <jansson.h>
+
+struct err;
+struct settings;
 
 #define ADMIN_REPLY_BYTES_MAX ((size_t)16 << 20)
 

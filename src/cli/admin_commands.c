@@ -1,6 +1,7 @@
 /* admin_commands.c - status, load, unload, clear, trim: one order each, and its result for people. */
 #include "cli/admin_client.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/table.h"
 

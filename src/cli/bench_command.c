@@ -1,16 +1,22 @@
 /* bench_command.c - the command bench: finds the server that it measures, or starts one, so that both ways
  * measure with the same requests. */
-#include "base/check.h"
+#include "cli/admin_client.h"
+#include "cli/bench_results.h"
+#include "cli/remote.h"
+
 #include "base/rng.h"
 #include "cli/bench_measure.h"
 #include "cli/bench_server.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "host/machine_limits.h"
 #include "http/http_guard.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+
+struct admin_reply;
 
 #define LOOK_MS 50   /* between looks whether a server is ready */
 #define LEFT_MS 1000 /* from an unload to a look at what stayed */

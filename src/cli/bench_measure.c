@@ -5,14 +5,22 @@
  * median of such pairs: other work on the machine slows both. */
 #include "cli/bench_measure.h"
 
+#include "cli/admin_client.h"
+#include "cli/bench_results.h"
+#include "cli/remote.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
 #include "cli/stream_client.h"
+#include "host/machine_limits.h"
 
 #include <errno.h>
+
+struct bench_decode;
+struct bench_prefill;
 
 #define SHORT_WORDS 16 /* words of the prompts before a decode */
 #define ROUNDS      3

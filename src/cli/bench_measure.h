@@ -2,9 +2,15 @@
 #ifndef PLATEAU_CLI_BENCH_MEASURE_H
 #define PLATEAU_CLI_BENCH_MEASURE_H
 
-#include "cli/bench_results.h"
-#include "cli/remote.h"
-#include "host/machine_limits.h"
+#include "model/model_work.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bench_results;
+struct err;
+struct machine_limits;
+struct remote;
 
 struct bench_measure {
     /* Filled by the caller. */

@@ -2,7 +2,6 @@
  * server sees, with the same requests in both ways. */
 #include "cli/bench_server.h"
 
-#include "base/check.h"
 #include "base/hex.h"
 #include "base/rng.h"
 

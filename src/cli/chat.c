@@ -2,10 +2,14 @@
  * the account `text`. */
 #include "cli/chat.h"
 
+#include "cli/chat_screen.h"
+#include "cli/remote.h"
+
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,10 +7,12 @@
 
 #include "gen/request_memory.h"
 #include "host/answer.h"
-#include "cli/chat_screen.h"
-#include "cli/remote.h"
+#include "host/attach.h"
 
 #include <jansson.h>
+
+struct chat_screen;
+struct remote;
 
 #define CHAT_MESSAGE_BYTES_MAX      ((size_t)16 << 20)
 #define CHAT_CONVERSATION_BYTES_MAX ((size_t)256 << 20)

@@ -1,10 +1,14 @@
 /* chat_commands.c - one row per command of a conversation; /help reads the same rows. */
+#include "cli/chat_screen.h"
+#include "cli/remote.h"
+
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/chat.h"
 #include "cli/help_lines.h"
 #include "cli/remote_attach.h"
+#include "host/runtime.h"
 #include "memory/footprint.h"
 
 #include <errno.h>

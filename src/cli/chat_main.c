@@ -1,12 +1,20 @@
 /* chat_main.c - the command chat: loads a model, then reads line after line until the end. */
 #include "cli/chat.h"
+#include "cli/chat_screen.h"
 #include "cli/cli.h"
 #include "cli/first_question.h"
 #include "cli/interrupt.h"
 #include "cli/line_input.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/remote.h"
 #include "host/model_shipped.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "host/runtime.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* cli.c - from a command line to settings, and from a result to an exit status. */
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/output.h"
 
 #include <errno.h>

@@ -2,7 +2,14 @@
 #ifndef PLATEAU_CLI_CLI_H
 #define PLATEAU_CLI_CLI_H
 
-#include "cli/options.h"
+#include "host/settings.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct err;
+struct settings;
 
 #define EXIT_INTERRUPTED 130 /* status that shells report of a program that SIGINT ended */
 

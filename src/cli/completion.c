@@ -1,7 +1,8 @@
 /* completion.c - the command completion: scripts for bash, zsh and fish from the tables of commands and
  * options. */
-#include "base/check.h"
 #include "cli/cli.h"
+
+#include "host/settings_table.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,15 +1,19 @@
 /* eval_command.c - the command eval: perplexity on a text, and divergence from a reference. */
+#include "cli/options.h"
+
 #include "base/bytes_text.h"
-#include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/small_file.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "host/device_choice.h"
 #include "host/evaluation.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "memory/plan.h"
 
 #include <errno.h>
 #include <stdio.h>

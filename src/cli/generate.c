@@ -1,10 +1,16 @@
 /* generate.c - one prompt to standard output, token by token. */
+#include "cli/options.h"
+
+#include "base/charge.h"
 #include "base/log.h"
+#include "gen/request_memory.h"
 #include "host/answer.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/output.h"
+#include "host/attach.h"
+#include "host/runtime.h"
 
 #include <errno.h>
 #include <stdio.h>

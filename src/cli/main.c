@@ -1,7 +1,6 @@
 /* main.c - which command. */
 #include "cli/cli.h"
 #include "cli/nearest.h"
-#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/source_commit.h" /* PLATEAU_COMMIT, "commit 1a2b3c4d5e, " or "", written by the build */
 

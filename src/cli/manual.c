@@ -1,12 +1,16 @@
 /* manual.c - the command manual: pages for man from the tables of commands and options. */
-#include "base/check.h"
 #include "cli/cli.h"
 #include "cli/nearest.h"
+#include "cli/options.h"
+
+#include "host/settings_table.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+struct setting_row;
 
 /* ---- roff ---- */
 

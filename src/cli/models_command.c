@@ -23,7 +23,7 @@ static const struct table_column columns[] = {
     {"form", false, 3},  {"context", true, 0},    {"on disk", true, 0},
     {"takes", true, 0},  {"last used", false, 1}, {"served here?", false, 0}};
 
-struct list {
+struct listing {
     const struct settings *settings;
     struct table table;
     struct buf json;
@@ -104,7 +104,7 @@ static void json_row(const char *path, const char *id, const struct model_listin
 
 static int found(void *arg, const char *path, const char *id, struct err *e)
 {
-    struct list *l = arg;
+    struct listing *l = arg;
     struct model_listing m;
     (void)e;
     model_listing_make(l->settings, path, id, &m);
@@ -120,7 +120,7 @@ static int found(void *arg, const char *path, const char *id, struct err *e)
 
 static int run(struct settings *o, struct err *e)
 {
-    struct list l = {.settings = o};
+    struct listing l = {.settings = o};
     const char *dir = o->argument;
     if (dir && strcmp(dir, "rm") == 0)
         return o->models.model ? cli_status(models_remove(o->models.model, o->yes, e), e)

@@ -1,9 +1,13 @@
 /* models_remove.c - plateau models rm ID: only what the hub's cache has, and never without a yes. */
 #include "cli/models_remove.h"
 
-#include "base/bytes_text.h"
 #include "cli/output.h"
 #include "hub/hub_remove.h"
+
+#include "base/bytes_text.h"
+#include "base/err.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_name.h"
 
 #include <errno.h>
 #include <unistd.h>

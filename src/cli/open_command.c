@@ -1,9 +1,7 @@
 /* open_command.c - the command open. The browser gets a private file that leads to the page: an argument with
  * the key would stand in the process list. */
-#include "base/slice.h"
 #include "cli/admin_client.h"
 #include "cli/cli.h"
-#include "cli/output.h"
 #include "cli/page_address.h"
 #include "host/socket_dir.h"
 

@@ -1,4 +1,5 @@
 /* options_help.c - prints help, and hides secrets. */
+#include "cli/help_lines.h"
 #include "cli/options.h"
 
 #include "base/check.h"

@@ -1,4 +1,6 @@
 /* pack_command.c - the command pack. */
+#include "cli/options.h"
+
 #include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "host/packing.h"
+#include "model/pack.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,14 @@
 /* page_address.c - brackets around an IPv6 address. */
 #include "cli/page_address.h"
 
+#include "cli/admin_client.h"
+
+#include "base/err.h"
 #include "base/small_file.h"
 #include "host/socket_dir.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

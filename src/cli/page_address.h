@@ -2,7 +2,10 @@
 #ifndef PLATEAU_CLI_PAGE_ADDRESS_H
 #define PLATEAU_CLI_PAGE_ADDRESS_H
 
-#include "cli/admin_client.h"
+#include <stdint.h>
+
+struct admin_client;
+struct err;
 
 #define PAGE_KEY_BYTES 1025
 

@@ -3,10 +3,10 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "cli/cli.h"
-#include "cli/options.h"
 #include "cli/output.h"
 #include "text/chat_format.h"
 #include "text/chat_probe.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
 #include "text/utf8.h"
 

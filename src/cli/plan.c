@@ -1,6 +1,8 @@
 /* plan.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
+#include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -11,11 +13,15 @@
 #include "host/models.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_pull.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+struct hub_progress;
 
 /* ---- table ---- */
 

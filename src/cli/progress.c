@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "host/runtime.h"
 
 #include <stdio.h>
 

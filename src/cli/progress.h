@@ -5,10 +5,11 @@
 #ifndef PLATEAU_CLI_PROGRESS_H
 #define PLATEAU_CLI_PROGRESS_H
 
-#include "host/runtime.h"
-
 #include <stdbool.h>
 #include <stdint.h>
+
+struct err;
+struct runtime;
 
 struct progress {
     const char *what;  /* the model's name; outlives this */

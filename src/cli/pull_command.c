@@ -1,4 +1,6 @@
 /* pull_command.c - the command pull, and the plan of a model that is at the hub only. */
+#include "cli/options.h"
+
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -8,12 +10,17 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_name.h"
+#include "hub/hub_pull.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+struct hub_pulled;
 
 #define LOG_NS      (2 * NS_PER_S)
 #define STACK_BYTES ((size_t)1 << 20)

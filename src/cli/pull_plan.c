@@ -1,12 +1,16 @@
 /* pull_plan.c - the listing that plateau models prints, of a directory of headers. */
 #include "cli/pull_plan.h"
 
-#include "base/bytes_text.h"
 #include "cli/output.h"
 #include "base/check.h"
 #include "host/device_choice.h"
 #include "host/model_listing.h"
 #include "host/runtime.h"
+
+#include "base/bytes_text.h"
+#include "host/settings.h"
+#include "hub/hub_ggufs.h"
+#include "hub/hub_name.h"
 
 #include <errno.h>
 #include <jansson.h>

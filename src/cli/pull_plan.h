@@ -2,8 +2,14 @@
 #ifndef PLATEAU_CLI_PULL_PLAN_H
 #define PLATEAU_CLI_PULL_PLAN_H
 
-#include "hub/hub_pull.h"
-#include "host/settings.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct hub_ggufs;
+struct hub_name;
+struct settings;
 
 /* One line: family, form, bytes to fetch, what serving takes at least, whether it fits. `path` as in
  * hub_pull_opts.planned. 0; or, unless `anyway`, -ENOTSUP (it is not served here) and -ENOMEM (it does not

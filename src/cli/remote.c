@@ -7,12 +7,16 @@
 #include "cli/first_question.h"
 #include "cli/page_address.h"
 #include "cli/stream_client.h"
+#include "host/settings.h"
 #include "host/socket_dir.h"
+#include "registry/model_settings.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+struct settings_change;
 
 #define LISTED_MAX            5 /* models in a message */
 #define REMOTE_BODY_BYTES_MAX ((size_t)512 << 20)

@@ -2,11 +2,15 @@
 #include "cli/remote_attach.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 #include "base/small_file.h"
+#include "host/attach.h"
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <jansson.h>
 #include <openssl/evp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

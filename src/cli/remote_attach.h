@@ -3,7 +3,11 @@
 #ifndef PLATEAU_CLI_REMOTE_ATTACH_H
 #define PLATEAU_CLI_REMOTE_ATTACH_H
 
-#include "host/attach.h"
+#include "media/media.h"
+
+struct attach;
+struct err;
+struct slice;
 
 #define REMOTE_ATTACH_BYTES_MAX ((size_t)48 << 20) /* limit of one file; a body has 64 MiB by default */
 

@@ -10,7 +10,6 @@
 #include "base/wide_integer.h"
 #include "cli/cli.h"
 #include "cli/output.h"
-#include "cli/options.h"
 #include "grammar/matcher.h"
 #include "grammar/schema.h"
 

@@ -4,7 +4,7 @@
  * or SIGINT drains, a second one ends at once. Before it listens either ends the process, because files
  * are read on the main thread then, and a dead drive would block it. A hanging load cannot be joined:
  * everything else is closed, and the process exits beside it. */
-#include "base/check.h"
+#include "api/keyring.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"

@@ -2,7 +2,7 @@
  * matter: no server of this API sends an event's data in several lines. */
 #include "cli/stream_client.h"
 
-#include "base/check.h"
+#include "cli/admin_client.h"
 
 #include <curl/curl.h>
 #include <errno.h>

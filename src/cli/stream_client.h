@@ -3,7 +3,15 @@
 #ifndef PLATEAU_CLI_STREAM_CLIENT_H
 #define PLATEAU_CLI_STREAM_CLIENT_H
 
-#include "cli/admin_client.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct admin_client;
+struct curl_slist;
 
 #define STREAM_LINE_BYTES_MAX ((size_t)16 << 20) /* limit of one event, and of an error's body */
 

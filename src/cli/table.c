@@ -2,7 +2,6 @@
 #include "cli/table.h"
 
 #include "base/check.h"
-#include "base/slice.h"
 #include "cli/help_lines.h"
 #include "cli/output.h"
 

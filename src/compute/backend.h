@@ -9,7 +9,10 @@
 #include "compute/device.h"
 #include "compute/mode.h"
 #include "compute/ops.h"
-#include "tensor/tensor.h"
+#include "memory/dev.h"
+
+struct encode_shape;
+struct linear_source;
 
 #define COMPUTE_PLACES_MAX 16
 

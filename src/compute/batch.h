@@ -9,9 +9,10 @@
 
 #include "memory/dev.h"
 #include "base/page_tokens.h"
-#include "compute/row_draw.h"
-#include "compute/row_top.h"
 #include "compute/rope.h"
+
+struct row_draws;
+struct row_top;
 
 struct batch_seq {
     uint32_t first, count;        /* columns [first, first + count); count >= 1 */

@@ -6,13 +6,17 @@
 #ifndef PLATEAU_COMPUTE_DEVICE_H
 #define PLATEAU_COMPUTE_DEVICE_H
 
-#include "memory/domain.h"
 #include "memory/units.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+struct account;
 struct backend;
 struct device;
+struct domain;
 
 struct device_ops {
     /* No thread may have a turn or wait for one. */

@@ -8,7 +8,12 @@
 #ifndef PLATEAU_COMPUTE_ENCODE_H
 #define PLATEAU_COMPUTE_ENCODE_H
 
-#include "compute/weight.h"
+#include "memory/dev.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct projection;
 
 #define ENCODE_CHANNELS   3
 #define ENCODE_FRAMES     2 /* frames of one patch */

@@ -19,8 +19,6 @@
 
 #include "compute/shape.h"
 
-#include "kernel/kern.h"
-
 #include "base/check.h"
 
 /* ---- pages ---- */

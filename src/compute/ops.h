@@ -20,11 +20,15 @@
 #ifndef PLATEAU_COMPUTE_OPS_H
 #define PLATEAU_COMPUTE_OPS_H
 
-#include "compute/batch.h"
-#include "compute/encode.h"
-#include "compute/layout.h"
-#include "compute/shape.h"
-#include "compute/weight.h"
+#include "memory/dev.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct op_encode;
+struct projection;
+struct weight;
 
 /* ---- places ---- */
 
@@ -340,17 +344,6 @@ struct op_copy_row {
 };
 
 /* ---- a backend ---- */
-
-/* Bytes of a workspace: fixed, and per token, sequence and worker; of its part in the memory of the device's
- * domain, and of what host code keeps beside it in the machine's. */
-struct compute_bytes {
-    uint64_t fixed, token, seq, worker;
-};
-struct compute_cost {
-    struct compute_bytes device, host;
-    /* Most bytes of recorded steps, in the device's domain and in the machine's; 0: it records none there. */
-    uint64_t recorded_bytes, recorded_host_bytes;
-};
 
 struct compute;
 struct compute_ops {

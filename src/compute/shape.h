@@ -85,4 +85,17 @@ static inline uint32_t ssm_channels(const struct ssm_shape *s)
     return ssm_inner(s) + 2 * s->groups * s->state;
 }
 
+/* ---- cost of a workspace ---- */
+
+/* Bytes of a workspace: fixed, and per token, sequence and worker; of its part in the memory of the device's
+ * domain, and of what host code keeps beside it in the machine's. */
+struct compute_bytes {
+    uint64_t fixed, token, seq, worker;
+};
+struct compute_cost {
+    struct compute_bytes device, host;
+    /* Most bytes of recorded steps, in the device's domain and in the machine's; 0: it records none there. */
+    uint64_t recorded_bytes, recorded_host_bytes;
+};
+
 #endif

@@ -15,7 +15,7 @@
 #include "engine/budget.h"
 
 #include "base/check.h"
-#include "cache/page_pool.h"
+#include "base/page_tokens.h"
 
 #include <math.h>
 

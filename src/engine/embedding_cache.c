@@ -5,6 +5,9 @@
 #include "engine/embedding_cache.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "memory/domain.h"
+#include "memory/ledger.h"
 
 #include <errno.h>
 

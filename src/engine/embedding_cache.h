@@ -15,9 +15,8 @@
 #define PLATEAU_ENGINE_EMBEDDING_CACHE_H
 
 #include "base/arena.h"
-#include "base/none.h"
 #include "cache/prefix_key.h"
-#include "memory/domain.h"
+#include "memory/dev.h"
 
 #include <string.h>
 

@@ -11,7 +11,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "grammar/matcher.h"
 #include "memory/accounts.h"
+#include "memory/holders.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -15,11 +15,12 @@
 #include "model/model.h"
 #include "model/pooling.h"
 #include "spec/drafting.h"
-#include "store/store.h"
-#include "text/tokenizer.h"
-#include "vision/image.h"
+#include "store/store_file.h"
 
 struct engine;
+struct image;
+struct store;
+struct tokenizer;
 
 /* Rows of logits that a prompt chunk may take with prompt_logprobs, in addition to one per sequence. */
 #define ENGINE_PROMPT_LOGITS 15

@@ -12,6 +12,7 @@
 #include "engine/engine_state.h"
 
 #include "base/check.h"
+#include "compute/row_top.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 #include <stdarg.h>

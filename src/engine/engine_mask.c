@@ -11,6 +11,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "compute/row_top.h"
+#include "grammar/grammar_cache.h"
+#include "grammar/matcher.h"
 
 #include <errno.h>
 #include <stdio.h>

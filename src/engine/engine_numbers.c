@@ -1,9 +1,13 @@
 /* engine_numbers.c - reads the gauges of the engine's parts and publishes them. */
+#include "engine/engine.h"
 #include "engine/engine_state.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/block_pool.h"
+#include "cache/page_group.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 
 static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, size_t block_bytes)
 {

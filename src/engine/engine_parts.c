@@ -2,7 +2,8 @@
  * the engine nor to its callers. */
 #include "engine/engine_state.h"
 
-#include "base/check.h"
+#include "model/vision.h"
+#include "vision/image.h"
 
 /* ---- trim and write-behind ---- */
 

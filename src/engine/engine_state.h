@@ -4,17 +4,31 @@
 
 #include "engine/admission.h"
 #include "engine/budget.h"
+#include "engine/engine.h"
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
 #include "engine/publish.h"
 #include "engine/image_sched.h"
+#include "engine/stream.h"
 #include "engine/trim.h"
 #include "engine/write_behind.h"
 
+#include "base/buf.h"
 #include "base/thread_stack.h"
+#include "compute/batch.h"
+#include "compute/device.h"
+#include "model/model.h"
+#include "sched/sched.h"
 
 #include <pthread.h>
+
+struct account;
+struct job;
+struct model_step;
+struct row_top;
+struct sampled;
+struct units_crew;
 
 /* A message in the inbox: a job, an order, or neither for "look now". */
 struct engine_message {

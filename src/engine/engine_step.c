@@ -9,10 +9,12 @@
  * blocks. A step that fails ends its sequences and no others; a device that fails ends the engine
  * (engine_fail). Nothing of such a step joins the prefix cache: to the scheduler it was not computed. */
 #include "engine/engine_state.h"
+#include "engine/stop_match.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "spec/ngram.h"
 
 #include <errno.h>
 #include <math.h>

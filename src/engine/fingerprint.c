@@ -6,6 +6,7 @@
 #include "base/regular_file.h"
 #include "cache/prefix_key.h"
 #include "model/model.h"
+#include "store/store_file.h"
 #include "tensor/quantise.h"
 
 #include <dirent.h>

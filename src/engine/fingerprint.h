@@ -10,7 +10,10 @@
 #define PLATEAU_ENGINE_FINGERPRINT_H
 
 #include "base/err.h"
-#include "store/store_file.h"
+
+#include <stdint.h>
+
+struct store_identity;
 
 #define FINGERPRINT_SAMPLES     64
 #define FINGERPRINT_FILES_MAX   1024

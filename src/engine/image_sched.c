@@ -8,12 +8,21 @@
  * MB to commit. */
 #include "engine/image_sched.h"
 
+#include "engine/embedding_cache.h"
+#include "engine/engine.h"
+#include "engine/job.h"
 #include "engine/job_images.h"
-#include "memory/holders.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/list.h"
+#include "compute/device.h"
 #include "memory/accounts.h"
+#include "memory/holders.h"
+#include "model/model.h"
+#include "model/vision.h"
+#include "sched/sched.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <string.h>

@@ -15,10 +15,18 @@
 #ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
 #define PLATEAU_ENGINE_IMAGE_SCHED_H
 
-#include "engine/embedding_cache.h"
-#include "engine/job.h"
 #include "engine/pools.h"
-#include "model/vision.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct arena;
+struct embedding_cache;
+struct engine_numbers;
+struct job;
+struct model_image;
+struct sched_plan;
+struct vision_encoder;
 
 #define IMAGE_SCHED_STEPS 15 /* durations of steps that are remembered */
 

@@ -1,10 +1,15 @@
 /* invariants.c - the walks of the engine's parts, and what must hold between those parts. */
 #include "engine/invariants.h"
 
+#include "engine/embedding_cache.h"
 #include "engine/engine_state.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "memory/domain.h"
 
 typedef unsigned long long ull;
 

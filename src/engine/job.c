@@ -6,9 +6,15 @@
  * places and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
-#include "engine/embedding_cache.h"
+#include "engine/stop_match.h"
 
+#include "base/buf.h"
 #include "base/check.h"
+#include "base/none.h"
+#include "grammar/grammar_cache.h"
+#include "grammar/matcher.h"
+#include "spec/ngram.h"
+#include "vision/image.h"
 
 #include <errno.h>
 

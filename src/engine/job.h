@@ -8,12 +8,16 @@
 
 #include "engine/engine.h"
 #include "engine/engine_think.h"
-#include "engine/embedding_cache.h"
-#include "engine/stop_match.h"
-#include "grammar/grammar_cache.h"
 #include "sched/sched.h"
 #include "spec/drafting.h"
 #include "text/detok.h"
+
+#include "cache/prefix_key.h"
+
+struct buf;
+struct cached_grammar;
+struct stop_hit;
+struct stop_match;
 
 /* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens
  * without text can fill this. A stop string interrupted by this many of them is not found. */

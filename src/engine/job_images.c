@@ -1,7 +1,14 @@
 /* job_images.c - each rule by itself; together they say that every placeholder's square is there once. */
 #include "engine/job_images.h"
 
+#include "engine/engine.h"
+
+#include "base/slice.h"
+#include "vision/image.h"
+
 #include <errno.h>
+
+struct job_image;
 
 static int check_size(const struct model_shape *s, const struct job_image *p, uint32_t i, struct err *e)
 {

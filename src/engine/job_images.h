@@ -2,7 +2,13 @@
 #ifndef PLATEAU_ENGINE_JOB_IMAGES_H
 #define PLATEAU_ENGINE_JOB_IMAGES_H
 
-#include "engine/engine.h"
+#include "model/model.h"
+
+#include <stdint.h>
+
+struct err;
+struct job_spec;
+struct model_shape;
 
 /* Edge in pixels of the square that one token stands for; 0: the model sees nothing. */
 static inline uint32_t job_images_edge(const struct model_shape *s)

@@ -6,10 +6,18 @@
  * and the units between two of them are given back anyway. */
 #include "engine/pools.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 #include "memory/accounts.h"
+#include "memory/domain.h"
+#include "memory/holders.h"
 
 #include <errno.h>
+#include <stdint.h>
+#include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define REQUEST_BYTES                                                                                        \

@@ -7,11 +7,18 @@
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 
-#include "cache/prefix_index.h"
+#include "base/none.h"
+#include "cache/page_group.h"
 #include "cache/tier_io.h"
-#include "memory/holders.h"
+#include "memory/dev.h"
+#include "memory/units.h"
 
+#include <stdbool.h>
+
+struct arena;
 struct engine_opts;
+struct holder;
+struct prefix_index;
 
 struct pools {
     /* Constant. */

@@ -2,8 +2,10 @@
 #include "engine/publish.h"
 
 #include "engine/image_sched.h"
+#include "engine/job.h"
 
 #include "base/check.h"
+#include "sched/sched.h"
 
 #include <errno.h>
 

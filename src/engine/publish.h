@@ -5,9 +5,14 @@
 #ifndef PLATEAU_ENGINE_PUBLISH_H
 #define PLATEAU_ENGINE_PUBLISH_H
 
-#include "engine/job.h"
+#include "engine/engine.h"
 
 #include <pthread.h>
+#include <stdint.h>
+
+struct arena;
+struct list;
+struct sched_plan;
 
 struct publish {
     /* Constant. */

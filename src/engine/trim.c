@@ -11,9 +11,18 @@
  * swing. After a while without such reuse the time is halved again. */
 #include "engine/trim.h"
 
+#include "engine/budget.h"
+#include "engine/image_sched.h"
+#include "engine/pools.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/prefix_index.h"
+#include "memory/domain.h"
+#include "memory/holders.h"
+
+struct pools_given;
 
 #define PATIENCE_LEAST_NS (50 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (700 * NS_PER_MS)

@@ -7,9 +7,17 @@
 #ifndef PLATEAU_ENGINE_TRIM_H
 #define PLATEAU_ENGINE_TRIM_H
 
-#include "engine/budget.h"
-#include "engine/image_sched.h"
-#include "engine/pools.h"
+#include "engine/engine.h"
+
+#include "base/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct budget;
+struct holder_ask;
+struct image_sched;
+struct pools;
 
 struct trim_opts {
     struct pools *pools;

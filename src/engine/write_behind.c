@@ -1,10 +1,17 @@
 /* write_behind.c - writes in idle time first; the rest at eviction or at the end. */
 #include "engine/write_behind.h"
 
+#include "engine/pools.h"
+
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
+#include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 
 #include <errno.h>
+
+struct prefix_unstored;
 
 #define PIECE_BYTES ((size_t)1 << 20)
 #define RETRY_NS    (10 * NS_PER_MS)

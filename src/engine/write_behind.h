@@ -8,9 +8,12 @@
 #ifndef PLATEAU_ENGINE_WRITE_BEHIND_H
 #define PLATEAU_ENGINE_WRITE_BEHIND_H
 
-#include "engine/pools.h"
-
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pools;
+struct tier_offer;
 
 #define WRITE_BEHIND_NS 100000000ull
 

@@ -7,9 +7,21 @@
  * parser. The format's special tokens go there as tokens, at their places in the text. */
 #include "gen/choice.h"
 
+#include "gen/gen.h"
+#include "gen/gen_request.h"
+#include "gen/request_memory.h"
+
 #include "base/check.h"
+#include "engine/engine.h"
+#include "model/pooling.h"
+#include "registry/registry.h"
+#include "text/chat_format.h"
+#include "text/chat_syntax.h"
+#include "text/tokenizer.h"
 
 #include <math.h>
+
+struct chat_event;
 
 /* Limit of one text of a reply; a request's memory bounds all of them together. */
 #define TEXT_BYTES_MAX ((size_t)64 << 20)

@@ -6,11 +6,14 @@
 #ifndef PLATEAU_GEN_CHOICE_H
 #define PLATEAU_GEN_CHOICE_H
 
+#include "base/buf.h"
 #include "base/list.h"
+#include "base/slice.h"
 #include "engine/stream.h"
-#include "gen/gen.h"
-#include "text/chat_format.h"
 #include "text/detok.h"
+
+struct chat_parser;
+struct gen;
 
 enum part_kind {
     PART_TOKEN,        /* a token of the output; the parts of its text follow it */

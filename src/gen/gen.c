@@ -3,6 +3,7 @@
 #include "gen/gen.h"
 
 #include "gen/choice.h"
+#include "gen/gen_request.h"
 #include "gen/grammar_request.h"
 #include "gen/media_request.h"
 #include "gen/pair_prompt.h"
@@ -13,6 +14,8 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "registry/model_use.h"
+#include "registry/registry.h"
 
 #include <errno.h>
 

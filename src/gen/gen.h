@@ -8,16 +8,20 @@
 #ifndef PLATEAU_GEN_GEN_H
 #define PLATEAU_GEN_GEN_H
 
+#include "gen/reject.h"
+
 #include "base/arena.h"
 #include "base/wanted.h"
 #include "engine/engine.h"
-#include "gen/gen_request.h"
 #include "gen/request_memory.h"
-#include "media/media.h"
-#include "registry/registry.h"
 #include "text/chat_cuts.h"
 
 struct gen;
+struct gen_request;
+struct media;
+struct media_result;
+struct media_task;
+struct served_model;
 
 /* How a call that prepares ended. */
 enum prepare {

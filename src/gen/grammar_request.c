@@ -3,16 +3,24 @@
  * The work of compiling is charged to the request; the grammar itself to the cache. */
 #include "gen/grammar_request.h"
 
+#include "gen/gen_request.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "gen/json_depth.h"
 #include "gen/reply_frame.h"
 #include "gen/tool_request.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/grammar_frame.h"
+#include "grammar/grammar_source.h"
 #include "grammar/structural.h"
+#include "registry/registry.h"
 #include "text/chat_format.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
+
+struct gen_grammar;
 
 static bool check_model(struct gen *g)
 {

@@ -5,9 +5,20 @@
  * after it. */
 #include "gen/media_prompt.h"
 
+#include "gen/reject.h"
+
+#include "base/buf.h"
 #include "base/check.h"
+#include "engine/engine.h"
+#include "media/media.h"
+#include "model/model.h"
+#include "text/chat_cuts.h"
+#include "text/tokenizer.h"
+#include "vision/image.h"
 
 #include <stdio.h>
+
+struct image;
 
 /* ---- marks ---- */
 

@@ -8,13 +8,19 @@
 #ifndef PLATEAU_GEN_MEDIA_PROMPT_H
 #define PLATEAU_GEN_MEDIA_PROMPT_H
 
-#include "gen/reject.h"
-#include "media/media.h"
-#include "engine/engine.h"
-#include "text/chat_cuts.h"
-#include "text/tokenizer.h"
+#include "base/slice.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buf;
+struct chat_cuts;
+struct job_image;
+struct media_result;
+struct model_vision;
+struct reject;
+struct tokenizer;
 
 /* The model's marks for images and videos, from its tokenizer. An empty slice: the model has no such mark. */
 struct media_marks {

@@ -5,10 +5,19 @@
  * task is done. */
 #include "gen/media_request.h"
 
+#include "gen/gen_request.h"
+#include "gen/media_prompt.h"
+
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "media/media.h"
+#include "registry/registry.h"
 
 #include <errno.h>
+
+struct media_failure;
+struct media_places;
 
 /* The account `media` refused: its limit is too small for this request, or other requests fill it. */
 static bool refuse_memory(struct gen *g, size_t wanted)

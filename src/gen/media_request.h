@@ -3,7 +3,6 @@
 #define PLATEAU_GEN_MEDIA_REQUEST_H
 
 #include "gen/gen.h"
-#include "gen/media_prompt.h"
 
 /* On a prep thread, with the model leased. PREPARE_DONE: the request needs no images. */
 enum prepare media_request_begin(struct gen *g);

@@ -3,10 +3,16 @@
  * both, so that a document cannot end its turn. */
 #include "gen/pair_prompt.h"
 
+#include "gen/gen.h"
+#include "gen/gen_request.h"
 #include "gen/prompt.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "text/tokenizer.h"
 
+#include "base/charge.h"
 #include "base/check.h"
+#include "registry/registry.h"
 
 static const char head[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "

@@ -2,7 +2,11 @@
 #ifndef PLATEAU_GEN_PAIR_PROMPT_H
 #define PLATEAU_GEN_PAIR_PROMPT_H
 
-#include "gen/gen.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct arena;
+struct gen;
 
 /* The text of a query or document: a string, or an object with "text". An empty slice without pointer: it is
  * neither. */

@@ -1,14 +1,17 @@
 /* prompt.c - frees the rendered text as soon as its token ids exist. */
 #include "gen/prompt.h"
 
+#include "gen/gen_request.h"
 #include "gen/media_request.h"
 #include "gen/tool_place.h"
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "registry/registry.h"
 #include "text/chat_generic.h"
 #include "text/chat_history.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 

@@ -2,7 +2,15 @@
 #ifndef PLATEAU_GEN_PROMPT_H
 #define PLATEAU_GEN_PROMPT_H
 
-#include "gen/gen.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct arena;
+struct buf;
+struct chat_cuts;
+struct gen;
+struct prompt_ids;
+struct slice;
 
 /* Renders the template over the request's messages into `ret`; `cuts` (NULL: none) are byte offsets in
  * it. Rendering stops when the text certainly has more than ids_max tokens: 400 context_length_exceeded.

@@ -5,9 +5,18 @@
  * renders the conversation once for each bit of their number. */
 #include "gen/prompt_turns.h"
 
+#include "gen/gen.h"
+#include "gen/gen_request.h"
 #include "gen/prompt.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "registry/registry.h"
+
+#include <jansson.h>
+#include <string.h>
 
 #define REPLY_PART 8 /* the context divided by this is kept for a reply without max_tokens */
 

@@ -2,7 +2,10 @@
 #ifndef PLATEAU_GEN_PROMPT_TURNS_H
 #define PLATEAU_GEN_PROMPT_TURNS_H
 
-#include "gen/gen.h"
+#include <stdbool.h>
+
+struct arena;
+struct gen;
 
 /* As `prompt_make()`, but for messages without images: drops the fewest turns for which the prompt and its
  * reply fit into the context. Sets request.dropped. */

@@ -1,7 +1,9 @@
 /* reply_frame.c - the shapes of chat_syntax.h, up to the content. */
 #include "gen/reply_frame.h"
 
-#include "base/check.h"
+#include "gen/gen.h"
+
+#include "grammar/grammar_frame.h"
 
 #include <string.h>
 

@@ -2,9 +2,10 @@
 #ifndef PLATEAU_GEN_REPLY_FRAME_H
 #define PLATEAU_GEN_REPLY_FRAME_H
 
-#include "gen/gen.h"
-#include "grammar/grammar_frame.h"
 #include "text/chat_syntax.h"
+
+struct grammar_frame;
+struct prompt_ids;
 
 /* Reasoning first, where this prompt leaves it open or the reply may begin with it; then the markers around
  * content, which a reply may leave out. Slices point into `s`. */

@@ -11,6 +11,8 @@
  * system. Each block comes out of that, and the rest is returned. */
 #include "gen/request_memory.h"
 
+#include "gen/reject.h"
+
 #include "base/check.h"
 #include "base/json_source.h"
 #include "gen/json_depth.h"

@@ -8,12 +8,13 @@
 #include "base/buf.h"
 #include "base/wanted.h"
 #include "base/wide_integer.h"
-#include "gen/reject.h"
 #include "memory/ledger.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+struct reject;
 
 #define REQUEST_MEMORY_GRAIN      ((size_t)16 << 10)
 #define REQUEST_MEMORY_SPARE_PART 8

@@ -1,9 +1,16 @@
 /* resolve.c - defaults, and the bounds that depend on the model. */
 #include "gen/resolve.h"
 
+#include "gen/gen_request.h"
+#include "gen/reject.h"
+
 #include "base/check.h"
 #include "base/rng.h"
+#include "model/generation_config.h"
+#include "registry/registry.h"
+#include "sample/sampler.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -2,9 +2,14 @@
 #ifndef PLATEAU_GEN_RESOLVE_H
 #define PLATEAU_GEN_RESOLVE_H
 
-#include "gen/gen_request.h"
-#include "gen/reject.h"
-#include "registry/registry.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gen_request;
+struct logit_bias;
+struct reject;
+struct sampler_params;
+struct served_model;
 
 /* Parameters that the request omits come from the model's generation_config. Temperature and filters apply
  * when it enables sampling, the repetition penalty always. Without it: temperature 1, no filter. `bias` has

@@ -2,9 +2,15 @@
  * write them, models need not. */
 #include "gen/thinking_budget.h"
 
+#include "gen/gen.h"
+#include "gen/gen_request.h"
 #include "gen/prompt.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include "base/check.h"
+#include "engine/engine.h"
+#include "registry/registry.h"
 #include "text/chat_syntax.h"
 
 static bool is_blank(char c)

@@ -2,7 +2,10 @@
 #ifndef PLATEAU_GEN_THINKING_BUDGET_H
 #define PLATEAU_GEN_THINKING_BUDGET_H
 
-#include "gen/gen.h"
+#include <stdbool.h>
+
+struct arena;
+struct gen;
 
 /* Fills g->thinking from the request's budget and the markers of the model's chat format. Sets
  * request.budget_unused where the format has no reasoning, a marker is too long, or the model lacks its

@@ -1,8 +1,12 @@
 #include "gen/tool_place.h"
 
+#include "gen/gen_request.h"
+
 #include "text/chat_tool_words.h"
 
 #include "base/wide_integer.h"
+#include "registry/registry.h"
+#include "text/chat_syntax.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,17 @@
  * against it; it costs a mask for each token, and keeps calls parseable. */
 #include "gen/tool_request.h"
 
+#include "gen/gen.h"
+#include "gen/gen_request.h"
+#include "gen/reject.h"
+
+#include "base/wide_integer.h"
+#include "grammar/grammar_source.h"
+#include "registry/registry.h"
+#include "text/chat_syntax.h"
 #include "text/tool_source.h"
+
+struct gen_request;
 
 static bool has_strict(const struct gen_request *r)
 {

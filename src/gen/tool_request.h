@@ -3,7 +3,8 @@
 #define PLATEAU_GEN_TOOL_REQUEST_H
 
 #include "base/buf.h"
-#include "gen/gen.h"
+
+struct gen;
 
 enum tool_request {
     TOOL_REQUEST_NONE,   /* no grammar of calls */

@@ -5,6 +5,7 @@
  * that a string with a maximum length has another mask to compute at each of its characters. */
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
+#include "grammar/rx_store.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,8 @@
 /* grammar.c - the builder of a grammar. grammar_finish.c makes the grammar. */
 #include "grammar/grammar.h"
 
+#include "grammar/rx_store.h"
+
 #include "base/check.h"
 #include "grammar/grammar_state.h"
 

@@ -13,6 +13,8 @@
 #include "base/wanted.h"
 #include "grammar/rx.h"
 
+struct err;
+
 typedef uint32_t sym_id; /* a rule or a terminal */
 
 struct grammar_limits {

@@ -3,16 +3,23 @@
  * Entries are few (one takes half a megabyte or more), so a search goes through all of them. */
 #include "grammar/grammar_cache.h"
 
+#include "grammar/grammar.h"
+#include "grammar/grammar_source.h"
 #include "grammar/grammar_vocab.h"
 
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/list.h"
+#include "base/wanted.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+
+struct wanted;
 
 #define TABLES_PART      8 /* bytes_max divided by this is for the tables of one entry */
 #define TABLES_BYTES_MIN ((size_t)256 << 10)

@@ -14,8 +14,15 @@
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
 #define PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
 
-#include "grammar/grammar_source.h"
-#include "grammar/matcher.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct grammar_source;
+struct grammar_source_opts;
+struct grammar_vocab;
+struct matcher;
 
 #define GRAMMAR_FAILED_MAX    64
 #define GRAMMAR_SHARE_OF_FREE 2

@@ -1,6 +1,8 @@
 /* grammar_source.c - the front end of each kind, within one limit of time. */
 #include "grammar/grammar_source.h"
 
+#include "grammar/grammar_frame.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/json_source_load.h"

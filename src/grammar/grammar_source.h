@@ -6,10 +6,11 @@
 #define PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H
 
 #include "base/err.h"
+#include "base/slice.h"
 #include "base/wanted.h"
-#include "grammar/grammar.h"
-#include "grammar/grammar_frame.h"
 
+struct grammar;
+struct grammar_frame;
 struct structural_tokens;
 
 #define GRAMMAR_SOURCE_BYTES_MAX ((size_t)512 << 10)

@@ -6,7 +6,9 @@
 #define PLATEAU_GRAMMAR_GRAMMAR_STATE_H
 
 #include "grammar/grammar.h"
-#include "grammar/rx_store.h"
+
+struct err;
+struct rx_store;
 
 /* A place: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */
 enum { PLACE_TERMINAL = 1u << 30, PLACE_END = 1u << 31, PLACE_INDEX = (1u << 30) - 1 };

@@ -6,9 +6,11 @@
  * others adds these. */
 #include "grammar/grammar_vocab.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 enum { PLANNED_TOKEN_BYTES = 64, PLANNED_FIXED_BYTES = 192 << 10 };

@@ -4,6 +4,11 @@
 
 #include "grammar/matcher.h"
 
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
 enum {
     TOKEN_BYTES_MAX = 1023, /* longer tokens are in no mask */
     VOCAB_TOKENS_MAX = (1 << 21) - 1,

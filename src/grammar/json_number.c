@@ -2,6 +2,9 @@
  * decides. So the texts above a bound of n digits are n alternatives; the texts below it are the others. */
 #include "grammar/json_number.h"
 
+#include "grammar/decimal.h"
+#include "grammar/json_text.h"
+
 #include "base/check.h"
 
 static rx_id any(struct rx_store *s, uint32_t min, uint32_t max)

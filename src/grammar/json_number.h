@@ -5,8 +5,12 @@
 #ifndef PLATEAU_GRAMMAR_JSON_NUMBER_H
 #define PLATEAU_GRAMMAR_JSON_NUMBER_H
 
-#include "grammar/decimal.h"
-#include "grammar/json_text.h"
+#include "grammar/rx.h"
+
+#include <stdbool.h>
+
+struct decimal;
+struct json_text;
 
 struct json_number {
     const struct decimal *low, *high; /* NULL: no bound */

@@ -2,6 +2,9 @@
  * exactly those of "x-guidance". Without any, llguidance takes all white space of json_text.h, and more. */
 #include "grammar/lark_json.h"
 
+#include "grammar/front_text.h"
+#include "grammar/piece.h"
+
 #include "base/check.h"
 #include "base/json_source_load.h"
 #include "grammar/json_text.h"

@@ -2,7 +2,8 @@
 #ifndef PLATEAU_GRAMMAR_LARK_JSON_H
 #define PLATEAU_GRAMMAR_LARK_JSON_H
 
-#include "grammar/front_text.h"
+struct front_text;
+struct slice;
 
 /* The texts of the schema's instances. Its member "x-guidance" says how these are spaced. Fails where the
  * grammar's texts are written in another notation. */

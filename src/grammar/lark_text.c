@@ -1,6 +1,10 @@
 #include "grammar/lark_text.h"
 
+#include "grammar/front_text.h"
+#include "grammar/grammar.h"
+
 #include "base/check.h"
+#include "base/slice.h"
 #include "grammar/rx_parse.h"
 
 #include <errno.h>

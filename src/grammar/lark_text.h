@@ -2,7 +2,11 @@
 #ifndef PLATEAU_GRAMMAR_LARK_TEXT_H
 #define PLATEAU_GRAMMAR_LARK_TEXT_H
 
-#include "grammar/front_text.h"
+#include "grammar/rx.h"
+
+#include <stdbool.h>
+
+struct front_text;
 
 /* White space without (or with) line ends, and comments. */
 void lark_skip(struct front_text *f, bool lines);

@@ -6,6 +6,7 @@
  * comes first and the walk is over the other tokens. */
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
+#include "grammar/rx_store.h"
 
 #include "base/check.h"
 

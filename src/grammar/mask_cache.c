@@ -4,10 +4,10 @@
  * states alone, when no token of the vocabulary goes beyond a terminal's end. Inside of a string, and in text
  * up to a marker, the same rows and states come back with every token. When all entries are used, the least
  * recently used one goes. */
+#include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"
-#include "grammar/grammar_vocab.h"
 
 #include <errno.h>
 

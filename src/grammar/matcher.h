@@ -7,7 +7,11 @@
 #ifndef PLATEAU_GRAMMAR_MATCHER_H
 #define PLATEAU_GRAMMAR_MATCHER_H
 
-#include "grammar/grammar.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct grammar;
 
 /* The tokens of a model as a trie of their bytes, with the slices: sets of tokens that are plain characters
  * of a string. Built at load, read from any thread. */

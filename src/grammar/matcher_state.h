@@ -8,6 +8,12 @@
 #include "grammar/grammar_state.h"
 #include "grammar/matcher.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct grammar;
+
 enum {
     THREADS_MAX = 1024,      /* threads of one position */
     THREAD_ROOM = 8 * 1024,  /* threads of all positions of a walk */

@@ -8,7 +8,6 @@
 #define PLATEAU_GRAMMAR_RX_H
 
 #include "base/arena.h"
-#include "base/err.h"
 #include "base/slice.h"
 
 typedef uint32_t rx_id;

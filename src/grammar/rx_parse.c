@@ -7,7 +7,11 @@
  * A look-ahead where the text begins is a condition on the whole text, so it is an intersection. */
 #include "grammar/rx_parse.h"
 
+#include "grammar/rx_property.h"
+#include "grammar/rx_store.h"
+
 #include "base/check.h"
+#include "base/err.h"
 #include "grammar/rx_parse_state.h"
 
 #include <errno.h>

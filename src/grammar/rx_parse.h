@@ -10,6 +10,8 @@
 
 #include "grammar/rx.h"
 
+struct err;
+
 #define RX_PATTERN_BYTES_MAX ((size_t)64 << 10)
 #define RX_GROUP_REPEAT_MAX  1000 /* repeats of a group; a single character has RX_CHAR_REPEAT_MAX */
 #define RX_CHAR_REPEAT_MAX   1000000

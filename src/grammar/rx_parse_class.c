@@ -1,7 +1,8 @@
 /* rx_parse_class.c - escapes and classes of characters in patterns. */
+#include "grammar/rx.h"
 #include "grammar/rx_parse_state.h"
-
-#include "base/check.h"
+#include "grammar/rx_property.h"
+#include "grammar/rx_store.h"
 
 #include <errno.h>
 

@@ -2,9 +2,15 @@
 #ifndef PLATEAU_GRAMMAR_RX_PARSE_STATE_H
 #define PLATEAU_GRAMMAR_RX_PARSE_STATE_H
 
-#include "grammar/rx_parse.h"
-#include "grammar/rx_property.h"
-#include "grammar/rx_store.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rx_parse_opts;
+struct rx_set;
+struct rx_store;
 
 struct rx_parser {
     struct rx_store *store;

@@ -1,10 +1,15 @@
 /* rx_property.c - general categories of Unicode, from utf8proc's table. */
 #include "grammar/rx_property.h"
 
+#include "grammar/rx.h"
+
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <utf8proc.h>
 
 enum { CODE_LAST = 0x10FFFF, SURROGATE_FIRST = 0xD800, SURROGATE_LAST = 0xDFFF, RUNS_MAX = 6000 };

@@ -2,7 +2,12 @@
 #ifndef PLATEAU_GRAMMAR_RX_PROPERTY_H
 #define PLATEAU_GRAMMAR_RX_PROPERTY_H
 
-#include "grammar/rx.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct arena;
+struct rx_range;
+struct slice;
 
 /* Code points as sorted ranges apart from each other, without surrogates. */
 struct rx_set {

@@ -2,6 +2,8 @@
  * order of members an instance has. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #include <math.h>
 
 #define ACCEPT_DEPTH_MAX 64

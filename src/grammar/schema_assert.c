@@ -1,6 +1,8 @@
 /* schema_assert.c - what each keyword demands. Keywords of bounds and lengths: schema_bounds.c. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 struct on {
     struct schema_work *w;
     struct schema_state *st;

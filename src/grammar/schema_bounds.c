@@ -6,6 +6,8 @@
 
 #include "grammar/rx_parse.h"
 
+#include "base/check.h"
+
 #include <math.h>
 
 struct bound {

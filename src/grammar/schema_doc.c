@@ -4,6 +4,8 @@
  * taken for schemas. A reference may point to any other place; the schema there is added then. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,8 @@
 /* schema_emit.c - a way as alternatives of its set's rule. Everything regular is one terminal. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #include <stdlib.h>
 
 static rx_id word_rx(struct rx_store *s, uint32_t types)

@@ -2,7 +2,10 @@
  *
  * uniqueItems over few values: a rule for each set of values that have been used. Over more values that would
  * be 2^n rules; then the items stand in the enum's order, one rule for each place in it. */
+#include "grammar/piece.h"
 #include "grammar/schema_work.h"
+
+#include "base/check.h"
 
 #define UNIQUE_MAX       64
 #define UNIQUE_ORDER_MAX 8 /* values that may stand in any order */

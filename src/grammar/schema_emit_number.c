@@ -2,6 +2,8 @@
  * one for each remainder and derivative of the bounds, so that bounds and multiples hold together. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 struct product_state {
     rx_id rx;
     uint32_t rest;  /* remainder of the digits up to here */

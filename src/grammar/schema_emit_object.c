@@ -6,7 +6,10 @@
  * with the next place if that name is optional. So the white space before names occurs once and not with each
  * name: it may be a line end and 80 spaces, and the automaton would have a rest of each name after each of
  * them. n optional names take 4n rules. */
+#include "grammar/piece.h"
 #include "grammar/schema_work.h"
+
+#include "base/check.h"
 
 #define CHAIN_MAX 100000
 

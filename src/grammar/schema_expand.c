@@ -4,6 +4,8 @@
  * types and bounds are known when options are tried: most options of an anyOf beside a type die at once. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #define STATES_MAX  20000 /* that one set may need */
 #define CHOICES_MAX 100   /* in a row */
 #define NESTED_MAX  3     /* proofs within proofs that options exclude each other */

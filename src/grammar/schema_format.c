@@ -2,6 +2,8 @@
  * (years before 1000, leap seconds, lower-case t and z, quoted local parts), the rest is left out. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #define DIGIT "[0-9]"
 #define HEX   "[0-9A-Fa-f]"
 

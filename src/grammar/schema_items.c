@@ -2,6 +2,8 @@
  * before 2020, and additionalItems its rest. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 struct items {
     const json_t *prefix, *rest;
     const char *prefix_key, *rest_key;

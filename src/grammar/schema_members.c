@@ -5,6 +5,8 @@
  * combination of patterns that match. Classes whose values satisfy the same set become one. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #include <stdlib.h>
 
 struct gather {

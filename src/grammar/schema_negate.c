@@ -2,6 +2,8 @@
  * holds for values of others, so its opposite has that type only. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 struct on {
     struct schema_work *w;
     struct schema_state *st;

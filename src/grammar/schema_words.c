@@ -2,6 +2,8 @@
  * description of a wrong form asserts nothing, as do keywords of other drafts. */
 #include "grammar/schema_work.h"
 
+#include "base/check.h"
+
 #include <math.h>
 
 enum form {

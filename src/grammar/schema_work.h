@@ -10,13 +10,18 @@
 #ifndef PLATEAU_GRAMMAR_SCHEMA_WORK_H
 #define PLATEAU_GRAMMAR_SCHEMA_WORK_H
 
+#include "grammar/decimal.h"
+#include "grammar/json_text.h"
+
 #include "base/arena.h"
-#include "base/check.h"
 #include "grammar/json_number.h"
-#include "grammar/piece.h"
 #include "grammar/schema.h"
 
 #include <errno.h>
+
+struct err;
+struct grammar_builder;
+struct rx_store;
 
 enum {
     SCHEMA_NULL = 1,

@@ -4,6 +4,7 @@
  * once for each x: the plain characters less x are no text at all. An intersection of such repetitions takes
  * as many as the shortest, and one without a bound loses nothing by the complement of finitely many texts. */
 #include "grammar/matcher_state.h"
+#include "grammar/rx_store.h"
 
 #include "base/check.h"
 

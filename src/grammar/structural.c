@@ -3,7 +3,11 @@
  * the trigger. */
 #include "grammar/structural.h"
 
+#include "grammar/piece.h"
+#include "grammar/schema.h"
+
 #include "base/check.h"
+#include "base/err.h"
 #include "grammar/gbnf.h"
 #include "grammar/lark.h"
 #include "grammar/rx_parse.h"

@@ -18,7 +18,13 @@
 #ifndef PLATEAU_GRAMMAR_STRUCTURAL_H
 #define PLATEAU_GRAMMAR_STRUCTURAL_H
 
-#include "grammar/schema.h"
+#include "grammar/grammar.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct err;
+struct schema_opts;
 
 #define STRUCTURAL_DEPTH_MAX      32   /* formats within formats */
 #define STRUCTURAL_FORMATS_MAX    4096 /* formats and tags together */

@@ -1,6 +1,7 @@
 #include "grammar/structural_work.h"
 
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>

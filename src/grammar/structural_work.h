@@ -5,6 +5,8 @@
 #include "grammar/piece.h"
 #include "grammar/structural.h"
 
+#include <jansson.h>
+
 struct structural_work {
     struct grammar_builder *b;
     struct rx_store *s;

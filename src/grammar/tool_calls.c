@@ -1,7 +1,6 @@
 /* tool_calls.c - calls and their sections. */
 #include "grammar/tool_work.h"
 
-#include "base/check.h"
 #include "base/json_dumped.h"
 
 #include <errno.h>

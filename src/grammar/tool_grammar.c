@@ -1,5 +1,7 @@
 /* tool_grammar.c - a reply: reasoning, text and calls in their order. What the parser of replies would take
  * for the start of a call is in no text. */
+#include "grammar/schema.h"
+#include "grammar/tool_grammar.h"
 #include "grammar/tool_work.h"
 
 #include <errno.h>

@@ -15,7 +15,11 @@
 #ifndef PLATEAU_GRAMMAR_TOOL_GRAMMAR_H
 #define PLATEAU_GRAMMAR_TOOL_GRAMMAR_H
 
-#include "grammar/schema.h"
+#include "grammar/grammar.h"
+
+#include <jansson.h>
+
+struct schema_opts;
 
 #define TOOL_SCHEMAS_MAX 16
 #define TOOL_COUNT_MAX   1024

@@ -1,5 +1,6 @@
 /* tool_params.c - arguments that are written one by one: between tags, as Python's keyword arguments, and in
  * braces with bare keys. */
+#include "grammar/schema.h"
 #include "grammar/tool_work.h"
 
 #include "base/check.h"

@@ -3,6 +3,7 @@
 #include "grammar/tool_work.h"
 
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>

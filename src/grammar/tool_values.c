@@ -1,8 +1,12 @@
 /* tool_values.c - values that a schema describes. A schema within the tool's refers to definitions of the
  * whole: it gets these beside its own keywords. */
+#include "grammar/piece.h"
+#include "grammar/schema.h"
 #include "grammar/tool_work.h"
 
 #include "base/check.h"
+#include "base/err.h"
+#include "base/slice.h"
 #include "grammar/lark.h"
 
 #include <errno.h>

@@ -4,7 +4,8 @@
 
 #include "grammar/json_text.h"
 #include "grammar/piece.h"
-#include "grammar/tool_grammar.h"
+
+#include <jansson.h>
 
 struct tool_work {
     struct grammar_builder *b;

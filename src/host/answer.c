@@ -2,10 +2,19 @@
  * given back before its answer begins: only the engine holds memory then. */
 #include "host/answer.h"
 
-#include "base/check.h"
+#include "host/attach.h"
+#include "host/runtime.h"
+#include "host/settings.h"
+
 #include "base/clock.h"
 #include "base/rng.h"
+#include "engine/engine.h"
+#include "gen/gen.h"
+#include "gen/gen_request.h"
 #include "gen/media_prompt.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+#include "registry/model_settings.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,8 +4,13 @@
 #define PLATEAU_HOST_ANSWER_H
 
 #include "base/mailbox.h"
-#include "host/attach.h"
 #include "gen/choice.h"
+#include "registry/registry.h"
+
+#include <jansson.h>
+
+struct attach;
+struct settings;
 
 #define ANSWER_PROMPT_BYTES_MAX ((size_t)16 << 20)
 

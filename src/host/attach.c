@@ -6,8 +6,13 @@
  * directory. */
 #include "host/attach.h"
 
+#include "host/runtime.h"
+#include "host/settings.h"
+
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/slice.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -8,11 +8,12 @@
 #define PLATEAU_HOST_ATTACH_H
 
 #include "base/mailbox.h"
-#include "host/runtime.h"
 #include "media/media.h"
 
 #include <jansson.h>
 #include <limits.h>
+
+struct runtime;
 
 #define ATTACH_MAX 64 /* media of a conversation */
 

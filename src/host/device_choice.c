@@ -4,11 +4,17 @@
  * and memory, and beside a server that fills the GPU nothing would seem to fit. */
 #include "host/device_choice.h"
 
+#include "host/settings.h"
+
 #include "base/bytes_text.h"
 #include "base/check.h"
+#include "compute/cuda/cuda.h"
+#include "registry/model_settings.h"
 
 #include <errno.h>
 #include <string.h>
+
+struct model_options;
 
 /* Memory of a fake device without --device-memory-limit. */
 #define FAKE_BYTES ((uint64_t)4 << 30)

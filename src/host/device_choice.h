@@ -3,10 +3,10 @@
 #define PLATEAU_HOST_DEVICE_CHOICE_H
 
 #include "base/err.h"
-#include "compute/cuda/cuda.h"
 #include "compute/fake/fake.h"
-#include "host/settings.h"
 #include "memory/plan.h"
+
+struct settings;
 
 struct device_choice {
     const struct backend *backend;

@@ -1,11 +1,12 @@
 /* evaluation.c - two models beside each other, each with pages for one sequence and a state. */
 #include "host/evaluation.h"
 
-#include "base/bytes_text.h"
 #include "base/check.h"
 
+#include "base/bytes_text.h"
+#include "base/none.h"
+#include "compute/device.h"
 #include "memory/domain.h"
-#include "memory/units.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 

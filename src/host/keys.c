@@ -2,8 +2,11 @@
  * Pipes are a list by path; the same path for users and administrators is one pipe. */
 #include "host/keys.h"
 
+#include "host/settings.h"
+
 #include "api/cors.h"
 
+#include "api/keyring.h"
 #include "base/log.h"
 #include "http/http_guard.h"
 

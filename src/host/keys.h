@@ -2,8 +2,11 @@
 #ifndef PLATEAU_HOST_KEYS_H
 #define PLATEAU_HOST_KEYS_H
 
-#include "api/keyring.h"
-#include "host/settings.h"
+#include <stdbool.h>
+
+struct err;
+struct keyring;
+struct settings;
 
 /* Files of keys that are pipes, such as a shell's <(command). A pipe can be read once, so the digests of its
  * keys are kept for reloads, in a ring for each door. Its text is overwritten at once. */

@@ -7,9 +7,10 @@
 #ifndef PLATEAU_HOST_LISTENERS_H
 #define PLATEAU_HOST_LISTENERS_H
 
-#include "api/api.h"
 #include "host/admin_socket.h"
 #include "host/settings.h"
+
+struct api;
 
 #define LISTENERS_PLACES 8
 

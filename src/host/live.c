@@ -2,6 +2,7 @@
  * log. */
 #include "host/live.h"
 
+#include "api/keyring.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"

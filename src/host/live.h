@@ -6,12 +6,13 @@
 #ifndef PLATEAU_HOST_LIVE_H
 #define PLATEAU_HOST_LIVE_H
 
-#include "api/api.h"
-#include "api/keyring.h"
 #include "host/keys.h"
 #include "host/settings.h"
 #include "engine/engine.h"
-#include "http/http_server.h"
+
+struct api;
+struct http_server;
+struct keyring;
 
 /* Reads the settings of a server from all their sources; called at the start and at each reload.
  * settings_done() is due also on failure. 0, or an error. */

@@ -2,9 +2,11 @@
  * another process sleeps while it has no request, so both measure the same cores. */
 #include "host/machine_limits.h"
 
-#include "base/check.h"
 #include "host/runtime.h"
 #include "kernel/yardsticks.h"
+
+#include "kernel/workers.h"
+#include "model/model_work.h"
 
 #include <errno.h>
 #include <stdlib.h>

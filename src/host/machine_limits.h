@@ -4,9 +4,12 @@
 #define PLATEAU_HOST_MACHINE_LIMITS_H
 
 #include "base/err.h"
-#include "model/model_work.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 struct machine_limits;
+struct model_work;
 
 /* Threads of their own, as many as a server would have, and memory to stream: 256 MiB or four times the
  * last-level cache. 0, -ENOMEM, -EAGAIN. */

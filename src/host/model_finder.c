@@ -1,7 +1,11 @@
 #include "host/model_finder.h"
 
+#include "host/models.h"
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/ledger.h"
+#include "registry/model_settings.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>

@@ -7,7 +7,9 @@
 #define PLATEAU_HOST_MODEL_FINDER_H
 
 #include "base/thread_stack.h"
-#include "host/models.h"
+#include "hub/hub_name.h"
+
+struct models;
 
 /* Stack of the finder's thread, in `threads` while it looks. It is as deep as a load's: headers are JSON. */
 #define MODEL_FINDER_STACK_BYTES ((size_t)1 << 20)

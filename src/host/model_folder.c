@@ -2,7 +2,6 @@
  * the hub's cache consists of; the depth is fixed, so cycles end. */
 #include "host/model_folder.h"
 
-#include "base/check.h"
 #include "base/slice.h"
 #include "host/model_ggufs.h"
 #include "hub/hub_cache.h"

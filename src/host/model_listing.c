@@ -1,6 +1,8 @@
 /* model_listing.c - the plan that plateau plan would print, of one model after the other. */
 #include "host/model_listing.h"
 
+#include "host/settings.h"
+
 #include "base/check.h"
 #include "host/model_ggufs.h"
 #include "host/model_hint.h"

@@ -2,8 +2,9 @@
 #ifndef PLATEAU_HOST_MODEL_LISTING_H
 #define PLATEAU_HOST_MODEL_LISTING_H
 
-#include "host/planning.h"
 #include "registry/model_use.h"
+
+struct settings;
 
 enum listing_state {
     LISTING_FITS,

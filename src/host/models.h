@@ -5,7 +5,8 @@
 #include "host/device_choice.h"
 #include "host/settings.h"
 #include "hub/hub_name.h"
-#include "registry/registry.h"
+
+struct registry;
 
 #define MODELS_LATER_MAX 16 /* that come while a server runs */
 

@@ -6,9 +6,10 @@
 
 #include "base/err.h"
 #include "host/model_dirs.h"
-#include "hub/hub_name.h"
 
 #include <stdint.h>
+
+struct hub_name;
 
 typedef int models_found_fn(void *arg, const char *path, struct err *e);
 

@@ -3,7 +3,13 @@
 #define PLATEAU_HOST_MODELS_STATE_H
 
 #include "host/models.h"
-#include "host/planning.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+struct models;
+struct planning;
 
 /* models.c */
 

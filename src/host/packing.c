@@ -1,15 +1,19 @@
 /* packing.c - finds the model, and opens what packing needs of a process. */
 #include "host/packing.h"
 
-#include "base/check.h"
+#include "host/settings.h"
+
 #include "base/hex.h"
 #include "compute/device.h"
 #include "engine/fingerprint.h"
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "model/pack.h"
 
 #include <stdio.h>
+
+struct pack_opts;
 
 static int pack(const char *dir, const struct settings *o, const struct packing_opts *opts,
                 struct pack_opts *to, struct pack_result *ret, struct err *e)

@@ -2,8 +2,11 @@
 #ifndef PLATEAU_HOST_PACKING_H
 #define PLATEAU_HOST_PACKING_H
 
-#include "host/settings.h"
-#include "model/pack.h"
+#include <stdint.h>
+
+struct err;
+struct pack_result;
+struct settings;
 
 struct packing_opts {
     const char *out;

@@ -4,14 +4,16 @@
  * that holds a model. */
 #include "host/planning.h"
 
+#include "host/settings.h"
+
 #include "api/api.h"
-#include "api/prep.h"
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/thread_stack.h"
 #include "host/device_choice.h"
 #include "host/listeners.h"
 #include "host/model_finder.h"
+#include "memory/footprint.h"
 #include "registry/registry.h"
 #include "compute/device.h"
 #include "hub/hub_child.h"

@@ -2,10 +2,11 @@
 #ifndef PLATEAU_HOST_PLANNING_H
 #define PLATEAU_HOST_PLANNING_H
 
-#include "host/settings.h"
+#include "memory/plan.h"
 #include "registry/model_plan.h"
 
 struct device_choices;
+struct settings;
 
 struct planning {
     const struct settings *settings;

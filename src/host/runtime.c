@@ -1,6 +1,8 @@
 /* runtime.c - opening is a list, closing is the list backwards. */
 #include "host/runtime.h"
 
+#include "host/settings.h"
+
 #include "base/log.h"
 #include "base/check.h"
 #include "host/device_choice.h"

@@ -2,14 +2,18 @@
 #ifndef PLATEAU_HOST_RUNTIME_H
 #define PLATEAU_HOST_RUNTIME_H
 
-#include "host/device_choice.h"
 #include "host/planning.h"
 #include "engine/engine.h"
-#include "memory/footprint.h"
 #include "memory/units.h"
-#include "model/generation_config.h"
 #include "registry/loaded_model.h"
-#include "text/chat_template.h"
+
+#include "memory/domain.h"
+#include "memory/plan.h"
+#include "registry/model_settings.h"
+#include "registry/registry.h"
+
+struct device_choices;
+struct footprint;
 
 #define RUNTIME_DIR_BYTES 4096
 #define RUNTIME_ID_BYTES  256

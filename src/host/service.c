@@ -6,9 +6,13 @@
  * The protocol is a datagram of lines; it takes less code than the library that does it. */
 #include "host/service.h"
 
+#include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "base/slice.h"
+#include "http/http_server.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,6 +22,8 @@
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+struct api_glance;
 
 /* How long a load may make no progress before the service manager's timeout comes. */
 #define LOAD_EXTEND_NS   (60 * NS_PER_S)

@@ -8,10 +8,13 @@
 #ifndef PLATEAU_HOST_SERVICE_H
 #define PLATEAU_HOST_SERVICE_H
 
-#include "api/api.h"
-
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+struct api;
+struct err;
 
 #define SERVICE_STATUS_BYTES 256
 #define NOTIFY_WAIT_MS       200

@@ -16,6 +16,9 @@
 #include "http/http_raw.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+
+#include <string.h>
 
 /* Bytes of a chunk's size and extension. Extensions mean nothing here; none that is in use is longer. */
 #define CHUNK_LINE_MAX   256

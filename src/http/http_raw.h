@@ -8,7 +8,9 @@
 #ifndef PLATEAU_HTTP_HTTP_RAW_H
 #define PLATEAU_HTTP_HTTP_RAW_H
 
-#include "base/slice.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum http_fault {
     HTTP_FAULT_NONE,

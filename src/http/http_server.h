@@ -18,9 +18,9 @@
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
 #include "base/err.h"
-#include "http/http_request.h"
 #include "memory/ledger.h"
 
+struct http_request;
 struct http_server;
 
 /* A refusal by http itself, before it goes out. The body is OpenAI's envelope; the handler may write another

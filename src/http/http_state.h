@@ -10,8 +10,11 @@
 #ifndef PLATEAU_HTTP_HTTP_STATE_H
 #define PLATEAU_HTTP_HTTP_STATE_H
 
+#include "http/http_request.h"
+
 #include "base/check.h"
 #include "base/list.h"
+#include "base/slice.h"
 #include "http/http_peer.h"
 #include "http/http_raw.h"
 #include "http/http_server.h"

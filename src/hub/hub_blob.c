@@ -3,6 +3,8 @@
  * wrong, and the file is fetched again. */
 #include "hub/hub_blob.h"
 
+#include "hub/hub_list.h"
+
 #include "base/check.h"
 #include "base/hex.h"
 

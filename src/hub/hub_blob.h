@@ -7,7 +7,8 @@
 #define PLATEAU_HUB_HUB_BLOB_H
 
 #include "hub/hub_cache.h"
-#include "hub/hub_list.h"
+
+struct hub_file;
 
 #define HUB_PART_BYTES ((uint64_t)64 << 20)
 

@@ -1,8 +1,11 @@
 /* hub_ggufs.c - looks at names alone. Names compare without case: quantisations are written in both. */
 #include "hub/hub_ggufs.h"
 
+#include "hub/hub_list.h"
+
 #include "base/bytes_text.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "weights/gguf_name.h"
 
 #include <dirent.h>

@@ -6,7 +6,15 @@
 #ifndef PLATEAU_HUB_HUB_GGUFS_H
 #define PLATEAU_HUB_HUB_GGUFS_H
 
-#include "hub/hub_list.h"
+#include "hub/hub_name.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct hub_list;
+struct hub_name;
 
 #define HUB_GGUFS_MAX 1024
 

@@ -1,7 +1,8 @@
 /* hub_list.c - the listing is scanned front to back without a tree, which would be twenty times its size. */
 #include "hub/hub_list.h"
 
-#include "base/check.h"
+#include "hub/hub_name.h"
+
 #include "weights/json_scan.h"
 
 #include <errno.h>

@@ -6,7 +6,11 @@
 #define PLATEAU_HUB_HUB_LIST_H
 
 #include "base/err.h"
-#include "hub/hub_name.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct slice;
 
 #define HUB_LIST_BYTES_MAX  ((size_t)8 << 20)
 #define HUB_LIST_FILES_MAX  10000

@@ -1,8 +1,6 @@
 /* hub_name.c - a strict list of characters, because names become parts of paths and addresses. */
 #include "hub/hub_name.h"
 
-#include "base/check.h"
-
 #include <stdio.h>
 
 #define DASHES "--"

@@ -1,5 +1,6 @@
 /* hub_parts.c - the parts of files over all connections: the earliest unfinished file first, and sums of
  * files that are complete in steps between the transfers, so that no connection waits for a sum. */
+#include "hub/hub_blob.h"
 #include "hub/hub_work.h"
 
 #include "base/check.h"

@@ -4,6 +4,11 @@
  * file that is present already is linked instead. */
 #include "hub/hub_probe.h"
 
+#include "hub/hub_blob.h"
+#include "hub/hub_http.h"
+#include "hub/hub_list.h"
+#include "hub/hub_work.h"
+
 #include "base/check.h"
 #include "hub/hub_remove.h"
 #include "weights/gguf.h"
@@ -16,6 +21,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+struct hub_blob;
+struct hub_file;
 
 /* The tables of a head: a model has some thousand tensors. */
 #define GGUF_TABLES_BYTES_MAX ((size_t)32 << 20)

@@ -3,7 +3,10 @@
 #ifndef PLATEAU_HUB_HUB_PROBE_H
 #define PLATEAU_HUB_HUB_PROBE_H
 
-#include "hub/hub_work.h"
+#include "hub/hub_cache.h"
+
+struct err;
+struct hub_work;
 
 /* Makes it in $TMPDIR. 0, or what a request or the system said; hub_probe_remove() either way. */
 int hub_probe_make(struct hub_work *w, char ret[HUB_PATH_BYTES], struct err *e);

@@ -2,6 +2,8 @@
  * final name has the sum of the listing. */
 #include "hub/hub_pull.h"
 
+#include "hub/hub_blob.h"
+
 #include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/check.h"

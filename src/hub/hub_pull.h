@@ -8,9 +8,10 @@
 #define PLATEAU_HUB_HUB_PULL_H
 
 #include "hub/hub_cache.h"
-#include "hub/hub_ggufs.h"
 
 #include <stdint.h>
+
+struct hub_ggufs;
 
 struct hub_progress {
     const char *phase; /* "list", "headers", "fetch", "check" */

@@ -2,9 +2,15 @@
  * meanwhile leads nowhere. Counting is the same walk. */
 #include "hub/hub_remove.h"
 
+#include "hub/hub_cache.h"
+#include "hub/hub_name.h"
+
+#include "base/err.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

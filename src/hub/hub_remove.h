@@ -2,10 +2,11 @@
 #ifndef PLATEAU_HUB_HUB_REMOVE_H
 #define PLATEAU_HUB_HUB_REMOVE_H
 
-#include "hub/hub_cache.h"
-
 #include <stdbool.h>
 #include <stdint.h>
+
+struct err;
+struct hub_name;
 
 /* Removes a directory and all below it, in the same way. What fails stays. */
 void hub_remove_tree(const char *dir);

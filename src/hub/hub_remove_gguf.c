@@ -2,7 +2,7 @@
  * that no other link leads to. A link out of the folder is removed alone. */
 #include "hub/hub_remove.h"
 
-#include "base/check.h"
+#include "hub/hub_cache.h"
 #include "hub/hub_ggufs.h"
 #include "weights/gguf_name.h"
 

@@ -2,6 +2,8 @@
  * minute brings a file nevertheless. */
 #include "hub/hub_work.h"
 
+#include "hub/hub_blob.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"

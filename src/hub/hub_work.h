@@ -3,9 +3,12 @@
 #ifndef PLATEAU_HUB_HUB_WORK_H
 #define PLATEAU_HUB_HUB_WORK_H
 
-#include "hub/hub_blob.h"
+#include "hub/hub_ggufs.h"
 #include "hub/hub_http.h"
+#include "hub/hub_list.h"
 #include "hub/hub_pull.h"
+
+struct hub_blob;
 
 struct hub_work {
     const struct hub_pull_opts *opts;

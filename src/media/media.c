@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/slice.h"
 #include "memory/accounts.h"
 
 #include <errno.h>

@@ -21,12 +21,11 @@
 #ifndef PLATEAU_MEDIA_MEDIA_H
 #define PLATEAU_MEDIA_MEDIA_H
 
-#include "base/arena.h"
 #include "base/err.h"
 #include "memory/ledger.h"
 #include "model/model.h"
-#include "vision/image.h"
 
+struct image;
 struct media;
 struct media_task;
 

@@ -12,8 +12,6 @@
  * keeps its place, so there are never more such threads than places, and no other task waits for them. */
 #include "media/media_task.h"
 
-#include "media/media_address.h"
-
 #include "base/public_address.h"
 
 #include "base/check.h"
@@ -22,6 +20,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -6,11 +6,13 @@
 #include "media/media_task.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>

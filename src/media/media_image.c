@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "vision/decode.h"
+#include "vision/image.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -1,6 +1,9 @@
 /* media_ppm.c - reads the header byte by byte, so that no byte of the pixels after it is taken with it. */
 #include "media/media_ppm.h"
 
+#include "media/media_bytes.h"
+#include "media/media_process.h"
+
 #include <errno.h>
 #include <string.h>
 

@@ -3,8 +3,10 @@
 #ifndef PLATEAU_MEDIA_MEDIA_PPM_H
 #define PLATEAU_MEDIA_MEDIA_PPM_H
 
-#include "media/media_bytes.h"
-#include "media/media_process.h"
+#include <stdint.h>
+
+struct media_bytes;
+struct media_process;
 
 struct media_ppm {
     struct media_process *process; /* whose output is read */

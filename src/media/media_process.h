@@ -3,8 +3,6 @@
 #ifndef PLATEAU_MEDIA_MEDIA_PROCESS_H
 #define PLATEAU_MEDIA_MEDIA_PROCESS_H
 
-#include "base/err.h"
-
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,9 +8,11 @@
 
 #include "media/media_address.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "text/utf8.h"
 #include "vision/data_url.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -10,10 +10,12 @@
 #include "media/media_sample.h"
 #include "media/media_task.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "vision/decode.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <math.h>

@@ -20,10 +20,11 @@
 #define PLATEAU_MEMORY_HOLDERS_H
 
 #include "base/list.h"
-#include "memory/domain.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
+struct domain;
 struct holders;
 struct holder;
 struct units;

@@ -6,6 +6,7 @@
 #include "memory/holders.h"
 
 #include "memory/cache_share.h"
+#include "memory/domain.h"
 
 enum want_state { WANT_NONE, WANT_ASKED, WANT_TAKEN, WANT_DENIED };
 

@@ -9,8 +9,6 @@
  * place where that domain is the machine's, so that a plan for it is the plan of one ceiling. */
 #include "memory/plan.h"
 
-#include "memory/units.h"
-
 #include "base/check.h"
 
 #include <errno.h>

@@ -5,6 +5,8 @@
  * machine's may be due to another cgroup, so then memory must be short, too. */
 #include "memory/pressure.h"
 
+#include "memory/footprint.h"
+
 #include "base/check.h"
 
 #define STALLED_CALM     10.0 /* per cent, some */

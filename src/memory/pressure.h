@@ -10,7 +10,10 @@
 #ifndef PLATEAU_MEMORY_PRESSURE_H
 #define PLATEAU_MEMORY_PRESSURE_H
 
-#include "memory/footprint.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct footprint;
 
 enum pressure_level { PRESSURE_CALM, PRESSURE_EASED, PRESSURE_SHORT, PRESSURE_CRITICAL };
 enum pressure_stage { PRESSURE_NONE, PRESSURE_SHRINK, PRESSURE_TRIM, PRESSURE_UNLOAD, PRESSURE_REFUSE };

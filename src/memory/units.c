@@ -1,6 +1,9 @@
 /* units.c - a flag per unit over a range of a domain. */
 #include "memory/units.h"
 
+#include "memory/domain.h"
+#include "memory/ledger.h"
+
 #include "base/check.h"
 
 #include <errno.h>

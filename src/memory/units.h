@@ -8,8 +8,14 @@
 #ifndef PLATEAU_MEMORY_UNITS_H
 #define PLATEAU_MEMORY_UNITS_H
 
-#include "memory/domain.h"
+#include "memory/dev.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct account;
+struct domain;
 struct units;
 
 /* An address range of `units_max` units of `unit_bytes` (UNIT_BYTES or UNIT_SMALL_BYTES) in the domain of

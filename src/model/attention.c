@@ -1,12 +1,20 @@
 /* attention.c - project, append to the pages, attend, project. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config.h"
 #include "model/family.h"
+#include "model/layer.h"
+#include "model/role.h"
 
-#include "base/check.h"
 #include "base/none.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <math.h>
+
+struct attention_weights;
+struct binder_matrix;
+struct linear_source;
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, struct linear_source in[3], struct attention_weights *ret)

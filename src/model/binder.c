@@ -5,17 +5,26 @@
  * RUN_BYTES of experts. How rows are stored is the backend's. */
 #include "model/binder.h"
 
-#include "compute/backend.h"
+#include "model/config.h"
 #include "model/family.h"
+#include "model/packers.h"
+#include "model/stage.h"
+
+#include "compute/backend.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "base/none.h"
+#include "compute/weight.h"
 #include "tensor/quantise.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
+
+struct stage;
 
 uint64_t binder_source_bytes(const struct linear_source *s)
 {

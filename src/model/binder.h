@@ -10,14 +10,18 @@
 #define PLATEAU_MODEL_BINDER_H
 
 #include "model/form_names.h"
-#include "model/layer.h"
 #include "model/role.h"
-#include "model/packers.h"
-#include "model/weight_memory.h"
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "weights/checkpoint.h"
+#include "memory/dev.h"
+
+struct checkpoint;
+struct norm;
+struct packers;
+struct projection;
+struct weight;
+struct weight_memory;
 
 /* The cost of one decoded token: of experts the chosen ones, of the embedding table nothing. */
 struct binder_active {

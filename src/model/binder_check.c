@@ -1,6 +1,8 @@
 /* binder_check.c - a tensor is there, and is as a matrix or vector needs it. */
 #include "model/binder.h"
 
+#include "weights/checkpoint.h"
+
 #include <errno.h>
 
 static int wrong_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/none.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

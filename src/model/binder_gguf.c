@@ -1,10 +1,12 @@
 /* binder_gguf.c - tensors of GGUF files: blocks that become affine matrices, and rows in another order. */
 #include "model/binder.h"
 
+#include "model/config.h"
 #include "model/gguf_arch.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

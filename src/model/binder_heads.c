@@ -5,10 +5,14 @@
  * it is dense, in f32, which holds the values as they are. In every compute mode
  * products of heads are in f32, as their inputs are small parts of rows. */
 #include "model/binder.h"
+#include "model/config.h"
+#include "model/packers.h"
+#include "model/stage.h"
 
 #include "compute/backend.h"
 
 #include "base/check.h"
+#include "compute/weight.h"
 
 #include <errno.h>
 

@@ -4,8 +4,12 @@
  * A module is quantised iff it has its companions; lists of modules in config.json repeat that. Bits and
  * group follow from shapes. A group has at most 128 columns: a scale of more stands in several groups. */
 #include "model/binder.h"
+#include "model/config.h"
+#include "model/packers.h"
+#include "model/stage.h"
 
 #include "base/check.h"
+#include "weights/checkpoint.h"
 #include "weights/stored_form.h"
 
 #include <errno.h>

@@ -1,8 +1,10 @@
 /* binder_take.c - what packing does for each tensor: room, a check of its values, progress. */
 #include "model/binder.h"
+#include "model/weight_memory.h"
 
 #include "base/bundle.h"
 #include "base/check.h"
+#include "compute/weight.h"
 #include "tensor/quantise.h"
 
 #include <errno.h>

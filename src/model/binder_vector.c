@@ -1,7 +1,14 @@
 /* binder_vector.c - vectors as f32, unchanged or changed on their way in. */
 #include "model/binder.h"
+#include "model/config.h"
+#include "model/packers.h"
+#include "model/stage.h"
+#include "model/weight_memory.h"
 
 #include "base/check.h"
+#include "compute/ops.h"
+#include "memory/domain.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <math.h>

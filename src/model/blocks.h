@@ -5,9 +5,16 @@
 #ifndef PLATEAU_MODEL_BLOCKS_H
 #define PLATEAU_MODEL_BLOCKS_H
 
-#include "model/binder.h"
-#include "model/config_key.h"
+#include "model/config.h"
 #include "model/step.h"
+
+struct binder;
+struct config;
+struct config_key;
+struct json_read;
+struct layer;
+struct layer_config;
+struct moe_weights;
 
 enum block_state {
     BLOCK_NO_STATE,

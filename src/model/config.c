@@ -3,6 +3,7 @@
 
 #include "model/blocks.h"
 #include "model/config_gguf.h"
+#include "model/config_key.h"
 #include "model/family.h"
 #include "model/json_read.h"
 #include "model/pooling.h"

@@ -10,6 +10,8 @@
 
 #include "base/check.h"
 #include "compute/rope.h"
+#include "tensor/block_form.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,8 @@
 /* config_key.c - walks a list of keys. */
 #include "model/config_key.h"
 
+#include "model/json_read.h"
+
 #include "base/check.h"
 #include "base/json_dumped.h"
 

@@ -8,11 +8,12 @@
 #ifndef PLATEAU_MODEL_CONFIG_KEY_H
 #define PLATEAU_MODEL_CONFIG_KEY_H
 
-#include "model/json_read.h"
-
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct config;
+struct json_read;
 
 /* One value of a key with words. */
 struct key_word {

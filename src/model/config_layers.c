@@ -1,6 +1,7 @@
 /* config_layers.c - what each layer is: its blocks, and its numbers where layers differ. */
 #include "model/blocks.h"
 #include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
 #include "model/json_read.h"
 

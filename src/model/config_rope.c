@@ -5,6 +5,7 @@
  * replaces rope_parameters, except for its rope_theta and for parameters by kind of layer. */
 #include "model/config.h"
 
+#include "model/config_key.h"
 #include "model/family.h"
 #include "model/json_read.h"
 

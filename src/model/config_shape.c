@@ -6,6 +6,7 @@
 #include "base/none.h"
 #include "compute/backend.h"
 #include "compute/layout.h"
+#include "kernel/kern.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,10 +1,19 @@
 /* delta_net.c - project, convolve, recur, project. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "base/check.h"
 #include "compute/layout.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
+
+struct delta_weights;
 
 /* Activation of the MLP, and of the convolution and the gate. */
 static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};

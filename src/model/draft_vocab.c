@@ -3,13 +3,19 @@
  * The hand goes down from the last place: at first that is the least common token. */
 #include "model/draft_vocab.h"
 
-#include "compute/backend.h"
+#include "model/binder.h"
+#include "model/config.h"
 #include "model/model.h"
+#include "model/weight_memory.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/none.h"
+#include "compute/backend.h"
+#include "memory/domain.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Default size. */

@@ -10,7 +10,12 @@
 #ifndef PLATEAU_MODEL_DRAFT_VOCAB_H
 #define PLATEAU_MODEL_DRAFT_VOCAB_H
 
-#include "model/binder.h"
+#include "compute/weight.h"
+
+#include <stdint.h>
+
+struct arena;
+struct binder;
 
 struct draft_vocab {
     uint32_t size, vocab; /* size 0: no list, drafts use the whole vocabulary */

@@ -7,10 +7,12 @@
 #define PLATEAU_MODEL_FAMILY_H
 
 #include "model/config.h"
-#include "model/config_key.h"
-#include "model/role.h"
 
 #include "compute/ops.h"
+
+struct config_key;
+struct key_word;
+struct tensor_name;
 
 /* Where norms stand around the mixer and the MLP (contract 10.1). */
 enum norm_place {

@@ -1,7 +1,10 @@
 /* family_bert.c - encoders: norms of the residual stream itself after each block, learned positions, token
  * types, attention to all of the text, no logits. */
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 #define TENSORS                                                                                              \
     {ROLE_EMBEDDING, "embeddings.word_embeddings"}, {ROLE_Q, "attention.self.query"},                        \

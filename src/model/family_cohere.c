@@ -1,6 +1,7 @@
 /* family_cohere.c - cohere: mixer and MLP side by side behind one LayerNorm, adjacent pairs rotate, layers
  * without a window do not. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
 
 static const struct config_key keys[] = {

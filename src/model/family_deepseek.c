@@ -1,6 +1,11 @@
 /* family_deepseek.c - families with latent attention: DeepSeek, and those that are built like it. */
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
+
+#include "compute/ops.h"
 
 static const struct tensor_name tensors[] = {{ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
                                              {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},

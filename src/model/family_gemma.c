@@ -1,7 +1,10 @@
 /* family_gemma.c - gemma: sandwich norms (that hold w - 1 up to gemma3), an embedding times sqrt(hidden),
  * windows. */
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 #include <math.h>
 

@@ -1,6 +1,8 @@
 /* family_glm.c - glm: half of each head rotates; experts chosen by a sigmoid and a correction, a shared one
  * beside them. */
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 static const struct expert_form experts = {
     .score = ROUTE_SIGMOID, .shared = ROUTE_SHARED_WHOLE, .correction = true, .normalise_eps = 1e-20f};

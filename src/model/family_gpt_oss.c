@@ -1,7 +1,10 @@
 /* family_gpt_oss.c - gpt-oss: sinks, a window in every second layer, experts with biases and a clipped
  * SwiGLU. */
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 static const struct tensor_name tensors[] = {{ROLE_ROUTER, "mlp.router"},
                                              {ROLE_EXPERTS_GATE, "mlp.experts.gate_proj"},

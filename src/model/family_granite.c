@@ -2,7 +2,9 @@
  * With experts: stacks of them, chosen by the logits, and a shared one beside them. The hybrid has Mamba-2 in
  * most layers, and its dense MLP has the shared expert's names. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 #define FACTORS(low, high)                                                                                   \
     CONFIG_FLOAT(embedding_scale, low, high, 1, "embedding_multiplier"),                                     \

@@ -1,6 +1,8 @@
 /* family_lfm.c - lfm2: short convolutions, attention in some layers, names of its own. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 static const struct tensor_name tensors[] = {{ROLE_FINAL_NORM, "embedding_norm"},
                                              {ROLE_MIXER_NORM, "operator_norm"},

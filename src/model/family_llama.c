@@ -1,5 +1,6 @@
 /* family_llama.c - llama, from which families differ, and its next of kin. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
 
 /* Every layer has a window where sliding_window is not null. */

@@ -1,7 +1,10 @@
 /* family_mamba.c - families with Mamba-2 (contract 10.5) as a layer's only branch, or side by side with
  * attention. */
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
 
 #define FACTOR(field, name) CONFIG_FLOAT(field, 1e-9, 1e9, 1, name)
 

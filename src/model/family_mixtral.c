@@ -1,6 +1,10 @@
 /* family_mixtral.c - mixtral's experts, and minimax's after them. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/role.h"
+
+#include "compute/ops.h"
 
 static const struct tensor_name tensors[] = {
     {ROLE_ROUTER, "block_sparse_moe.gate"},

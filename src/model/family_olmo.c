@@ -1,6 +1,7 @@
 /* family_olmo.c - olmo: post norms, norms of all query heads and of all key heads together; exaone: post
  * norms, norms of each head. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
 
 static const struct config_key olmo3_keys[] = {

@@ -1,5 +1,6 @@
 /* family_phi.c - phi: fused projections, longrope, a window in every layer. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
 
 static const struct config_key keys[] = {

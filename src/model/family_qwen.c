@@ -1,5 +1,6 @@
 /* family_qwen.c - the families of Qwen. */
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
 
 /* Names the delta net's z gate, which is always SiLU here. */

@@ -1,7 +1,6 @@
 /* form_names.c - keys while matrices are bound, thousands of them; a name once, at the end. */
 #include "model/form_names.h"
 
-#include "base/check.h"
 #include "tensor/block_form.h"
 #include "tensor/quantise.h"
 #include "weights/stored_form.h"

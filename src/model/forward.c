@@ -2,6 +2,8 @@
  * layer's keys. */
 #include "model/forward.h"
 
+#include "model/mtp.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "model/blocks.h"

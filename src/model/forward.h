@@ -5,10 +5,16 @@
 #ifndef PLATEAU_MODEL_FORWARD_H
 #define PLATEAU_MODEL_FORWARD_H
 
-#include "model/layer.h"
 #include "model/layer_inputs.h"
-#include "model/mtp.h"
-#include "model/step.h"
+
+#include "compute/weight.h"
+
+#include <stdbool.h>
+
+struct layer;
+struct model_step;
+struct mtp;
+struct step;
 
 /* Weights outside the layers. */
 struct model_ends {

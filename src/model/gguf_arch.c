@@ -4,6 +4,7 @@
 #include "model/config.h"
 
 #include "base/check.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 

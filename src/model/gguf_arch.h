@@ -9,9 +9,12 @@
 #define PLATEAU_MODEL_GGUF_ARCH_H
 
 #include "model/role.h"
-#include "tensor/tensor.h"
+
+#include <stddef.h>
 
 struct config;
+struct part_order;
+struct slice;
 
 /* A key of the metadata, without "ARCHITECTURE.", and the key of config.json that it is. */
 struct gguf_key {

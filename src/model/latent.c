@@ -4,13 +4,21 @@
  * query is brought to that space first and every result back from it, by each head's own matrices, the halves
  * of kv_b_proj. Prefill, decode and verification compute this one form, so that their bits agree; keys and
  * values of heads are nowhere. */
+#include "model/binder.h"
 #include "model/blocks.h"
-#include "model/family.h"
+#include "model/config_key.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "base/check.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <math.h>
+
+struct latent_weights;
+struct linear_source;
 
 /* Epsilon of the two inner norms; the file's does not apply. */
 #define INNER_EPS 1e-6f

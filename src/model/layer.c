@@ -1,8 +1,13 @@
 /* layer.c - one layer, as its family and its blocks describe it: norms, mixer, norms, MLP. */
+#include "model/binder.h"
 #include "model/blocks.h"
 #include "model/family.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "base/none.h"
+
+struct layer_norms;
 
 const struct block *const blocks[] = {
     &block_attention, &block_latent,  &block_delta_net,      &block_short_conv,  &block_mamba, &block_mlp,

@@ -2,9 +2,13 @@
 #ifndef PLATEAU_MODEL_LAYER_H
 #define PLATEAU_MODEL_LAYER_H
 
-#include "model/config.h"
-
 #include "compute/ops.h"
+#include "compute/weight.h"
+#include "memory/dev.h"
+
+#include <stdbool.h>
+
+struct layer_config;
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */

@@ -7,6 +7,8 @@
 #include "model/layer_inputs.h"
 
 #include "model/blocks.h"
+#include "model/json_read.h"
+#include "model/layer.h"
 
 #include "base/none.h"
 

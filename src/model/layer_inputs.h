@@ -7,6 +7,12 @@
 #include "model/binder.h"
 #include "model/step.h"
 
+#include "compute/weight.h"
+#include "memory/dev.h"
+
+struct binder;
+struct step;
+
 struct layer_inputs {
     struct weight table;          /* [vocab, layers * width] */
     struct projection projection; /* [layers * width, hidden] */

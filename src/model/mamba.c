@@ -1,10 +1,19 @@
 /* mamba.c - project, convolve, recur, project. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config.h"
+#include "model/config_key.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "base/check.h"
 #include "compute/layout.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
+
+struct ssm_weights;
 
 /* Every writer's SiLU. */
 static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};

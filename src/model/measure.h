@@ -5,13 +5,17 @@
 #ifndef PLATEAU_MODEL_MEASURE_H
 #define PLATEAU_MODEL_MEASURE_H
 
+#include "model/binder.h"
+#include "model/packers.h"
+
 #include "memory/accounts.h"
-#include "model/blocks.h"
-#include "model/forward.h"
 #include "model/model.h"
-#include "model/mtp.h"
 #include "model/vector_head.h"
-#include "model/vision_weights.h"
+
+struct checkpoint;
+struct model_ends;
+struct vision_block;
+struct vision_weights;
 
 /* Where binding is: bytes of packed memory, and what their layout depends on. */
 struct bind_mark {

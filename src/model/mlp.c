@@ -1,5 +1,9 @@
 /* mlp.c - two projections and the activation between them, with a gate or without. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "base/check.h"
 

@@ -2,10 +2,17 @@
  *
  * The router and the experts read the residual stream through norms of their own, so the place of the normed
  * tokens is filled three times. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config_key.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include <errno.h>
 #include <math.h>
+
+struct beside_weights;
 
 static const struct config_key keys[] = {
     CONFIG_U32_NEEDED(top_k, 1, CONFIG_TOP_K_MAX, "top_k_experts", "num_experts_per_tok"),

@@ -5,8 +5,10 @@
  * model_load returns. */
 #include "model/model.h"
 
-#include "compute/backend.h"
 #include "model/blocks.h"
+#include "model/draft_vocab.h"
+#include "model/layer.h"
+#include "model/mtp.h"
 #include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/forward.h"
@@ -14,10 +16,15 @@
 #include "model/packed.h"
 #include "model/step.h"
 #include "model/vector_head.h"
+#include "model/vision_weights.h"
+#include "model/weight_memory.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "compute/backend.h"
+#include "compute/device.h"
 #include "memory/accounts.h"
-#include "tensor/quantise.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,16 +7,16 @@
 #ifndef PLATEAU_MODEL_MODEL_H
 #define PLATEAU_MODEL_MODEL_H
 
-#include "base/arena.h"
 #include "base/err.h"
-#include "base/none.h"
-#include "compute/device.h"
 #include "compute/mode.h"
-#include "compute/ops.h"
+#include "compute/shape.h"
+#include "memory/dev.h"
 #include "memory/ledger.h"
 
 #include <stdatomic.h>
 
+struct backend;
+struct device;
 struct model;
 
 /* "auto", "f32", ... False on anything else. */

@@ -1,11 +1,18 @@
 /* moe.c - route, compute the chosen experts and the shared one, leave their sum to the next norm. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config_key.h"
 #include "model/family.h"
+#include "model/json_read.h"
+#include "model/layer.h"
+#include "model/role.h"
 
-#include "base/check.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+struct linear_source;
 
 /* ---- binding ---- */
 

@@ -8,6 +8,7 @@
 #include "model/mrope.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <errno.h>
 

@@ -9,7 +9,18 @@
 #define PLATEAU_MODEL_MTP_H
 
 #include "model/draft_vocab.h"
-#include "model/step.h"
+#include "model/layer.h"
+
+#include "memory/dev.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct checkpoint;
+struct config;
+struct model_draft;
+struct model_step;
+struct step;
 
 struct mtp {
     struct mtp_weights weights;

@@ -6,11 +6,14 @@
  * config.json describes the model's: shapes decide. */
 #include "model/mtp.h"
 
+#include "model/binder.h"
 #include "model/blocks.h"
 #include "model/json_read.h"
+#include "model/role.h"
 
 #include "base/check.h"
 #include "base/none.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,15 +6,22 @@
  * next one can check. The first page is written last. */
 #include "model/pack.h"
 
-#include "compute/backend.h"
+#include "model/config.h"
+#include "model/forward.h"
+#include "model/mtp.h"
 #include "model/pack_files.h"
 #include "model/pack_journal.h"
 #include "model/packed.h"
+#include "model/vision_weights.h"
+#include "model/weight_memory.h"
 
 #include "base/check.h"
 #include "base/json_dumped.h"
-#include "base/pages.h"
+#include "compute/backend.h"
+#include "compute/device.h"
+#include "memory/domain.h"
 #include "tensor/quantise.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,15 @@
  * number. */
 #include "model/pack_files.h"
 
+#include "model/measure.h"
+#include "model/vector_head.h"
+
 #include "base/bundle.h"
 #include "base/check.h"
+#include "tensor/tensor.h"
+#include "weights/checkpoint.h"
 #include "weights/gguf_file.h"
+#include "weights/gguf_name.h"
 #include "weights/safetensors.h"
 
 #include <dirent.h>

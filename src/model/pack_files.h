@@ -6,7 +6,9 @@
 #define PLATEAU_MODEL_PACK_FILES_H
 
 #include "base/buf.h"
-#include "model/measure.h"
+
+struct err;
+struct source;
 
 struct pack_files {
     int fd; /* written to at `at`, which moves */

@@ -4,10 +4,13 @@
  * packers share that work, each a part at a time. */
 #include "model/packed.h"
 
-#include "compute/backend.h"
+#include "model/config.h"
 #include "model/json_read.h"
+#include "model/weight_memory.h"
 
 #include "base/check.h"
+#include "base/mapped_file.h"
+#include "compute/backend.h"
 #include "tensor/quantise.h"
 
 #include <errno.h>

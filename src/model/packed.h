@@ -9,7 +9,11 @@
 
 #include "base/bundle.h"
 #include "model/measure.h"
-#include "model/packers.h"
+
+#include <jansson.h>
+
+struct packers;
+struct weight_memory;
 
 #define PACKED_ABOUT      ".packed/about.json"
 #define PACKED_WEIGHTS    ".packed/weights"

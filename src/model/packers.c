@@ -6,6 +6,7 @@
 #include "base/priority.h"
 #include "base/thread_nice.h"
 #include "compute/backend.h"
+#include "compute/device.h"
 
 #include <errno.h>
 #include <time.h>

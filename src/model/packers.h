@@ -11,9 +11,10 @@
 
 #include "base/err.h"
 #include "base/thread_stack.h"
-#include "compute/device.h"
 
 #include <pthread.h>
+
+struct device;
 
 #define PACKERS_MAX         8u
 #define PACKERS_STACK_BYTES ((size_t)128 << 10)

@@ -1,8 +1,14 @@
 /* short_conv.c - project to b | c | u, convolve b * u, gate by c, project (contract 10.6). The state is the
  * last values of b * u. */
+#include "model/binder.h"
 #include "model/blocks.h"
+#include "model/config_key.h"
+#include "model/layer.h"
+#include "model/role.h"
 
 #include "compute/layout.h"
+
+struct short_conv_weights;
 
 static const struct config_key keys[] = {
     CONFIG_U32_NEEDED(conv_width, 2, CONFIG_CONV_WIDTH_MAX, "conv_L_cache"),

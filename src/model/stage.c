@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "tensor/block_form.h"
 #include "tensor/quantise.h"
+#include "weights/checkpoint.h"
 #include "weights/stored_form.h"
 
 #include <errno.h>

@@ -8,7 +8,11 @@
 #define PLATEAU_MODEL_STAGE_H
 
 #include "memory/ledger.h"
-#include "weights/checkpoint.h"
+
+struct checkpoint;
+struct err;
+struct linear_source;
+struct tensor;
 
 #define STAGE_BYTES ((size_t)256 << 10)
 /* For a transposed matrix: a piece takes a part of every line of the tensor, which is longer in a larger

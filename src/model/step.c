@@ -7,6 +7,8 @@
 #include "model/mrope.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "compute/layout.h"
 
 #include <errno.h>
 

@@ -6,8 +6,12 @@
 #ifndef PLATEAU_MODEL_STEP_H
 #define PLATEAU_MODEL_STEP_H
 
+#include "model/config.h"
+
+#include "compute/batch.h"
 #include "compute/ops.h"
-#include "model/layer.h"
+#include "compute/rope.h"
+#include "memory/dev.h"
 #include "model/model.h"
 
 /* Places of the workspace. */

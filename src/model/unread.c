@@ -7,6 +7,9 @@
 
 #include "model/family.h"
 
+#include "base/check.h"
+#include "weights/checkpoint.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,11 +4,14 @@
  * are no operation of the compute contract: mean pooling is on the host, too. */
 #include "model/vector_head.h"
 
+#include "model/config.h"
 #include "model/family.h"
 #include "model/gguf_arch.h"
 #include "model/json_read.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <math.h>

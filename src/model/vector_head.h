@@ -6,9 +6,14 @@
 #ifndef PLATEAU_MODEL_VECTOR_HEAD_H
 #define PLATEAU_MODEL_VECTOR_HEAD_H
 
-#include "model/config.h"
 #include "model/pooling.h"
-#include "weights/checkpoint.h"
+
+#include "tensor/tensor.h"
+
+struct account;
+struct arena;
+struct checkpoint;
+struct config;
 
 #define VECTOR_HEAD_MAX POOLING_DENSE_MAX
 

@@ -9,6 +9,8 @@
 
 #include "model/model.h"
 
+#include "memory/dev.h"
+
 /* Bytes of the account `vision` below the model's while an image of this many pixels is encoded, without
  * the encoder's weights. */
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels);

@@ -6,13 +6,21 @@
  * the work and change the sums. */
 #include "model/vision_encoder.h"
 
+#include "model/config.h"
+#include "model/vision_weights.h"
+
 #include "compute/backend.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "memory/accounts.h"
+#include "memory/domain.h"
 
 #include <errno.h>
+#include <string.h>
+
+struct vision_linear;
+struct vision_norm;
 
 #define ALIGN ((uint64_t)64)
 /* Given back in one call. */

@@ -8,11 +8,18 @@
 #ifndef PLATEAU_MODEL_VISION_ENCODER_H
 #define PLATEAU_MODEL_VISION_ENCODER_H
 
-#include "compute/ops.h"
-#include "model/vision_weights.h"
 #include "model/vision.h"
+#include "model/vision_config.h"
 
-#include "memory/units.h"
+#include "compute/encode.h"
+#include "memory/dev.h"
+
+struct account;
+struct compute;
+struct config;
+struct ledger;
+struct units;
+struct vision_weights;
 
 /* Which operations a pass consists of. */
 enum vision_encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE };

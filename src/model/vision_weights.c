@@ -5,7 +5,11 @@
  * matrix is packed unchanged. */
 #include "model/vision_weights.h"
 
+#include "model/binder.h"
+#include "model/config.h"
+
 #include "base/check.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,15 @@
 #ifndef PLATEAU_MODEL_VISION_WEIGHTS_H
 #define PLATEAU_MODEL_VISION_WEIGHTS_H
 
-#include "model/binder.h"
+#include "model/vision_config.h"
+
+#include "compute/weight.h"
+#include "memory/dev.h"
+
+#include <stdbool.h>
+
+struct binder;
+struct checkpoint;
 
 struct vision_linear {
     struct projection w;

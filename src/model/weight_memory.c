@@ -2,10 +2,16 @@
  * and go; this only grows, once. */
 #include "model/weight_memory.h"
 
+#include "model/packers.h"
+
 #include "base/check.h"
 #include "base/priority.h"
+#include "memory/domain.h"
+#include "memory/ledger.h"
 
 #include <errno.h>
+
+struct stage;
 
 #define FILLED_AT_ONCE 32u /* that are filled together */
 

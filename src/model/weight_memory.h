@@ -6,12 +6,13 @@
 #ifndef PLATEAU_MODEL_WEIGHT_MEMORY_H
 #define PLATEAU_MODEL_WEIGHT_MEMORY_H
 
-#include "model/packers.h"
-
 #include "base/mapped_file.h"
-#include "memory/domain.h"
+#include "memory/dev.h"
 
 #include <stddef.h>
+
+struct domain;
+struct packers;
 
 struct weight_memory {
     const struct domain *domain;

@@ -10,7 +10,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "memory/units.h"
+#include "memory/domain.h"
+#include "memory/footprint.h"
 
 #include <errno.h>
 #include <stdio.h>

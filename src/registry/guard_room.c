@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,17 +4,32 @@
  * that fails anywhere runs all of them. */
 #include "registry/loaded_model.h"
 
+#include "registry/model_settings.h"
+#include "registry/registry.h"
+
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "compute/device.h"
 #include "engine/fingerprint.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/matcher.h"
+#include "memory/accounts.h"
+#include "memory/domain.h"
+#include "memory/plan.h"
+#include "model/generation_config.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+struct plan;
 
 #define TEXT_BYTES_MAX    ((size_t)512 << 20) /* address space for tokenizer and template */
 #define SCRATCH_BYTES_MAX ((size_t)64 << 20)  /* address space for rendering it */

@@ -6,8 +6,18 @@
 #ifndef PLATEAU_REGISTRY_LOADED_MODEL_H
 #define PLATEAU_REGISTRY_LOADED_MODEL_H
 
+#include "registry/model_use.h"
+
 #include "base/arena.h"
-#include "registry/registry.h"
+#include "model/generation_config.h"
+
+struct chat_template;
+struct domain;
+struct engine;
+struct err;
+struct grammar_vocab;
+struct registry_faults;
+struct served_model;
 
 #define LOADED_MODEL_TROUBLE_BYTES 256
 

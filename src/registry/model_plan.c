@@ -5,6 +5,7 @@
 #include "model/vision.h"
 
 #include "base/check.h"
+#include "memory/plan.h"
 #include "text/text_plan.h"
 
 #include <stdio.h>

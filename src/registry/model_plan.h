@@ -4,9 +4,10 @@
 #define PLATEAU_REGISTRY_MODEL_PLAN_H
 
 #include "engine/engine.h"
-#include "memory/plan.h"
 #include "model/model.h"
 #include "registry/speculation.h"
+
+struct plan_model;
 
 /* Memory of speculative decoding: of the weights, of each page, and of each recurrent state. */
 struct model_plan_drafting {

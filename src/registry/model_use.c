@@ -3,9 +3,12 @@
  * so. */
 #include "registry/model_use.h"
 
+#include "registry/model_settings.h"
+
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <string.h>

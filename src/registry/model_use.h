@@ -6,8 +6,9 @@
 #include "base/arena.h"
 #include "model/model.h"
 #include "model/pooling.h"
-#include "registry/model_settings.h"
-#include "text/tokenizer.h"
+
+struct model_settings;
+struct tokenizer;
 
 enum model_kind { MODEL_GENERATES, MODEL_EMBEDS, MODEL_RERANKS };
 const char *model_kind_name(enum model_kind k); /* "generate", "embed", "rerank" */

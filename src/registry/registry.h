@@ -18,15 +18,20 @@
 #define PLATEAU_REGISTRY_REGISTRY_H
 
 #include "base/err.h"
-#include "engine/engine.h"
+#include "memory/domain.h"
 #include "model/generation_config.h"
-#include "registry/model_settings.h"
 #include "registry/model_use.h"
-#include "text/chat_format.h"
+#include "spec/drafting.h"
 
+#include <jansson.h>
+
+struct engine;
+struct engine_faults;
+struct model_settings;
 struct registry;
 struct chat_template;
 struct guard;
+struct slice;
 
 #define REGISTRY_MODELS_MAX 64
 #define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */

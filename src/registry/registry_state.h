@@ -3,6 +3,7 @@
 #define PLATEAU_REGISTRY_REGISTRY_STATE_H
 
 #include "registry/loaded_model.h"
+#include "registry/model_settings.h"
 #include "registry/registry.h"
 
 #include "base/pace.h"

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "compute/device.h"
 #include "memory/footprint.h"
 
 #include <dirent.h>

@@ -2,6 +2,8 @@
 #include "registry/speculation.h"
 
 #include "base/check.h"
+#include "model/model.h"
+#include "spec/drafting.h"
 
 #include <string.h>
 

@@ -4,7 +4,10 @@
 #ifndef PLATEAU_REGISTRY_SPECULATION_H
 #define PLATEAU_REGISTRY_SPECULATION_H
 
-#include "engine/engine.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model_parts;
 
 /* AUTO: the MTP head where the model has one, with n-gram matches after its draft; else no drafts. */
 enum speculation_way { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPECULATION_OFF };

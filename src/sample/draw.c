@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "base/weight.h"
 
 #include <math.h>
 

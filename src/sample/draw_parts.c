@@ -3,6 +3,7 @@
 #include "sample/weights.h"
 
 #include "base/check.h"
+#include "base/weight.h"
 
 #include <math.h>
 

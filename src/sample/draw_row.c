@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "base/weight.h"
 
 #include <math.h>
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "compute/row_top.h"
 
 #include <errno.h>
 #include <math.h>

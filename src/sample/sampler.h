@@ -9,12 +9,12 @@
 #define PLATEAU_SAMPLE_SAMPLER_H
 
 #include "base/arena.h"
-#include "base/candidate.h"
 #include "base/err.h"
 #include "compute/row_draw.h"
-#include "compute/row_top.h"
 
 #include <stdbool.h>
+
+struct row_top;
 
 #define SAMPLER_BIAS_MAX 1024 /* entries of logit_bias */
 #define SAMPLER_STOP_MAX 64   /* end tokens and stop_token_ids together */

@@ -1,6 +1,9 @@
 /* weights.c - sums of weights, one by one, and the choice between the two ways. */
 #include "sample/weights.h"
 
+#include "base/candidate.h"
+#include "base/weight.h"
+
 double weights_sum_plain(const struct candidate *list, uint32_t count)
 {
     double s[8] = {0};

@@ -2,9 +2,9 @@
 #ifndef PLATEAU_SAMPLE_WEIGHTS_H
 #define PLATEAU_SAMPLE_WEIGHTS_H
 
-#include "sample/sampler.h"
+#include <stdint.h>
 
-#include "base/weight.h"
+struct candidate;
 
 /* The weight of list[0] to list[count - 1] together. Sum i of eight has every eighth candidate from list[i]
  * on; weight_add() adds them. */

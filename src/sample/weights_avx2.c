@@ -2,6 +2,9 @@
  * and each goes through the operations of weight_of(). */
 #include "sample/weights.h"
 
+#include "base/candidate.h"
+#include "base/weight.h"
+
 #include <immintrin.h>
 
 static inline __m256d four_weights(__m128 below)

@@ -8,11 +8,17 @@
 #include "sched/admit.h"
 
 #include "sched/places.h"
+#include "sched/sched_state.h"
 #include "sched/seq_cache.h"
 #include "sched/seq_fetch.h"
 #include "sched/secure.h"
+#include "sched/shares.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 
 #define BLOCKED_NS SCHED_AGE_NS
 

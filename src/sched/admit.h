@@ -15,8 +15,12 @@
 #ifndef PLATEAU_SCHED_ADMIT_H
 #define PLATEAU_SCHED_ADMIT_H
 
-#include "cache/prefix_index.h"
-#include "sched/sched_state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct prefix_hit;
+struct sched;
+struct sched_seq;
 
 void admit_queue(struct sched *s);
 

@@ -9,10 +9,16 @@
 
 #include "sched/admit.h"
 #include "sched/places.h"
+#include "sched/sched.h"
+#include "sched/sched_state.h"
 #include "sched/seq_cache.h"
 #include "sched/seq_fetch.h"
+#include "sched/shares.h"
 
 #include "base/check.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 
 #define FETCH_BYTES_MAX ((size_t)8 << 20) /* copied by one plan while sequences run: a millisecond */
 #define PINNED_PART     8                 /* pinned memory is copied so many times as fast */

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_SCHED_FETCHING_H
 #define PLATEAU_SCHED_FETCHING_H
 
-#include "sched/sched_state.h"
+struct sched;
 
 /* Takes in the arrivals since the last plan, requests further reads, and ends fetches that are over. */
 void fetching_go_on(struct sched *s);

@@ -17,6 +17,12 @@
 
 #include "sched/sched_state.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched;
+struct sched_seq;
+
 #define MATCHING_OWED_MAX_US 250000
 
 /* Charges what the sequence took since the last plan. The sequence has a share. */

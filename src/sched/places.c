@@ -2,10 +2,13 @@
  * searched from the back, where most sequences are inserted and the newest are. */
 #include "sched/places.h"
 
+#include "sched/sched_state.h"
 #include "sched/seq_cache.h"
 #include "sched/seq_fetch.h"
+#include "sched/shares.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #define SEQ SCHED_SEQ
 

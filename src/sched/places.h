@@ -8,7 +8,14 @@
 #ifndef PLATEAU_SCHED_PLACES_H
 #define PLATEAU_SCHED_PLACES_H
 
-#include "sched/sched_state.h"
+#include "sched/sched.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched;
+struct sched_seq;
+struct share;
 
 /* Sets rank and order from arrival and priority. */
 void places_rank(struct sched *s, struct sched_seq *seq, uint64_t arrival_ns);

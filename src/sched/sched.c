@@ -18,13 +18,15 @@
 #include "sched/matching.h"
 #include "sched/places.h"
 #include "sched/seq_cache.h"
-#include "sched/seq_fetch.h"
 #include "sched/secure.h"
 #include "sched/tokens.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/page_pool.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* After a refused commit, no sequence that needs more memory than is committed is admitted for this long.
  * Otherwise a sequence that was preempted because of the refusal would come back at once and be preempted

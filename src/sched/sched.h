@@ -29,10 +29,17 @@
 #define PLATEAU_SCHED_SCHED_H
 
 #include "base/list.h"
-#include "base/none.h"
-#include "cache/prefix_index.h"
-#include "cache/tier_io.h"
-#include "sched/shares.h"
+#include "base/page_tokens.h"
+#include "cache/page_group.h"
+
+#include <stdint.h>
+
+struct arena;
+struct prefix_index;
+struct share;
+struct tier_arrival;
+struct tier_io;
+struct walk;
 
 #define SCHED_PRIORITY_NS  10000000000ull /* 10 s: how much longer one step of priority waits */
 #define SCHED_TOKEN_NS     5000000ull    /* 5 ms: added to a request's wait for each token that it may have */

@@ -7,6 +7,12 @@
 #include "sched/sched_state.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "base/slice.h"
+#include "base/walk.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 
 #include <stdio.h>
 

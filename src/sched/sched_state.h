@@ -3,6 +3,11 @@
 #define PLATEAU_SCHED_SCHED_STATE_H
 
 #include "sched/sched.h"
+#include "sched/shares.h"
+
+#include "base/page_tokens.h"
+
+#include <stdint.h>
 
 #define SCHED_FETCHING_MAX 8 /* sequences that fetch from the SSD tier at once */
 

@@ -8,7 +8,9 @@
 #include "sched/secure.h"
 
 #include "sched/places.h"
+#include "sched/sched_state.h"
 #include "sched/seq_cache.h"
+#include "sched/shares.h"
 
 #include "base/check.h"
 

@@ -13,7 +13,10 @@
 #ifndef PLATEAU_SCHED_SECURE_H
 #define PLATEAU_SCHED_SECURE_H
 
-#include "sched/sched_state.h"
+#include <stdbool.h>
+
+struct sched;
+struct sched_seq;
 
 void secure_running(struct sched *s);
 

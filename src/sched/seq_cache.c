@@ -8,9 +8,19 @@
  * or one and a pin. */
 #include "sched/seq_cache.h"
 
+#include "sched/sched.h"
+
 #include "base/check.h"
+#include "base/none.h"
+#include "base/page_tokens.h"
+#include "cache/block_pool.h"
+#include "cache/page_group.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
 
 #include <errno.h>
+#include <string.h>
 
 static bool is_cached(const struct sched_opts *o, const struct sched_seq *seq)
 {

@@ -10,7 +10,12 @@
 #ifndef PLATEAU_SCHED_SEQ_CACHE_H
 #define PLATEAU_SCHED_SEQ_CACHE_H
 
-#include "sched/sched.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct prefix_hit;
+struct sched_opts;
+struct sched_seq;
 
 /* Finds the longest prefix that the sequence may reuse. At least one token is left to compute; with
  * logits_all every token is, and there is no hit. */

@@ -8,8 +8,15 @@
 #include "sched/seq_cache.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define TRIES_MAX      3 /* searches for a prefix; the second finds less: entries that failed are gone */
 #define UNTIL_LEAST_NS 200000000ull

@@ -19,6 +19,10 @@
 
 #include "sched/sched.h"
 
+#include <stdint.h>
+
+struct prefix_hit;
+
 struct seq_fetch_wish {
     uint32_t pages;    /* pages of the whole prefix */
     uint32_t in_index; /* pages that the index has; the others are read */

@@ -7,7 +7,11 @@
 #ifndef PLATEAU_SCHED_TOKENS_H
 #define PLATEAU_SCHED_TOKENS_H
 
-#include "sched/sched_state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched;
+struct sched_seq;
 
 /* Adds the sequences and their tokens to the plan. `budget`: tokens of the step, decoding sequences
  * included. */

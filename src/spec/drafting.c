@@ -4,6 +4,8 @@
  * sequence and of its stream. The plan may have less room, and so may the limit of a step. */
 #include "spec/drafting.h"
 
+#include "spec/ngram.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 

@@ -15,7 +15,8 @@
 
 #include "base/arena.h"
 #include "spec/draft_length.h"
-#include "spec/ngram.h"
+
+struct ngram;
 
 /* The drafter: none, n-gram matches in the sequence (spec/ngram.h), or the model's MTP head. */
 enum drafting_by { DRAFTING_NONE, DRAFTING_NGRAM, DRAFTING_MTP };

@@ -2,6 +2,7 @@
 #include "store/staging.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "base/pages.h"
 
 #include <errno.h>

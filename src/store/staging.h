@@ -6,7 +6,6 @@
 #define PLATEAU_STORE_STAGING_H
 
 #include "base/charge.h"
-#include "base/none.h"
 
 #include <stdbool.h>
 #include <stdint.h>

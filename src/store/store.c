@@ -7,6 +7,8 @@
 #include "store/store.h"
 
 #include "store/store_state.h"
+#include "store/store_sys.h"
+#include "store/store_table.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* store_audit.c - the same names and the same checks as the tier's own, without its table. */
 #include "store/store_audit.h"
 
-#include "base/check.h"
 #include "store/store_sys.h"
 
 #include <errno.h>

@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "store/store_file.h"
 
+#include <stdbool.h>
+
 enum store_found_kind {
     STORE_FOUND_ENTRY,      /* a page or a snapshot */
     STORE_FOUND_DAMAGED,    /* named like one, and not what its name says */

@@ -4,9 +4,11 @@
  * Writes may fill three quarters of the staging, which leaves room for reads, because requests wait for
  * those. A larger entry may have all of it while nothing else is written. */
 #include "store/store_state.h"
+#include "store/store_table.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
 
 #include <errno.h>
 

@@ -4,9 +4,12 @@
  * reserves the file in whole blocks of the file system and SLACK for growing directories and file system
  * overhead; both are known exactly only afterwards, and then counted. */
 #include "store/store_state.h"
+#include "store/store_sys.h"
+#include "store/store_table.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,6 @@
  * memory. */
 #include "store/store_file.h"
 
-#include "base/check.h"
-
 #include <endian.h>
 #include <errno.h>
 #include <xxhash.h>

@@ -14,7 +14,10 @@
 #ifndef PLATEAU_STORE_STORE_FILE_H
 #define PLATEAU_STORE_STORE_FILE_H
 
+#include "cache/prefix_key.h"
 #include "cache/tier_io.h"
+
+#include <stdbool.h>
 
 #define STORE_BLOCK_BYTES  4096u /* alignment of offsets, lengths and addresses for O_DIRECT */
 #define STORE_LAYOUT_BYTES 192

@@ -1,9 +1,11 @@
 /* store_queue.c - queued operations, and how the tier stops when a disk does. All under the store's lock. */
 #include "store/store_state.h"
+#include "store/store_table.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/none.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -12,11 +12,12 @@
 #include "base/thread_stack.h"
 #include "store/staging.h"
 #include "store/store.h"
-#include "store/store_sys.h"
-#include "store/store_table.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+struct store_sys;
+struct store_table;
 
 #define STORE_OPS_MAX  2048u
 #define STORE_LEAVES   256u

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/none.h"
 
 #include <errno.h>
 

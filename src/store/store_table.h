@@ -11,7 +11,7 @@
 #define PLATEAU_STORE_STORE_TABLE_H
 
 #include "base/arena.h"
-#include "base/none.h"
+#include "cache/prefix_key.h"
 #include "cache/share_list.h"
 #include "cache/tier_io.h"
 

@@ -5,7 +5,11 @@
  * memory. */
 #include "text/bpe_chars.h"
 
+#include "text/bpe.h"
+#include "text/piece_ids.h"
+
 #include "base/check.h"
+#include "base/wanted.h"
 #include "text/utf8.h"
 
 #include <errno.h>

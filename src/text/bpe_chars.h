@@ -6,7 +6,10 @@
 #define PLATEAU_TEXT_BPE_CHARS_H
 
 #include "base/hash.h"
-#include "text/piece_ids.h"
+
+struct bpe_ids;
+struct piece_ids;
+struct wanted;
 
 #define BPE_CHARS_NONE UINT32_MAX
 

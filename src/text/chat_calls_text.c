@@ -3,6 +3,7 @@
 #include "text/chat_calls_text.h"
 
 #include "text/chat_format.h"
+#include "text/chat_syntax.h"
 
 #include "base/check.h"
 

@@ -3,9 +3,11 @@
 #ifndef PLATEAU_TEXT_CHAT_CALLS_TEXT_H
 #define PLATEAU_TEXT_CHAT_CALLS_TEXT_H
 
-#include "text/chat_syntax.h"
-
 #include <jansson.h>
+#include <stdbool.h>
+
+struct buf;
+struct chat_syntax;
 
 /* Whether chat_calls_text_write() knows the format: a section, or calls, of JSON or Python. */
 bool chat_calls_text_knows(const struct chat_syntax *s);

@@ -14,9 +14,11 @@
 #define PLATEAU_TEXT_CHAT_FORMAT_H
 
 #include "base/buf.h"
-#include "text/chat_syntax.h"
 
 #include <jansson.h>
+
+struct buf;
+struct chat_syntax;
 
 #define CHAT_PIECE_BYTES_MAX 64
 /* White space before a marker that is not emitted. */

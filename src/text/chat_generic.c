@@ -4,8 +4,9 @@
  * other first messages. */
 #include "text/chat_generic.h"
 
+#include "text/chat_cuts.h"
+
 #include "base/buf.h"
-#include "base/check.h"
 #include "text/chat_format.h"
 #include "text/chat_history.h"
 

@@ -6,9 +6,11 @@
 #ifndef PLATEAU_TEXT_CHAT_GENERIC_H
 #define PLATEAU_TEXT_CHAT_GENERIC_H
 
-#include "text/chat_cuts.h"
-
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct chat_mark;
 
 struct chat_generic_opts {
     const json_t *tools;     /* NULL: none are offered */

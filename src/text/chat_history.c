@@ -2,7 +2,9 @@
 #include "text/chat_history.h"
 
 #include "text/chat_calls_text.h"
+#include "text/chat_cuts.h"
 #include "text/chat_format.h"
+#include "text/chat_syntax.h"
 
 #include <errno.h>
 

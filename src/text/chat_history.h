@@ -2,10 +2,12 @@
 #ifndef PLATEAU_TEXT_CHAT_HISTORY_H
 #define PLATEAU_TEXT_CHAT_HISTORY_H
 
-#include "text/chat_cuts.h"
-#include "text/chat_syntax.h"
-
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct chat_mark;
+struct chat_syntax;
 
 /* Changes the messages: several texts of one message become one, reasoning_content gets the name that the
  * template reads, arguments become text where the template wants text, and the empty content of a message

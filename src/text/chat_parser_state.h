@@ -8,6 +8,7 @@
 
 #include "text/chat_format.h"
 #include "text/chat_literal.h"
+#include "text/chat_syntax.h"
 #include "text/json_stream.h"
 
 /* Special token k stands in `pending` as this byte, which UTF-8 has nowhere, and then 0x80 + k. */

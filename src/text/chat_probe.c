@@ -8,6 +8,7 @@
 #include "text/chat_probe.h"
 
 #include "text/chat_calls_text.h"
+#include "text/chat_syntax.h"
 
 #include "base/buf.h"
 #include "base/check.h"

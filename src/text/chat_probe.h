@@ -3,9 +3,13 @@
 #ifndef PLATEAU_TEXT_CHAT_PROBE_H
 #define PLATEAU_TEXT_CHAT_PROBE_H
 
-#include "text/chat_syntax.h"
-
 #include <jansson.h>
+#include <stdbool.h>
+
+struct arena;
+struct buf;
+struct chat_syntax;
+struct chat_template;
 
 /* Finds out how the template takes earlier calls; nothing changes when it takes none. */
 void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret);

@@ -1,6 +1,8 @@
 /* detok.c - joins the held bytes with the new ones that a character can need; the rest needs no copy. */
 #include "text/detok.h"
 
+#include "text/tokenizer.h"
+
 #include "base/check.h"
 #include "text/token_decoder.h"
 #include "text/utf8.h"

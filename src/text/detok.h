@@ -6,7 +6,11 @@
 #ifndef PLATEAU_TEXT_DETOK_H
 #define PLATEAU_TEXT_DETOK_H
 
-#include "text/tokenizer.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buf;
+struct tokenizer;
 
 struct detok {
     const struct tokenizer *tokenizer;

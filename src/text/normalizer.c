@@ -4,6 +4,8 @@
  * leaves no copy. */
 #include "text/normalizer.h"
 
+#include "text/split_regex.h"
+
 #include "base/check.h"
 #include "text/unicode.h"
 #include "text/utf8.h"

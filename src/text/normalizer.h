@@ -6,10 +6,11 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
-#include "base/wanted.h"
 #include "text/charsmap.h"
-#include "text/split_regex.h"
 #include "text/unicode_normal.h"
+
+struct split_budget;
+struct split_regex;
 
 #define NORMALIZER_STAGES_MAX 16
 

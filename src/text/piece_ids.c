@@ -1,8 +1,9 @@
 /* piece_ids.c - entries of 32 bytes, two in a line of the processor's cache. */
 #include "text/piece_ids.h"
 
-#include "base/check.h"
+#include "text/bpe.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define PIECE_MAX 16

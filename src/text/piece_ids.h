@@ -7,7 +7,9 @@
 #define PLATEAU_TEXT_PIECE_IDS_H
 
 #include "base/arena.h"
-#include "text/bpe.h"
+
+struct bpe_ids;
+struct slice;
 
 #define PIECE_IDS_BYTES ((size_t)128 << 10) /* bytes of scratch */
 

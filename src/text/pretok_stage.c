@@ -4,9 +4,10 @@
  * stages. */
 #include "text/pretok_stage.h"
 
+#include "text/split_regex.h"
+
 #include "base/check.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
 
 #include <errno.h>
 

@@ -7,7 +7,9 @@
 
 #include "base/arena.h"
 #include "text/pretok.h"
-#include "text/split_regex.h"
+
+struct split_budget;
+struct split_regex;
 
 #define PRETOK_STAGES_MAX 16
 

@@ -2,7 +2,10 @@
  * tmpl_strings.c. */
 #include "text/tmpl_builtins.h"
 
+#include "text/tmpl_eval.h"
+
 #include "base/check.h"
+#include "base/err.h"
 #include "base/json_source_load.h"
 #include "text/tmpl_strings.h"
 #include "text/utf8.h"

@@ -2,7 +2,14 @@
 #ifndef PLATEAU_TEXT_TMPL_BUILTINS_H
 #define PLATEAU_TEXT_TMPL_BUILTINS_H
 
-#include "text/tmpl_eval.h"
+#include "text/tmpl_value.h"
+
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tmpl_run;
 
 #define TMPL_ARGS_MAX 16
 

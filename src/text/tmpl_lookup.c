@@ -1,7 +1,18 @@
 /* tmpl_lookup.c - v.name and v[key]. */
+#include "text/tmpl_eval.h"
+#include "text/tmpl_value.h"
+
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/slice.h"
 #include "text/tmpl_methods.h"
-#include "text/tmpl_strings.h"
+
+#include <stdint.h>
+
+struct slice;
+struct tmpl_loop;
+struct tmpl_run;
+struct tmpl_value;
 
 #define NAME(type, name, function) {type, name},
 static const struct {

@@ -1,6 +1,8 @@
 /* tmpl_methods.c - methods of strings, dicts, lists and loops, as in Python and Jinja. */
 #include "text/tmpl_methods.h"
 
+#include "text/tmpl_eval.h"
+
 #include "base/check.h"
 #include "text/tmpl_strings.h"
 

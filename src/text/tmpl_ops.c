@@ -1,9 +1,20 @@
 /* tmpl_ops.c - Python's attributes, items, orders and operators. */
+#include "text/tmpl_ast.h"
+#include "text/tmpl_eval.h"
+#include "text/tmpl_value.h"
+
+#include "base/arena.h"
 #include "base/check.h"
-#include "text/tmpl_builtins.h"
-#include "text/tmpl_strings.h"
+#include "base/slice.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+struct slice;
+struct tmpl_dict;
+struct tmpl_run;
 
 /* --- values --- */
 

@@ -1,7 +1,6 @@
 /* tmpl_parser.c - statements; expressions are in tmpl_expr.c. */
 #include "text/tmpl_parse.h"
 
-#include "base/check.h"
 #include "text/tmpl_builtins.h"
 
 #include <errno.h>

@@ -1,7 +1,10 @@
 /* tmpl_run.c - what all parts of a run use: its end, the count of its work, arguments. */
 #include "text/tmpl_builtins.h"
+#include "text/tmpl_eval.h"
 
 #include "base/check.h"
+#include "base/err.h"
+#include "base/wanted.h"
 
 #include <errno.h>
 #include <stdarg.h>

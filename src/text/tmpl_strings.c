@@ -1,6 +1,8 @@
 /* tmpl_strings.c - text in code points, cases by Unicode's simple mapping (utf8proc). */
 #include "text/tmpl_strings.h"
 
+#include "text/tmpl_eval.h"
+
 #include "base/check.h"
 
 #include <stdlib.h>

@@ -4,6 +4,10 @@
 
 #include "text/tmpl_builtins.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 struct tmpl_value tmpl_lower(struct tmpl_run *run, struct slice s);
 struct tmpl_value tmpl_upper(struct tmpl_run *run, struct slice s);
 bool tmpl_equal_caseless(struct tmpl_run *run, struct slice x, struct slice y);

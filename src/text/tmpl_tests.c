@@ -1,4 +1,6 @@
 /* tmpl_tests.c - the tests after `is`. */
+#include "text/tmpl_eval.h"
+
 #include "base/check.h"
 #include "text/tmpl_builtins.h"
 #include "text/tmpl_strings.h"

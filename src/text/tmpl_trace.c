@@ -2,6 +2,10 @@
  * share the dicts. */
 #include "text/tmpl_trace.h"
 
+#include "text/tmpl_value.h"
+
+#include "base/arena.h"
+
 bool tmpl_trace_init(struct tmpl_trace *t, struct arena *a, const struct tmpl_text *out,
                      const struct tmpl_value *messages)
 {

@@ -7,7 +7,13 @@
 #ifndef PLATEAU_TEXT_TMPL_TRACE_H
 #define PLATEAU_TEXT_TMPL_TRACE_H
 
-#include "text/tmpl_value.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct arena;
+struct tmpl_text;
+struct tmpl_value;
 
 #define TMPL_TRACE_NONE UINT32_MAX
 

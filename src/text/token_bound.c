@@ -6,6 +6,8 @@
  * bytes. */
 #include "text/token_bound.h"
 
+#include "text/vocab.h"
+
 #include "base/check.h"
 #include "text/bpe.h"
 

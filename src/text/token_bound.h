@@ -9,7 +9,8 @@
 
 #include "base/slice.h"
 #include "base/wanted.h"
-#include "text/vocab.h"
+
+struct vocab;
 
 struct token_bound {
     uint32_t parts[256]; /* fraction of a token that an ASCII byte counts for; TOKEN_BOUND_ONE is a token */

@@ -3,10 +3,17 @@
  * A node stands for a range of the sorted tokens that share its bytes. */
 #include "text/token_trie.h"
 
+#include "text/vocab.h"
+
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/hash.h"
+#include "base/slice.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct range {
     uint32_t low, high, depth;

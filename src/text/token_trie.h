@@ -4,7 +4,11 @@
 #ifndef PLATEAU_TEXT_TOKEN_TRIE_H
 #define PLATEAU_TEXT_TOKEN_TRIE_H
 
-#include "text/vocab.h"
+#include <stdint.h>
+
+struct arena;
+struct hash_map;
+struct vocab;
 
 #define TOKEN_TRIE_ROOT 0
 #define TOKEN_TRIE_NONE UINT32_MAX

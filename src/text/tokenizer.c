@@ -6,12 +6,13 @@
  * must not join it. */
 #include "text/tokenizer.h"
 
+#include "text/split_regex.h"
+
 #include "base/check.h"
 #include "base/regular_file.h"
 #include "text/piece_ids.h"
 #include "text/tokenizer_gguf.h"
 #include "text/tokenizer_state.h"
-#include "text/unicode.h"
 #include "text/utf8.h"
 #include "weights/gguf_file.h"
 

@@ -5,7 +5,10 @@
  * token that is already added gets the flags of added_tokens_decoder. A token of model.vocab keeps its id.
  * Any other token gets the next free id, whatever id added_tokens_decoder has: a file in which the two differ
  * is refused here, since the model's rows then belong to other tokens. */
+#include "text/tokenizer.h"
+
 #include "base/check.h"
+#include "base/err.h"
 #include "text/tokenizer_read.h"
 
 #include <errno.h>

@@ -4,12 +4,31 @@
  * wrong makes a model that is slightly worse, and its cause is never found. Keys that cannot change ids are
  * ignored. Merges name tokens by their text. A table from bytes to ids resolves them. It is the last block in
  * the arena and is dropped after that, unless ignore_merges needs it later. */
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/normalizer.h"
+#include "text/pretok_stage.h"
+#include "text/split_regex.h"
+#include "text/token_bound.h"
+#include "text/token_decoder.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_state.h"
+#include "text/unicode_normal.h"
+#include "text/vocab.h"
+
+#include "base/arena.h"
+#include "base/buf.h"
 #include "base/check.h"
+#include "base/err.h"
+#include "base/hash.h"
 #include "text/tokenizer_read.h"
-#include "text/unicode.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+struct added_set;
+struct added_token;
+struct hash_map;
 
 /* ---- vocabulary ---- */
 

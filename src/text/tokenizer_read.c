@@ -1,7 +1,9 @@
 /* tokenizer_read.c - what all readers of parts of tokenizer.json need. */
 #include "text/tokenizer_read.h"
 
-#include "base/check.h"
+#include "text/tokenizer.h"
+
+#include "base/err.h"
 
 #include <errno.h>
 

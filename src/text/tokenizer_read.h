@@ -2,8 +2,16 @@
 #ifndef PLATEAU_TEXT_TOKENIZER_READ_H
 #define PLATEAU_TEXT_TOKENIZER_READ_H
 
-#include "text/tokenizer.h"
-#include "text/tokenizer_state.h"
+#include "base/slice.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct arena;
+struct err;
+struct tokenizer;
 
 /* json_string_value etc. take NULL and return NULL, which becomes an empty slice. */
 static inline struct slice json_slice(const json_t *string)

@@ -1,7 +1,16 @@
 /* tokenizer_read_model.c - what each kind of model has beside its vocabulary. */
+#include "text/bpe_chars.h"
+#include "text/token_trie.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_read.h"
+#include "text/tokenizer_state.h"
+#include "text/unigram.h"
+#include "text/wordpiece.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/err.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,9 +1,20 @@
 /* tokenizer_read_norm.c - the normalizer's and the decoder's members as stages. */
+#include "text/charsmap.h"
+#include "text/normalizer.h"
+#include "text/split_regex.h"
+#include "text/token_decoder.h"
 #include "text/tokenizer_read.h"
+#include "text/tokenizer_state.h"
+#include "text/unicode_normal.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
+
+struct normalizer_stage;
+struct token_decoder_stage;
 
 struct reading {
     struct tokenizer *t;

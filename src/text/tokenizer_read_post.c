@@ -1,9 +1,14 @@
 /* tokenizer_read_post.c - the post-processor: tokens around the text. */
+#include "text/tokenizer.h"
 #include "text/tokenizer_read.h"
+#include "text/tokenizer_state.h"
+#include "text/vocab.h"
 
-#include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
+
+struct tokenizer_pair;
 
 /* The ids of one special token of a template. */
 static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,

@@ -2,9 +2,16 @@
  *
  * What a member does is written as a regex and a behaviour, as the reference does it. The regexes of the
  * commonest models run as hand-written code instead. */
+#include "text/pretok.h"
+#include "text/pretok_stage.h"
+#include "text/split_regex.h"
 #include "text/tokenizer_read.h"
+#include "text/tokenizer_state.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/err.h"
+#include "base/slice.h"
 
 #include <errno.h>
 

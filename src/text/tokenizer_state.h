@@ -3,6 +3,8 @@
 #ifndef PLATEAU_TEXT_TOKENIZER_STATE_H
 #define PLATEAU_TEXT_TOKENIZER_STATE_H
 
+#include "text/bpe.h"
+
 #include "base/err.h"
 #include "text/added.h"
 #include "text/bpe_chars.h"

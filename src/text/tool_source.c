@@ -2,6 +2,8 @@
  * their ids, the rest as text. */
 #include "text/tool_source.h"
 
+#include "text/chat_syntax.h"
+
 #include "base/buf.h"
 #include "base/check.h"
 #include "text/chat_format.h"

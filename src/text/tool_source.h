@@ -5,11 +5,11 @@
 #ifndef PLATEAU_TEXT_TOOL_SOURCE_H
 #define PLATEAU_TEXT_TOOL_SOURCE_H
 
-#include "text/chat_syntax.h"
-
 #include <jansson.h>
+#include <stdbool.h>
 
 struct buf;
+struct chat_syntax;
 
 struct tool_source_opts {
     const struct chat_syntax *syntax;

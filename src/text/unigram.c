@@ -4,8 +4,10 @@
  * and decide ids. Unknown characters in a row are one token. */
 #include "text/unigram.h"
 
-#include "base/check.h"
+#include "text/bpe.h"
 #include "text/utf8.h"
+
+#include "base/wanted.h"
 
 #include <errno.h>
 

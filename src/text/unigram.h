@@ -5,8 +5,10 @@
 #define PLATEAU_TEXT_UNIGRAM_H
 
 #include "base/hash.h"
-#include "text/bpe.h"
 #include "text/token_trie.h"
+
+struct bpe_ids;
+struct wanted;
 
 #define UNIGRAM_NONE UINT32_MAX
 

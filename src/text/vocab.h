@@ -5,7 +5,6 @@
 #define PLATEAU_TEXT_VOCAB_H
 
 #include "base/arena.h"
-#include "base/hash.h"
 #include "base/slice.h"
 
 struct vocab_entry {

@@ -1,8 +1,10 @@
 /* wordpiece.c - one walk down the trie for each token. A word has few characters, so this is linear. */
 #include "text/wordpiece.h"
 
-#include "base/check.h"
+#include "text/bpe.h"
 #include "text/utf8.h"
+
+#include "base/wanted.h"
 
 /* The longest token at `from`, and its end. TOKEN_TRIE_NONE: there is none. */
 static uint32_t longest(const struct wordpiece *p, struct slice word, size_t from, size_t *end)

@@ -4,8 +4,13 @@
 #ifndef PLATEAU_TEXT_WORDPIECE_H
 #define PLATEAU_TEXT_WORDPIECE_H
 
-#include "text/bpe.h"
 #include "text/token_trie.h"
+
+#include <stdint.h>
+
+struct bpe_ids;
+struct slice;
+struct wanted;
 
 struct wordpiece {
     struct token_trie trie;

@@ -1,10 +1,19 @@
 /* decode.c - limits, memory and order; what a format is lies in its own file. */
 #include "vision/decode.h"
 
+#include "vision/image.h"
+#include "vision/raster.h"
+#include "vision/smart_size.h"
+
+#include "base/arena.h"
+#include "base/charge.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "vision/format.h"
 
 #include <errno.h>
+
+struct raster_opts;
 
 static const struct format *const formats[] = {&format_png, &format_jpeg, &format_webp, &format_gif};
 

@@ -24,8 +24,12 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "vision/image.h"
-#include "vision/smart_size.h"
+
+#include <stdatomic.h>
+
+struct charge;
+struct image;
+struct smart_bounds;
 
 struct decode_limits {
     size_t bytes_max;    /* limit of the encoded image */

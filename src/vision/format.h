@@ -7,7 +7,9 @@
 #define PLATEAU_VISION_FORMAT_H
 
 #include "base/slice.h"
-#include "vision/raster.h"
+
+struct err;
+struct raster;
 
 struct format_size {
     uint32_t width, height; /* size as stored; 0 is refused by the caller */

@@ -4,8 +4,12 @@
  * one, else colour 0; an image larger than the canvas enlarges it; an index past the palette's end is
  * black, and without any palette it is that grey. Reading ends after the first image. */
 #include "vision/format.h"
+#include "vision/raster.h"
 
+#include "base/arena.h"
+#include "base/charge.h"
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <gif_lib.h>

@@ -5,8 +5,12 @@
  * images of several scans (progressive ones) all coefficients. libjpeg only warns of missing data and
  * shows grey; here those warnings are errors. */
 #include "vision/format.h"
+#include "vision/raster.h"
 
+#include "base/arena.h"
+#include "base/charge.h"
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -5,8 +5,11 @@
  * charged and bounded; nothing is freed one by one, as it allocates a fixed number of buffers. The
  * orientation (eXIf) is found beforehand by walking the chunks. */
 #include "vision/format.h"
+#include "vision/raster.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <png.h>

@@ -8,6 +8,8 @@
  * resizing have an order. */
 #include "vision/raster.h"
 
+#include "vision/image.h"
+
 #include "base/check.h"
 #include "vision/resize.h"
 

@@ -7,8 +7,10 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "vision/image.h"
 
+#include <stdatomic.h>
+
+struct image;
 struct raster;
 
 struct raster_opts {

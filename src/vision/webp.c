@@ -6,7 +6,9 @@
  * own and is left out, as alpha is dropped. libwebp allocates from the heap, so its need is computed and
  * charged before. */
 #include "vision/format.h"
+#include "vision/raster.h"
 
+#include "base/charge.h"
 #include "base/check.h"
 #include "vision/vp8l_groups.h"
 

@@ -13,9 +13,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "memory/ledger.h"
-#include "tensor/tensor.h"
 
 struct checkpoint;
+struct tensor;
 
 /* `a` keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this
  * returns. 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, -ESTALE (a file changes meanwhile), or

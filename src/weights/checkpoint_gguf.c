@@ -6,8 +6,10 @@
 #include "weights/checkpoint_table.h"
 
 #include "weights/gguf_file.h"
+#include "weights/gguf_name.h"
 
 #include "base/check.h"
+#include "tensor/block_form.h"
 
 #include <errno.h>
 #include <stdio.h>

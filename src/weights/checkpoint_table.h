@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/regular_file.h"
+#include "tensor/tensor.h"
 
 #define CHECKPOINT_FILES_MAX   4096
 #define CHECKPOINT_TENSORS_MAX 1000000

@@ -7,6 +7,8 @@
 #include "weights/gguf.h"
 
 #include "base/check.h"
+#include "tensor/block_form.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 

@@ -9,7 +9,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
-#include "tensor/block_form.h"
+
+struct block_form;
 
 #define GGUF_HEAD_BYTES_MAX ((size_t)128 << 20)
 #define GGUF_KEYS_MAX       65536

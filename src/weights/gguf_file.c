@@ -1,6 +1,8 @@
 /* gguf_file.c - names of files, and heads read in parts that double until the head is whole. */
 #include "weights/gguf_file.h"
 
+#include "weights/gguf_name.h"
+
 #include "base/bundle.h"
 #include "base/check.h"
 

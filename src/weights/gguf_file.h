@@ -8,7 +8,6 @@
 #define PLATEAU_WEIGHTS_GGUF_FILE_H
 
 #include "weights/gguf.h"
-#include "weights/gguf_name.h"
 
 #include "base/regular_file.h"
 #include "memory/ledger.h"

@@ -9,6 +9,7 @@
 #include "weights/json_scan.h"
 
 #include "base/check.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 

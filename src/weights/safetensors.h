@@ -3,7 +3,12 @@
 #define PLATEAU_WEIGHTS_SAFETENSORS_H
 
 #include "base/err.h"
-#include "tensor/tensor.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct slice;
+struct tensor;
 
 #define SAFETENSORS_HEADER_BYTES_MAX 100000000ull /* limit of the reference implementation */
 #define SAFETENSORS_COUNT_MAX        1000000

@@ -39,6 +39,7 @@
 #include "compute/fake/fake.h"
 #include "host/runtime.h"
 #include "engine/engine_state.h"
+#include "memory/footprint.h"
 #include "memory/holders_state.h"
 #include "memory/ledger_state.h"
 #include "spec/draft_length.h"

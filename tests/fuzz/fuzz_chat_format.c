@@ -4,7 +4,10 @@
  * one JSON object. */
 #include "base/check.h"
 #include "base/json_source_load.h"
+#include "base/slice.h"
 #include "text/chat_format.h"
+#include "text/chat_parser_state.h"
+#include "text/chat_syntax.h"
 #include "text/utf8.h"
 
 #include <errno.h>

@@ -4,6 +4,8 @@
  * bytes go through a pair of sockets; the server takes its turns in between. Whatever comes, each request
  * that begins ends once, and nothing stays reserved. */
 #include "base/check.h"
+#include "base/slice.h"
+#include "http/http_request.h"
 #include "http/http_server.h"
 #include "memory/ledger.h"
 

@@ -4,7 +4,10 @@
 
 #include "vision/decode.h"
 
+#include "base/charge.h"
 #include "base/check.h"
+#include "vision/image.h"
+#include "vision/smart_size.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * no crash; every refusal has a message; bounds are kept; the derivative by the text is nullable exactly when
  * it is the same in a store that is compacted after every byte. */
 #include "base/check.h"
+#include "base/err.h"
 #include "grammar/rx_parse.h"
 #include "grammar/rx_store.h"
 

@@ -2,10 +2,14 @@
  * the limit; every read ends; the bytes of a frame are the ones after its header. */
 #include "media/media_ppm.h"
 
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "media/media_bytes.h"
+#include "media/media_process.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -3,8 +3,13 @@
  * returned. */
 #include "api/responses.h"
 
+#include "api/responses_store.h"
+#include "api/wire.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/walk.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <jansson.h>
 

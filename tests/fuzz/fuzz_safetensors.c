@@ -2,8 +2,11 @@
 #include "weights/safetensors.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int see(void *arg, struct slice name, const struct tensor *t)
 {

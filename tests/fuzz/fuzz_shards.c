@@ -3,11 +3,16 @@
 #include "weights/checkpoint.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+#include "tensor/tensor.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+struct slice;
 
 #define PARTS 3
 

@@ -1,5 +1,7 @@
 /* Structural tags as JSON. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
+#include "grammar/grammar_state.h"
+#include "grammar/schema.h"
 #include "grammar/structural.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_SMALL_QUANTISED_H
 #define PLATEAU_TESTS_SMALL_QUANTISED_H
 
+#include "base/none.h"
 #include "small_mtp.h"
 
 #include <math.h>

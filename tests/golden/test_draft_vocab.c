@@ -2,6 +2,7 @@
  * tokens enter it by being used. */
 #include "small_mtp.h"
 
+#include "base/none.h"
 #include "model/draft_vocab.h"
 
 enum { TOKENS = 40, VOCAB = 512, SIZE = 32 };

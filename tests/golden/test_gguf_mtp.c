@@ -1,5 +1,6 @@
 /* An MTP head in a GGUF file: one more block behind the layers, with the drafts of the checkpoint that it was
  * written from. */
+#include "base/none.h"
 #include "small_mtp.h"
 #include "test_gguf.h"
 

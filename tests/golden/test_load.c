@@ -2,6 +2,7 @@
 #include "small_model.h"
 #include "test_ledger.h"
 
+#include "base/none.h"
 #include "memory/accounts.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* An MTP head in every form that a checkpoint may have it in, and absent: its drafts, its memory, and the
  * reason why it is absent. */
+#include "base/none.h"
 #include "test_rng.h"
 #include "small_mtp.h"
 #include "test_ledger.h"

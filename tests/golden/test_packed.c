@@ -4,6 +4,7 @@
 #include "small_mtp.h"
 
 #include "base/bundle.h"
+#include "base/none.h"
 #include "compute/device.h"
 #include "memory/accounts.h"
 #include "model/pack.h"

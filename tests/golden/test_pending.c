@@ -5,6 +5,7 @@
 #include "small_mtp.h"
 
 #include "base/hash.h"
+#include "base/none.h"
 
 #include <errno.h>
 

@@ -6,7 +6,12 @@
 
 #include "base/none.h"
 #include "compute/backend.h"
+#include "compute/batch.h"
 #include "compute/cuda/cuda.h"
+#include "compute/ops.h"
+#include "compute/rope.h"
+#include "compute/shape.h"
+#include "memory/domain.h"
 
 #define NEEDS_GPU                                                                                            \
     if (cuda_device_count() == 0) {                                                                          \

@@ -4,7 +4,9 @@
 #include "kern_test.h"
 
 #include "base/arena.h"
+#include "base/none.h"
 #include "compute/backend.h"
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
 #include "compute/layout.h"
 

@@ -5,6 +5,14 @@
 
 #include "base/arena.h"
 #include "base/none.h"
+#include "compute/batch.h"
+#include "compute/layout.h"
+#include "compute/rope.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "memory/domain.h"
+
+struct batch_seq;
 
 #ifdef TEST_SIMT
 #define TOKENS       520u

@@ -5,8 +5,12 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "compute/batch.h"
 #include "compute/row_draw.h"
 #include "compute/row_top.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,6 +4,11 @@
 #include "fake_cuda.h"
 
 #include "base/arena.h"
+#include "compute/ops.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "memory/domain.h"
+#include "tensor/tensor.h"
 
 #define VOCAB        64u
 #define WIDTH        128u

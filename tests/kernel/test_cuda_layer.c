@@ -4,6 +4,11 @@
 #include "cuda_test.h"
 
 #include "base/arena.h"
+#include "compute/backend.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "memory/domain.h"
+#include "tensor/tensor.h"
 
 #define VOCAB 97u
 #ifdef TEST_SIMT

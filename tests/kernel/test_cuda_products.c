@@ -4,6 +4,11 @@
 #include "cuda_test.h"
 
 #include "base/arena.h"
+#include "compute/backend.h"
+#include "compute/mode.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 

@@ -5,7 +5,13 @@
 #include "cuda_test.h"
 
 #include "base/arena.h"
+#include "compute/batch.h"
 #include "compute/layout.h"
+#include "compute/rope.h"
+#include "compute/weight.h"
+#include "memory/domain.h"
+
+struct batch_seq;
 
 #define VOCAB        97u
 #define TOKENS       150u /* tokens of the sequence: more than have a block each in a convolution */

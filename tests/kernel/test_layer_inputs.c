@@ -4,7 +4,9 @@
 
 #include "base/arena.h"
 #include "compute/backend.h"
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/shape.h"
 
 #include <math.h>
 

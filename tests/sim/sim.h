@@ -8,6 +8,8 @@
 #include "../test_domain.h"
 
 #include "base/check.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 #include "sched/sched.h"
 
 #define WORLD_STEPS  2500

@@ -3,6 +3,7 @@
  * A text's state after each token follows from the state before and the token; the next output follows from
  * the state. So the states of a request computed alone are known, and computing it in a batch must give the
  * same. */
+#include "cache/tier_io.h"
 #include "sim.h"
 
 #include <string.h>

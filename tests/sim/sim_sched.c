@@ -14,6 +14,7 @@
  * `domains`: two domains of memory, the machine's with 1 GiB and a device's with 64 MiB. The pools of a world
  * are in one of them, and the other is full. The host cannot follow the device's addresses; some of its
  * commits fail, and some of its units are not taken back. */
+#include "cache/tier_io.h"
 #include "sim.h"
 
 #include <signal.h>

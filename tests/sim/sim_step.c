@@ -2,6 +2,9 @@
  *
  * Pages and states hold stamps. A sequence continues from the stamps it reads and from nothing else, so its
  * writes and samples are right only if all its input is. */
+#include "base/none.h"
+#include "cache/page_pool.h"
+#include "cache/tier_io.h"
 #include "sim.h"
 
 #define STEP_BASE_NS  1000000ull

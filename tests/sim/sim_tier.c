@@ -3,6 +3,11 @@
  *
  * Each world has its own disk: fast or slow, sound or not, with room for few or many reads. It may lose
  * anything at any time. */
+#include "base/none.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
+#include "cache/share_list.h"
+#include "cache/tier_io.h"
 #include "sim.h"
 
 #include <errno.h>

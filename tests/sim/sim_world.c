@@ -1,7 +1,14 @@
 /* sim_world.c - pools of all sizes under one limit, and what happens to them. */
+#include "base/arena.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/tier_io.h"
 #include "sim.h"
 
 #include <string.h>
+
+struct tier_offer;
 
 uint32_t between(struct world *w, uint32_t low, uint32_t high)
 {

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "gen/reject.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -8,6 +8,7 @@
 #include "api/utility_form.h"
 #include "api/wire.h"
 #include "base/check.h"
+#include "gen/request_memory.h"
 #include "text/chat_format.h"
 
 #include <math.h>

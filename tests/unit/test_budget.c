@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/page_tokens.h"
 #include "cache/page_pool.h"
 #include "engine/budget.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "text/chat_format.h"
+#include "text/chat_syntax.h"
 
 #include <errno.h>
 #include <string.h>

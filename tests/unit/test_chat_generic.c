@@ -1,6 +1,7 @@
 /* Tools and their results as text, for templates that know neither. */
 #include "test.h"
 
+#include "text/chat_cuts.h"
 #include "text/chat_generic.h"
 
 #include <string.h>

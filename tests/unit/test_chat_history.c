@@ -5,6 +5,7 @@
 #include "text/chat_calls_text.h"
 #include "text/chat_format.h"
 #include "text/chat_history.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 

@@ -7,9 +7,12 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+#include "grammar/grammar.h"
 #include "test_tool_grammar.h"
 #include "text/chat_format.h"
 #include "text/chat_history.h"
+#include "text/chat_syntax.h"
 #include "text/chat_template.h"
 
 #include <string.h>

@@ -3,6 +3,12 @@
 
 #include "base/check.h"
 #include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/gen_request.h"
+#include "gen/request_memory.h"
+#include "registry/registry.h"
+#include "text/chat_syntax.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 

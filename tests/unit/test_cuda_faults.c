@@ -3,10 +3,18 @@
 #include "fake_cuda.h"
 
 #include "base/arena.h"
+#include "base/charge.h"
 #include "base/none.h"
 #include "compute/backend.h"
+#include "compute/batch.h"
 #include "compute/cuda/cuda.h"
 #include "compute/cuda/cuda_device.h"
+#include "compute/ops.h"
+#include "compute/rope.h"
+#include "compute/row_draw.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 

@@ -1,10 +1,13 @@
 /* Decoding: equal to Pillow for every kind of image, turned or not; limits; damage; and that no byte stays
  * charged. */
+#include "base/slice.h"
 #include "vision/decode.h"
 #include "base/check.h"
 #include "encode.h"
 #include "test_ledger.h"
 #include "test_images.h"
+#include "vision/image.h"
+#include "vision/smart_size.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,13 @@
 /* Libraries never take more from the heap while they decode than was charged for it. The heap is this
  * program's own malloc, which counts. */
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "encode.h"
 #include "test_images.h"
 #include "vision/format.h"
+#include "vision/image.h"
+#include "vision/raster.h"
 
 #include <errno.h>
 #include <malloc.h>

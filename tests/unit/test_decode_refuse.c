@@ -5,6 +5,8 @@
 #include "test_ledger.h"
 #include "test_images.h"
 #include "vision/decode.h"
+#include "vision/image.h"
+#include "vision/smart_size.h"
 #include "vision/vp8l_groups.h"
 
 #include <errno.h>

@@ -2,8 +2,10 @@
 #include "test_rng.h"
 #include "test.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "text/detok.h"
+#include "text/tokenizer.h"
 #include "text/utf8.h"
 
 #include <jansson.h>

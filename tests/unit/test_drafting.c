@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "spec/drafting.h"
+#include "spec/ngram.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "engine/embedding_cache.h"
 #include "memory/units.h"
 

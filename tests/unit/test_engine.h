@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "memory/holders.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <jansson.h>

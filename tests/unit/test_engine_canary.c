@@ -1,5 +1,8 @@
 /* The engine with the bundled model: its reference's answers, and stop strings in real text. */
+#include "base/buf.h"
+#include "base/slice.h"
 #include "test_engine.h"
+#include "text/tokenizer.h"
 
 #define PROMPT_MAX 2048
 

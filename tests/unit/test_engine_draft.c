@@ -1,5 +1,7 @@
 /* Speculative decoding changes no token: with every drafter, any draft tokens, in any batch. */
+#include "base/buf.h"
 #include "test_engine_draft.h"
+#include "text/tokenizer.h"
 
 static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe"),
                                      TINY("granitemoehybrid")};

@@ -4,7 +4,10 @@
 #include "test_engine.h"
 
 #include "grammar/grammar_cache.h"
+#include "grammar/grammar_source.h"
+#include "grammar/matcher.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_state.h"
 
 #ifndef MODEL
 #define MODEL        CANARY

@@ -3,6 +3,7 @@
 #define TEST_SEEDS 3
 #include "test_rng.h"
 #include "test_engine_seen.h"
+#include "vision/image.h"
 
 #define ANSWER_SEEN 12
 

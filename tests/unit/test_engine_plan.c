@@ -4,6 +4,7 @@
 #include "test_engine.h"
 
 #include "engine/job.h"
+#include "grammar/matcher.h"
 
 static void expect_enough(const char *dir, const struct engine_opts *o)
 {

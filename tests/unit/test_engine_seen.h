@@ -5,6 +5,7 @@
 #include "test_engine_scene.h"
 
 #include "cache/page_pool.h"
+#include "vision/image.h"
 
 #define EYES        TINY("qwen3_5_vl")
 #define IMAGE_TOKEN 500

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "cache/prefix_key.h"
 #include "model/model.h"
+#include "store/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "grammar/json_text.h"
 #include "grammar/front_text.h"
 #include "grammar/lark.h"
+#include "grammar/rx_store.h"
 #include "grammar/schema.h"
 #include "test_recogniser.h"
 

@@ -3,6 +3,7 @@
 
 #include "api/report.h"
 
+#include "api/metrics.h"
 #include "base/check.h"
 
 /* ---- the two forms ---- */

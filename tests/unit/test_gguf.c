@@ -2,6 +2,7 @@
 #include "test_gguf.h"
 
 #include "base/check.h"
+#include "tensor/block_form.h"
 
 #include <errno.h>
 

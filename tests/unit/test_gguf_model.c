@@ -7,6 +7,8 @@
 #include "model/gguf_arch.h"
 #include "model/pooling.h"
 #include "model/stage.h"
+#include "tensor/block_form.h"
+#include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <math.h>

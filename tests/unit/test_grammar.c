@@ -3,6 +3,7 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "grammar/grammar_state.h"
 
 #include <errno.h>

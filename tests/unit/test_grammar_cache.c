@@ -4,10 +4,17 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "base/wanted.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/grammar_source.h"
+#include "grammar/grammar_state.h"
+#include "grammar/matcher.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 

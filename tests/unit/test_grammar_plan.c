@@ -4,7 +4,11 @@
 #include "test_ledger.h"
 #include "test_rng.h"
 
+#include "base/slice.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/grammar_source.h"
+#include "grammar/grammar_vocab.h"
+#include "grammar/matcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,11 @@
 
 #include "base/clock.h"
 #include "memory/holders.h"
+#include "memory/plan.h"
 #include "memory/units.h"
 #include "registry/guard.h"
 #include "registry/model_plan.h"
+#include "registry/model_settings.h"
 #include "registry/registry.h"
 
 #include <math.h>

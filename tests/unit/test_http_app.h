@@ -18,9 +18,13 @@
 
 #include "test_ledger.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/slice.h"
+#include "http/http_request.h"
 #include "http/http_server.h"
+#include "http/http_state.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

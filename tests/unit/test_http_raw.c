@@ -3,7 +3,10 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 #include "http/http_raw.h"
+
+struct slice;
 
 static const struct http_raw_limits limits = {.header_bytes_max = 1024, .field_bytes_max = 1024};
 

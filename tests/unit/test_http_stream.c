@@ -1,4 +1,8 @@
 /* Streams: bounded by their buffer, whole in the end, ended when their client goes. */
+#include "base/buf.h"
+#include "base/slice.h"
+#include "http/http_request.h"
+#include "http/http_state.h"
 #include "test_http_app.h"
 
 /* Reads a whole stream of `count` messages of `bytes` letters, and compares each message. */

@@ -1,9 +1,18 @@
 /* The order of images and their memory, with an encoder that only counts: no engine and no model. */
 #include "test_ledger.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/list.h"
+#include "compute/device.h"
 #include "engine/image_sched.h"
+#include "engine/job.h"
+#include "engine/pools.h"
+#include "model/model.h"
+#include "model/vision.h"
+#include "sched/sched.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <string.h>

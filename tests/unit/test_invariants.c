@@ -1,6 +1,7 @@
 /* When an engine walks over its invariants, and how much that is. */
 #include "test_engine.h"
 
+#include "base/walk.h"
 #include "engine/engine_state.h"
 #include "memory/holders.h"
 

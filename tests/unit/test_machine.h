@@ -4,6 +4,7 @@
 
 #include "test_engine_scene.h"
 
+#include "memory/footprint.h"
 #include "memory/holders.h"
 #include "registry/guard.h"
 

@@ -2,6 +2,8 @@
 #include "test.h"
 
 #include "host/machine_limits.h"
+#include "model/model.h"
+#include "model/model_work.h"
 
 #define QWEN3   PLATEAU_SOURCE_DIR "/tests/golden/data/qwen3"
 #define MIXTRAL PLATEAU_SOURCE_DIR "/tests/golden/data/mixtral"

@@ -4,10 +4,12 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "base/rng.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
 #include "grammar/rx_parse.h"
+#include "grammar/rx_store.h"
 
 #include <errno.h>
 

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
 #include "test_grammar_reference.h"

@@ -3,6 +3,8 @@
 
 #include "api/messages.h"
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "text/chat_format.h"
 
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};

@@ -1,7 +1,9 @@
 /* Kind of a model by the files of its directory. */
 #include "test_files.h"
 
+#include "registry/model_settings.h"
 #include "registry/model_use.h"
+#include "text/tokenizer.h"
 
 #define EMBEDDING PLATEAU_SOURCE_DIR "/tests/golden/data/qwen3_embedding"
 #define CANARY    PLATEAU_SOURCE_DIR "/models/canary"

@@ -5,6 +5,8 @@
 #include "test_ledger.h"
 
 #include "api/request.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,11 @@
 #include "test_rng.h"
 
 #include "base/check.h"
+#include "base/slice.h"
+#include "text/bpe.h"
 #include "text/piece_ids.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { LEN_MAX = 18, KEPT_MAX = 16, IDS = 3 };

@@ -4,6 +4,8 @@
 #include "base/check.h"
 #include "cache/page_pool.h"
 #include "cache/pinned_tier.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 #include "memory/units.h"
 
 #include <errno.h>

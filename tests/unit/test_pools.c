@@ -1,7 +1,12 @@
 /* The exchange of units between pools of pages and the pool of states, and the accounts that show them. */
 #include "test_ledger.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
 #include "engine/pools.h"
 
 #include <errno.h>

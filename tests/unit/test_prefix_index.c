@@ -5,6 +5,7 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "cache/prefix_index.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/page_tokens.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_key.h"
 

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "memory/footprint.h"
 #include "memory/pressure.h"
 
 #include <string.h>

@@ -2,7 +2,10 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "engine/job.h"
 #include "engine/publish.h"
+#include "sched/sched.h"
 
 #include <string.h>
 

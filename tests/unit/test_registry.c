@@ -3,6 +3,7 @@
 #include "test_registry.h"
 
 #include "engine/engine_state.h" /* engine_fail() */
+#include "registry/model_settings.h"
 
 /* ---- loading ---- */
 

@@ -8,8 +8,11 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "compute/device.h"
 #include "memory/footprint.h"
+#include "memory/plan.h"
 #include "registry/model_plan.h"
+#include "registry/model_settings.h"
 #include "registry/registry.h"
 
 #include <dirent.h>

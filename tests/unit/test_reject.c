@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "api/reject_http.h"
+#include "gen/reject.h"
 #include "http/http_state.h"
 
 #include <errno.h>

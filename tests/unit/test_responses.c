@@ -3,6 +3,7 @@
 
 #include "api/reasoning_seal.h"
 #include "api/responses.h"
+#include "api/wire.h"
 #include "base/check.h"
 #include "text/chat_format.h"
 

@@ -2,6 +2,7 @@
 #define TEST_SEEDS 200
 #include "test.h"
 
+#include "base/err.h"
 #include "base/rng.h"
 #include "grammar/rx_parse.h"
 #include "grammar/rx_store.h"

@@ -6,6 +6,7 @@
 #include "weights/safetensors.h"
 
 #include "base/check.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 

@@ -4,6 +4,8 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "compute/row_draw.h"
+#include "compute/row_top.h"
 #include "sample/sampler.h"
 
 #include <float.h>

@@ -1,11 +1,16 @@
 /* The scheduler's rules, each by itself; the simulation has them all at once. */
 #include "test_sched.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 #include "sched/sched.h"
 
 #include <errno.h>
 #include <string.h>
+
+struct page_pool_opts;
 
 #define SEQS 24
 #define MS   1000000ull

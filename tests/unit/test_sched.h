@@ -4,7 +4,14 @@
 
 #include "test_ledger.h"
 
+#include "base/arena.h"
+#include "cache/page_pool.h"
+#include "cache/page_state.h"
+#include "cache/prefix_index.h"
 #include "sched/sched.h"
+#include "sched/sched_state.h"
+
+struct page_pool_opts;
 
 /* Makes a scheduler with one group of pages; its pool and itself are in *arena. The caller ends both. */
 static inline void open_with_pages(const struct sched_opts *opts, const struct page_pool_opts *pages,

@@ -2,9 +2,14 @@
  * all company. */
 #include "test_sched.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 
 #include <errno.h>
+
+struct page_pool_opts;
 
 #define SEQS 3
 

@@ -4,8 +4,16 @@
 #include "test_sched_prefix.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 
 #include <errno.h>
+
+struct page_pool_opts;
 
 enum { READS = 64 };
 

@@ -2,9 +2,16 @@
  * short. */
 #include "test_sched.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
 
 #include <string.h>
+
+struct page_pool_opts;
 
 enum { SEQS = 4, PAGE = PAGE_TOKENS, WINDOW = 2 * PAGE, TABLE = 32 };
 

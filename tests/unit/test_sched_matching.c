@@ -1,7 +1,12 @@
 /* Sequences whose grammars take long: who is held back, for how long, and that others run meanwhile. */
 #include "test_sched.h"
 
+#include "base/arena.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 #include "sched/matching.h"
+
+struct page_pool_opts;
 
 #define SEQS 8
 #define MS   1000000ull

@@ -2,6 +2,11 @@
 #include "test_sched_prefix.h"
 
 #include "base/check.h"
+#include "base/none.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+
+struct page_pool_opts;
 
 static void open_states(struct fixture *f, uint32_t seqs_max, uint32_t states_max)
 {

@@ -4,9 +4,17 @@
 #ifndef PLATEAU_TESTS_TEST_SCHED_PREFIX_H
 #define PLATEAU_TESTS_TEST_SCHED_PREFIX_H
 
+#include "base/arena.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
+#include "sched/sched.h"
 #include "test_sched.h"
 
 #include <string.h>
+
+struct page_pool_opts;
 
 #ifndef TEST_SEQS
 #define TEST_SEQS 6

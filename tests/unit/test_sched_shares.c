@@ -1,13 +1,18 @@
 /* Each tenant's part of places, tokens, queue and memory, under any load of the others. */
 #include "test_sched.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
 #include "sched/shares.h"
 #include "sched/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct page_pool_opts;
 
 #define SEQS  600
 #define TABLE 32

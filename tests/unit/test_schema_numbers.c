@@ -2,6 +2,7 @@
 #include "test_schema.h"
 
 #include "base/rng.h"
+#include "grammar/decimal.h"
 #include "grammar/json_number.h"
 
 #include <math.h>

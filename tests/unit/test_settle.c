@@ -3,8 +3,10 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "base/rng.h"
 #include "grammar/grammar_vocab.h"
+#include "grammar/matcher.h"
 #include "grammar/matcher_state.h"
 #include "grammar/rx_parse.h"
 

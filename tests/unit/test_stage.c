@@ -3,7 +3,9 @@
 
 #include "model/stage.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "weights/checkpoint.h"
 
 enum { EXPERTS = 3, OUT = 22, IN = 13 };
 

@@ -2,6 +2,7 @@
 #include "test_rng.h"
 #include "test_store.h"
 
+#include "base/none.h"
 #include "store/staging.h"
 #include "store/store_table.h"
 

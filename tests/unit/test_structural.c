@@ -1,5 +1,7 @@
 #include "test.h"
 
+#include "grammar/grammar_state.h"
+#include "grammar/schema.h"
 #include "grammar/structural.h"
 #include "test_recogniser.h"
 

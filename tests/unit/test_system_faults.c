@@ -10,6 +10,8 @@
 #include "host/runtime.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

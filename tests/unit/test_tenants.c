@@ -1,4 +1,5 @@
 /* Counters of tenants: each finds its own, and with too many the one that has rested longest goes. */
+#include "api/metrics.h"
 #include "api/tenants.h"
 #include "test.h"
 

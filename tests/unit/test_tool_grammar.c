@@ -5,10 +5,13 @@
 
 #include "../test_rng.h"
 #include "base/check.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_vocab.h"
+#include "grammar/matcher.h"
 #include "test_json_blocks.h"
 #include "test_tool_grammar.h"
 #include "text/chat_format.h"
+#include "text/chat_syntax.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "api/trace.h"
 
 #include "base/clock.h"
+#include "gen/reject.h"
 #include "test_ledger.h"
 
 #include <string.h>

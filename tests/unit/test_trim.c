@@ -3,7 +3,14 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "engine/budget.h"
+#include "engine/image_sched.h"
+#include "engine/pools.h"
 #include "engine/trim.h"
+#include "memory/holders.h"
 
 #include <string.h>
 

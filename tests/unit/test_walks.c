@@ -3,8 +3,12 @@
 #define TEST_PAGES 40
 #include "test_sched_prefix.h"
 
+#include "base/arena.h"
 #include "base/check.h"
+#include "cache/page_pool.h"
 #include "cache/page_state.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
 #include "cache/prefix_state.h"
 #include "memory/holders_state.h"
 #include "memory/ledger_state.h"
@@ -12,6 +16,8 @@
 #include "sched/sched_state.h"
 
 #include <errno.h>
+
+struct page_pool_opts;
 
 enum { PROMPT_PAGES = 4 };
 

@@ -2,6 +2,8 @@
 #include "test.h"
 #include "test_rng.h"
 
+#include "base/candidate.h"
+#include "base/weight.h"
 #include "sample/weights.h"
 
 #include <float.h>

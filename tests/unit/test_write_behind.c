@@ -1,12 +1,21 @@
 /* Pages and snapshots handed to a tier that is a table of the test, without an engine. */
 #include "test_ledger.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
+#include "cache/block_pool.h"
+#include "cache/page_pool.h"
+#include "cache/prefix_index.h"
+#include "cache/tier_io.h"
+#include "engine/pools.h"
 #include "engine/write_behind.h"
 
 #include <errno.h>
 #include <string.h>
+
+struct tier_write;
 
 #define PAGES 4
 

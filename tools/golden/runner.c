@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/none.h"
 #include "base/rng.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "golden/room.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "model/pooling.h"
 
 #include <errno.h>

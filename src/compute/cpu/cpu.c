@@ -4,6 +4,10 @@
  * layout both come from this list, so the plan cannot drift from the allocation. */
 #include "compute/cpu/cpu.h"
 
+#include "compute/batch.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
+
 #include <errno.h>
 
 enum need_per { PER_MODEL, PER_TOKEN, PER_SEQ, PER_WORKER };

@@ -7,7 +7,10 @@
  * A step of few tokens has fewer KV heads than workers could take. Tiles then are ranges of a span's
  * segments. Each leaves the results of its segments, and the last of a head's ranges joins all in order. The
  * joined sums are those of one worker, so their bits depend on neither the ranges nor the workers. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 /* cpu_conv.c - the causal convolution that recurrent layers begin with, of some channels. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
 
 #include <math.h>

@@ -6,7 +6,10 @@
  * keeps its tokens pending leaves in state_out the state before them and the inputs of convolution and delta
  * rule. The convolution's part is written as soon as its tile has read those channels of state_in. The rest
  * is written when all heads have recurred, for state_out may be state_in. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
 
 #include <math.h>
 #include <string.h>

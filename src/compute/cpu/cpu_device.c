@@ -1,7 +1,11 @@
 /* cpu_device.c - the kernels of this machine, and the process's workers. */
 #include "compute/cpu/cpu_device.h"
 
+#include "compute/backend.h"
+
 #include "base/thread_stack.h"
+#include "kernel/workers.h"
+#include "memory/domain.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,9 +3,20 @@
 #ifndef PLATEAU_COMPUTE_CPU_DEVICE_H
 #define PLATEAU_COMPUTE_CPU_DEVICE_H
 
-#include "compute/backend.h"
+#include "compute/device.h"
+#include "compute/mode.h"
+#include "compute/weight.h"
+
 #include "kernel/kern.h"
-#include "kernel/workers.h"
+#include "kernel/matrix.h"
+#include "memory/dev.h"
+
+struct account;
+struct compute;
+struct compute_opts;
+struct encode_shape;
+struct linear_source;
+struct workers;
 
 /* Constant once open. */
 struct cpu_device {

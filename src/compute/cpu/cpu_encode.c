@@ -4,9 +4,13 @@
  * patches. Tiles of a product are rectangles: panels of its matrix times a block of columns. Both have a
  * fixed size, independent of other work. A piece is a few tiles, for each worker about as much work. */
 #include "compute/cpu/cpu.h"
+#include "compute/encode.h"
+#include "compute/rope.h"
 
 #include <math.h>
 #include <string.h>
+
+struct encode_image;
 
 #define ALIGN        64u
 #define ROW_TILE     PAGE_TOKENS /* patches; two tiles never write into one page */

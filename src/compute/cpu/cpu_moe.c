@@ -3,6 +3,7 @@
  * Results are kept per (token, rank) and summed in the order of ranks, so a token's result does not depend on
  * other tokens of the same experts. */
 #include "compute/cpu/cpu.h"
+#include "compute/shape.h"
 
 #include <math.h>
 #include <string.h>

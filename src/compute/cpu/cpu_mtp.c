@@ -3,7 +3,12 @@
  * In a step token t brings the left half of its own pair and the right half of the next token's. So one walk
  * over the tokens makes all pairs; a sequence's first token takes its right half from state_in. Of a draft's
  * logits only the best is kept, tile by tile: a row of logits would be the largest thing in the workspace. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/rope.h"
+#include "compute/shape.h"
+
+#include "base/none.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,9 @@
  * once. With many, they are cut into blocks, so that a block of activations stays in the cache. A tile of a
  * gate has the same rows of the other factor too, and makes its part of the activation. The cut changes no
  * bit of a result. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/shape.h"
 
 /* ---- a list of products ---- */
 

@@ -1,5 +1,8 @@
 /* cpu_rows.c - operations that go row by row: embedding, norms, activation, gathering. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/rope.h"
+#include "compute/shape.h"
 
 #include <math.h>
 #include <string.h>

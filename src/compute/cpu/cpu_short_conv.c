@@ -2,7 +2,9 @@
  *
  * A sequence's tokens run in order and channels are independent, so tiles are (sequence, channels): one
  * barrier. A tile reads its channels of state_in before it writes state_out: both may be one state. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/layout.h"
 
 struct short_conv_stage {
     struct cpu *cpu;

@@ -3,7 +3,10 @@
  * A sequence's tokens run in order; channels of the convolution and heads of the recurrence are independent.
  * So tiles are (sequence, channels), then (sequence, head). Pending tokens are as in the delta net
  * (cpu_delta.c): their inputs are written when all heads have recurred, for state_out may be state_in. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,9 @@
 /* cpu_state.c - where the parts of a recurrent state lie. */
+#include "compute/batch.h"
 #include "compute/cpu/cpu.h"
+#include "compute/layout.h"
+
+#include "base/none.h"
 
 static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
 {

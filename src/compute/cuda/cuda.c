@@ -4,10 +4,16 @@
  * layout both come from this list. The batch goes to the device in one copy when a step begins: its arrays
  * are laid out side by side in host memory first. Logits of at most seqs_max tokens stay on the device until
  * the step's end; more of them go to the host in parts (cuda_project.c). */
+#include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
+#include "compute/rope.h"
+#include "compute/row_draw.h"
+#include "compute/row_top.h"
 
 #include <errno.h>
 #include <string.h>
+
+struct batch_seq;
 
 #define ALIGN     64u
 #define NEEDS_MAX 40

@@ -1,5 +1,8 @@
 /* cuda_attention.c - queries and keys, their place in the pages, and attention. */
 #include "compute/cuda/cuda_step.h"
+#include "compute/layout.h"
+
+#include "kernel/kern.h"
 
 /* Tokens that are many to append. With fewer, a block for each head is done earlier. */
 #define APPEND_MANY 64u

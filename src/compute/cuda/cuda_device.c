@@ -4,10 +4,11 @@
  * stack limit of 256 bytes, set before anything is loaded, saves 198 MiB of the context's memory. */
 #include "compute/cuda/cuda_device.h"
 
+#include "compute/cuda/cuda.h"
+#include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_image.h"
 
 #include "base/check.h"
-#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>

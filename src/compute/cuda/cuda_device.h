@@ -2,12 +2,23 @@
 #ifndef PLATEAU_COMPUTE_CUDA_DEVICE_H
 #define PLATEAU_COMPUTE_CUDA_DEVICE_H
 
-#include "compute/cuda/cuda.h"
-#include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_driver.h"
+#include "compute/device.h"
+#include "compute/mode.h"
 #include "kernel/matrix.h"
 
+#include "memory/dev.h"
+#include "memory/domain.h"
+
 #include <pthread.h>
+#include <stdatomic.h>
+
+struct compute;
+struct compute_opts;
+struct cuda_repack;
+struct cuda_tiles;
+struct domain_figures;
+struct encode_shape;
 
 /* By the image that has it (cuda_image.h). */
 #define CUDA_KERNELS(X)                                                                                      \

@@ -1,7 +1,10 @@
 /* cuda_draw.c - tokens are drawn from a step's logits, or whole rows go to the host.
  *
  * The rows stay on the device until the next step. */
+#include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
+#include "compute/row_draw.h"
+#include "compute/row_top.h"
 
 static void get_rows(struct cuda *c, float *to, uint32_t from, uint32_t count)
 {

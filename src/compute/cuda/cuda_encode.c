@@ -1,8 +1,11 @@
 /* cuda_encode.c - block operations of a vision encoder. An operation goes into the queue as a whole. Pixels
  * become patches on the host, a few rows at a time. */
 #include "compute/cuda/cuda_step.h"
+#include "compute/encode.h"
 
 #include <math.h>
+
+struct encode_image;
 
 #define ALIGN      64u
 #define ROW_FLOATS 32u

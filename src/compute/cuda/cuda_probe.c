@@ -1,6 +1,7 @@
 /* cuda_probe.c - whether wgmma has the bits of mma.sync on this device: tried when it is opened.
  *
  * NVIDIA does not promise it. Without it all numbers of columns are multiplied by mma.sync. */
+#include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_device.h"
 
 #include "base/log.h"

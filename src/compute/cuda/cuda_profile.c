@@ -2,6 +2,7 @@
  *
  * Steps are not recorded meanwhile. The queue is held until the host is some kernels ahead, so that
  * no kernel waits for its launch. A kernel's time has the launch in it. */
+#include "compute/cuda/cuda.h"
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"
@@ -9,6 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
+
+struct cuda_share;
 
 #define EVENTS     4096u
 #define HOLD_UNTIL 64u

@@ -1,4 +1,5 @@
 /* cuda_project.c - products, and what the host reads of them: logits, drafts, values. */
+#include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
 
 /* ---- products ---- */

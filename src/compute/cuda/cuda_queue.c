@@ -1,7 +1,6 @@
 /* cuda_queue.c - the device's queue, and failures in it. */
 #include "compute/cuda/cuda_device.h"
 
-#include "base/check.h"
 #include "base/log.h"
 
 #include <errno.h>

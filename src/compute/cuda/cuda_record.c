@@ -8,6 +8,7 @@
  * The driver keeps a record's kernels and their arguments on the device and in the heap, and says nothing of
  * their size. So a record is charged by the number of its kernels, which are counted when the step comes for
  * the first time. Where an account has no room, the step's kernels are launched one by one. */
+#include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
 
 #include "base/clock.h"

@@ -1,5 +1,7 @@
 /* cuda_recurrent.c - convolutions and recurrences: the delta net, Mamba-2, the short convolution. */
 #include "compute/cuda/cuda_step.h"
+#include "compute/layout.h"
+#include "compute/shape.h"
 
 #include <math.h>
 

@@ -1,5 +1,7 @@
 /* cuda_rows.c - operations that go row by row. */
 #include "compute/cuda/cuda_step.h"
+#include "compute/layout.h"
+#include "compute/rope.h"
 
 #include <string.h>
 

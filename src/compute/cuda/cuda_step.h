@@ -4,13 +4,43 @@
 #ifndef PLATEAU_COMPUTE_CUDA_STEP_H
 #define PLATEAU_COMPUTE_CUDA_STEP_H
 
+#include "compute/backend.h"
 #include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_device.h"
+#include "compute/ops.h"
+#include "compute/shape.h"
+#include "compute/weight.h"
 
 #include "base/check.h"
-#include "base/none.h"
+#include "memory/dev.h"
 
 #include <errno.h>
+
+struct compute_cost;
+struct compute_shape;
+struct norm;
+struct op_attention;
+struct op_best;
+struct op_copy_row;
+struct op_delta;
+struct op_embed;
+struct op_encode;
+struct op_features;
+struct op_finish;
+struct op_gather;
+struct op_glu;
+struct op_latent;
+struct op_layer_inputs;
+struct op_norm;
+struct op_pair;
+struct op_product;
+struct op_route;
+struct op_scale;
+struct op_short_conv;
+struct op_ssm;
+struct op_values;
+struct residual;
+struct weight;
 
 #define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
 /* Tokens of a step that is recorded, and such steps that are kept, at most. */

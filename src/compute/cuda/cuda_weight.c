@@ -2,7 +2,9 @@
  *
  * Panels are filled in the device's staging memory and go to the device a few at a time. A panel whose first
  * rows came with an earlier call is fetched back. Several threads put panels of their own at once. */
+#include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_device.h"
+#include "compute/weight.h"
 
 #include "base/check.h"
 

@@ -6,8 +6,14 @@
  *
  * Memory: a recording for each key, LAYER_OPS operations of a layer at most, and a copy of the batch. Of the
  * device's memory and of the machine's a recording takes OP_BYTES for each operation, as a GPU's do. */
+#include "compute/batch.h"
 #include "compute/fake/fake_device.h"
+#include "compute/rope.h"
+#include "compute/row_draw.h"
+#include "compute/row_top.h"
+#include "compute/shape.h"
 
+#include "base/candidate.h"
 #include "base/check.h"
 
 #include <errno.h>

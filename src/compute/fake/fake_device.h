@@ -4,6 +4,8 @@
 
 #include "compute/fake/fake.h"
 
+#include "memory/domain.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 
