@@ -112,7 +112,7 @@ def test_the_openai_client(served):
 def test_base64_has_the_same_floats(served):
     ids = VECTORS[3]["ids"]
     text = embed(served, ids, encoding_format="base64")[0]
-    unpacked = struct.unpack("<24f", base64.b64decode(text, validate=True))
+    unpacked = struct.unpack("<32f", base64.b64decode(text, validate=True))
     plain = embed(served, ids)[0]
     assert [struct.unpack("<f", struct.pack("<f", x))[0] for x in plain] == list(unpacked)
 
@@ -146,7 +146,7 @@ def test_a_client_that_leaves_leaves_nothing(served):
         texts = [[draw.randrange(3, 512) for _ in range(500)] for _ in range(1000)]  # none is cached
         with Open(served, ASK, {"model": "qwen3_embedding", "input": texts}):
             until(lambda: not wanted or any(r["phase"] in wanted for r in served.requests()))
-    assert len(embed(served, [5])[0]) == 24
+    assert len(embed(served, [5])[0]) == 32
     served.wait_idle()
 
 
@@ -166,7 +166,7 @@ def test_a_queue_that_is_smaller_than_the_request():
 
 def test_the_length_of_inputs(served):
     fits = [5] * 512
-    assert len(embed(served, fits)[0]) == 24
+    assert len(embed(served, fits)[0]) == 32
     for several in ([5] * 513, [[5], [5] * 513]):
         reply = served.post(ASK, model="qwen3_embedding", input=several)
         assert reply.json()["error"]["code"] == "context_length_exceeded", reply.text
@@ -182,7 +182,7 @@ def test_the_length_of_inputs(served):
     ({"input": 5}, "input"), ({"input": [[-1]]}, "input"), ({"input": [[1.5]]}, "input"), ({"input": [512]}, "input"),
     ({"input": [[[1]]]}, "input"), ({"input": [1], "encoding_format": "int8"}, "encoding_format"),
     ({"input": [1], "encoding_format": 5}, "encoding_format"), ({"input": [1], "dimensions": 0}, "dimensions"),
-    ({"input": [1], "dimensions": "32"}, "dimensions"), ({"input": [1], "dimensions": 32}, "dimensions"),
+    ({"input": [1], "dimensions": "32"}, "dimensions"), ({"input": [1], "dimensions": 16}, "dimensions"),
     ({"input": [1], "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
     ({"input": [1], "user": 5}, "user"), ({"input": [[1]] * 5000}, "input"),
 ])
@@ -211,9 +211,9 @@ def test_dimensions_of_a_model_that_has_them(served, tmp_path):
         whole, cut = embed(server, [5, 6, 7], model="cuts")[0], embed(server, [5, 6, 7], model="cuts", dimensions=8)[0]
         length = math.sqrt(sum(x * x for x in whole[:8]))
         assert len(cut) == 8 and cut == pytest.approx([x / length for x in whole[:8]], abs=1e-6)
-        assert len(embed(server, [5], model="cuts", dimensions=24)[0]) == 24
+        assert len(embed(server, [5], model="cuts", dimensions=32)[0]) == 32
         refused(server.post(ASK, model="cuts", input=[5], dimensions=20), "dimensions")
-        refused(server.post(ASK, model="cuts", input=[5], dimensions=25), "dimensions")
+        refused(server.post(ASK, model="cuts", input=[5], dimensions=33), "dimensions")
     finally:
         assert server.stop() == 0
 
@@ -364,4 +364,4 @@ def test_bodies_of_any_form(served):
         reply = served.post(path, model=draw.choice(["qwen3_embedding", "tiny-reranker"]), **fields)
         assert reply.status_code in (200, 400), reply.text
         reply.json()
-    assert len(embed(served, [5])[0]) == 24
+    assert len(embed(served, [5])[0]) == 32

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #define DIR    TINY("qwen3_embedding")
-#define HIDDEN 24
+#define HIDDEN 32
 #define TEXTS  24
 
 static uint32_t prompt[1024];

@@ -133,7 +133,7 @@ ENTRIES = {
                             layer_types=["sliding_attention", "full_attention"], **TINY),
     # A decoder's last row is the vector. Tests of engines and servers use it, too, with any of 500 ids.
     "qwen3_embedding": Entry("qwen3", pooling="last", lengths=(1, 2, 9, 33, 64, 100), vocab_size=512,
-                             hidden_size=24, intermediate_size=32, head_dim=8, max_position_embeddings=4096),
+                             intermediate_size=32, num_hidden_layers=2, head_dim=8, max_position_embeddings=4096),
     # A decoder whose tokens see all of the text, in a window too, which has that many keys on either side.
     "qwen2_bidirectional": Entry("qwen2", pooling="last", is_causal=False, use_sliding_window=True,
                                  sliding_window=5, max_window_layers=1, **TINY),
