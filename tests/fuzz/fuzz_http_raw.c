@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "http/http_raw.h"
 
+#include <string.h>
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct http_raw_limits limits = {.header_bytes_max = 2048, .field_bytes_max = 2048};
