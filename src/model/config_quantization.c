@@ -35,10 +35,11 @@ static void check_affine(struct json_read *p, const struct quantization_entry *q
         json_read_fail(p, -ENOTSUP, "group_size is %u; supported are 32, 64 and 128", q->group);
 }
 
+/* An entry without a mode is affine, whatever the mode of all others: mlx-lm writes routers so. */
 static void read_entry(struct json_read *p, const struct quantization_entry *global,
                        struct quantization_entry *ret)
 {
-    const char *mode = json_read_string_or(p, "mode", modes[global ? global->mode : 0].name);
+    const char *mode = json_read_string_or(p, "mode", "affine");
     size_t i = 0;
     while (i < COUNT_OF(modes) && strcmp(modes[i].name, mode) != 0)
         i++;

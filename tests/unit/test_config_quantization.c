@@ -43,13 +43,16 @@ TEST(modes_of_mlx_have_their_own_bits_and_groups)
     char text[512];
     for (size_t i = 0; i < COUNT_OF(modes); i++) {
         snprintf(text, sizeof(text),
-                 "{" LLAMA ",\"quantization\":{\"mode\":\"%s\",\"a\":{\"mode\":\"affine\",\"bits\":8}}}",
+                 "{" LLAMA ",\"quantization\":{\"mode\":\"%s\",\"a\":{\"mode\":\"affine\",\"bits\":8},"
+                 "\"b\":{\"group_size\":64,\"bits\":8}}}",
                  modes[i].name);
         struct config c = reads(text);
         assert_memory_equal(&c.quantization.global, &modes[i].entry, sizeof(modes[i].entry));
-        assert_int_equal(c.quantization.entries[0].bits, 8);
-        assert_int_equal(c.quantization.entries[0].group, 64);
-        assert_int_equal(c.quantization.entries[0].mode, QUANTIZATION_AFFINE);
+        for (size_t k = 0; k < 2; k++) {
+            assert_int_equal(c.quantization.entries[k].bits, 8);
+            assert_int_equal(c.quantization.entries[k].group, 64);
+            assert_int_equal(c.quantization.entries[k].mode, QUANTIZATION_AFFINE);
+        }
     }
     refuses("{" LLAMA ",\"quantization\":{\"group_size\":64,\"bits\":4,\"mode\":\"mxfp4\"}}", -ENOTSUP,
             "mode mxfp4 has 4 bits and a group_size of 32");
