@@ -237,6 +237,7 @@ static bool put_expressions(struct layout *l)
 {
     struct grammar *g = l->g;
     rx_id *roots = ARENA_ARRAY(l->d->arena, rx_id, g->terminal_count);
+    rx_prove(l->d->rx);
     if (!roots || rx_store_create(g->arena, l->d->rx->count + 64, &g->rx) < 0)
         return false;
     for (uint32_t t = 0; t < g->terminal_count; t++)

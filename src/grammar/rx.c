@@ -548,6 +548,23 @@ void rx_compact(struct rx_store *s, rx_id *roots, uint32_t count)
     ASSERT(s->count == kept);
 }
 
+enum { PROVED_MAX = 64, PROVED_SIZE = 200, PROVED_STEPS = 500 };
+
+void rx_prove(struct rx_store *s)
+{
+    uint32_t looks = 0;
+    rx_id end = s->count;
+    for (rx_id id = RX_ALL + 1; id < end && !s->failed; id++) {
+        uint8_t flags = flags_of(s, rx_at(s, id));
+        if (rx_at(s, id)->kind == RX_K_AND && !(flags & RX_F_EVIDENT) && looks < PROVED_MAX &&
+            s->count < s->nodes_max / 2 && rx_size(s, id, PROVED_SIZE) < PROVED_SIZE) {
+            looks++;
+            flags |= rx_alive(s, id, PROVED_STEPS) == 1 ? RX_F_EVIDENT : 0;
+        }
+        rx_at(s, id)->flags |= flags & RX_F_EVIDENT;
+    }
+}
+
 void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scratch, rx_id *roots,
              uint32_t count)
 {
@@ -576,6 +593,8 @@ void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scr
         else
             map[id] = 1 + rx_intern(to, n->kind, map[n->a] - 1, n->kind <= RX_K_AND ? map[n->b] - 1 : 0,
                                     n->min, n->max);
+        if (!to->failed)
+            rx_at(to, map[id] - 1)->flags |= n->flags & RX_F_EVIDENT;
     }
     for (uint32_t i = 0; i < count; i++)
         roots[i] = map[roots[i]] - 1;

@@ -119,6 +119,10 @@ int rx_store_over(struct arena *a, const struct rx_store *base, uint32_t nodes_m
 /* Drops all nodes of a store over a base, but for `roots` and their parts; writes the new ids there. */
 void rx_compact(struct rx_store *s, rx_id *roots, uint32_t count);
 
+/* Searches small intersections for a text, a bounded number of them. Those that match one are marked with
+ * RX_F_EVIDENT, and expressions that follow from them: rx_alive() has its answer without a search. */
+void rx_prove(struct rx_store *s);
+
 /* Copies what `roots` consist of to `to`, an empty store, and writes the ids there. */
 void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scratch, rx_id *roots,
              uint32_t count);

@@ -427,6 +427,15 @@ def test_an_output_that_is_too_complex_ends_with_an_error(server):
     assert last != "[DONE]" and last["error"]["code"] == "grammar_too_complex"
 
 
+def test_an_object_may_have_two_thousand_optional_names(server):
+    """Each joined with a number, whose digits have a limit."""
+    members = {f"name_of_member_{i}": {"type": "integer"} for i in range(2000)}
+    schema = {"type": "object", "properties": members, "required": ["name_of_member_1999"]}
+    got = chat(server, max_tokens=60, temperature=1.2, seed=1,
+               response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}})
+    assert got.status_code == 200, got.text
+
+
 # ---- load and hostile sources ----
 
 
