@@ -134,9 +134,16 @@ static void limit_text(const struct bound *o, uint32_t count, bool low)
     }
     if (!low && count > SCHEMA_LENGTH_MAX)
         count = SCHEMA_LENGTH_MAX;
-    rx_id lengths = low ? rx_repeat(w->s, w->text.character, count, RX_UNBOUNDED)
-                        : rx_repeat(w->s, w->text.character, 0, count);
-    o->way->text = rx_and(w->s, o->way->text, lengths);
+    uint32_t min = low ? count : 0, max = low ? RX_UNBOUNDED : count;
+    struct rx_node text = rx_node(w->s, o->way->text);
+    if (text.kind == RX_K_REPEAT && text.a == w->text.character) {
+        /* A text has one number of characters, so both bounds are one repetition, which needs no search. */
+        min = MAX_OF(min, text.min);
+        max = MIN_OF(max, text.max);
+        o->way->text = min <= max ? rx_repeat(w->s, text.a, min, max) : RX_NONE;
+        return;
+    }
+    o->way->text = rx_and(w->s, o->way->text, rx_repeat(w->s, w->text.character, min, max));
 }
 
 static void limit_count(uint32_t *min, uint32_t *max, uint32_t count, bool low)

@@ -44,6 +44,14 @@ TEST(lengths_count_characters)
                  "'ab'\n'abc'\n'\xF0\x9F\x98\x80\xC3\xA9'\n'\\ud83d\\ude00\\n\\u00e9'",
                  "'a'\n'abcd'\n'\\ud83d\\ude00'");
     schema_check("{'type': 'string', 'maxLength': 100000}", "''\n'abc'", "1");
+
+    char text[1003] = {'\''};
+    memset(text + 1, 'a', 1000);
+    text[1001] = '\'';
+    schema_check("{'type': 'string', 'minLength': 1000}", text, "'abc'");
+    schema_check("{'minLength': 1000, 'maxLength': 1001, 'type': 'string'}", text, "'abc'");
+    schema_check("{'anyOf': [{'type': 'null'}, {'type': 'string', 'minLength': 2, 'maxLength': 1}]}", "null",
+                 "'a'\n'ab'");
 }
 
 TEST(formats)
