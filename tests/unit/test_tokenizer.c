@@ -456,6 +456,26 @@ static uint64_t cpu_now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+/* Processor time until an encoding whose 60 ms are up returns. The least of three: one may pay for memory
+ * that the system has to find first. */
+static uint64_t time_to_end(const struct tokenizer *t, struct arena *scratch, struct slice text,
+                            uint32_t *ids)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 3; i++) {
+        struct wanted w = {.deadline_ns = clock_now_ns() + 60 * NS_PER_MS};
+        struct tokenizer_opts opts = {.added_tokens = true, .wanted = &w};
+        struct err e = {0};
+        size_t count = 1, mark = arena_mark(scratch);
+        uint64_t cpu = cpu_now_ns();
+        assert_int_equal(tokenizer_encode(t, scratch, text, &opts, ids, text.len, &count, &e), -ETIME);
+        least = MIN_OF(least, cpu_now_ns() - cpu);
+        assert_int_equal(count, 1);
+        assert_int_equal(arena_mark(scratch), mark);
+    }
+    return least;
+}
+
 /* Each kind of text spends its time in another loop. */
 TEST(tokenizing_ends_soon_after_it_is_not_wanted_any_more)
 {
@@ -468,21 +488,14 @@ TEST(tokenizing_ends_soon_after_it_is_not_wanted_any_more)
     assert_non_null(ids);
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         struct slice text = repeated(kinds[i], BYTES);
-        _Atomic bool cancelled = false;
+        uint64_t cpu = time_to_end(t, scratch, text, ids);
+        if (cpu > 400 * NS_PER_MS)
+            fail_msg("%.3f s of processor time for \"%s\" after 0.06 s were up", (double)cpu / 1e9, kinds[i]);
+        _Atomic bool cancelled = true;
         struct wanted w = {.cancelled = &cancelled};
         struct tokenizer_opts opts = {.added_tokens = true, .wanted = &w};
         struct err e = {0};
-        size_t count = 1, mark = arena_mark(scratch);
-        w.deadline_ns = clock_now_ns() + 60 * NS_PER_MS;
-        uint64_t cpu = cpu_now_ns();
-        assert_int_equal(tokenizer_encode(t, scratch, text, &opts, ids, BYTES, &count, &e), -ETIME);
-        cpu = cpu_now_ns() - cpu;
-        if (cpu > 400 * NS_PER_MS)
-            fail_msg("%.3f s of processor time for \"%s\" after 0.06 s were up", (double)cpu / 1e9, kinds[i]);
-        assert_int_equal(count, 1);
-        assert_int_equal(arena_mark(scratch), mark);
-        cancelled = true;
-        w.deadline_ns = 0;
+        size_t count = 1;
         assert_int_equal(tokenizer_encode(t, scratch, text, &opts, ids, BYTES, &count, &e), -ECANCELED);
         free((char *)text.ptr);
     }
