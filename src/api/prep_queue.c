@@ -40,10 +40,15 @@ static struct prep_entry *entry_of(const struct fair_entry *e)
     return CONTAINER(e, struct prep_entry, fair);
 }
 
+/* The narrowest lane that a cost is not too large for. */
+static enum prep_lane lane_of(size_t bytes)
+{
+    return bytes < PREP_SHORT_BYTES ? PREP_SHORT : bytes < PREP_MEDIUM_BYTES ? PREP_MEDIUM : PREP_LONG;
+}
+
 static bool may_take(int lane, const struct fair_entry *e)
 {
-    static const size_t limits[PREP_LANES] = {PREP_SHORT_BYTES, PREP_MEDIUM_BYTES, SIZE_MAX};
-    return lane == PREP_LONG || entry_of(e)->cost_bytes < limits[lane];
+    return (int)lane_of(entry_of(e)->cost_bytes) <= lane;
 }
 
 /* The past of a tenant; one that is not known begins without any. */
@@ -84,7 +89,7 @@ void prep_queue_put(struct prep_queue *q, struct prep_entry *e, uint64_t now_ns)
 {
     pthread_mutex_lock(&q->lock);
     e->fair.key = now_ns + MIN_OF(e->bytes, PREP_TURN_NS_MAX / PREP_TURN_NS_PER_BYTE) * PREP_TURN_NS_PER_BYTE;
-    e->cost_bytes = e->bytes + past_of(q, e->fair.tenant)->extra_bytes;
+    e->cost_bytes = e->bytes + past_of(q, e->fair.tenant)->extra_bytes[lane_of(e->bytes)];
     e->fair.charge = e->bytes + REQUEST_BYTES;
     fair_queue_put(&q->entries, &e->fair);
     wake_for(q, e);
@@ -128,14 +133,16 @@ void prep_queue_took(struct prep_queue *q, uint64_t tenant, size_t bytes, uint64
     if (extra < EXTRA_BYTES_MIN)
         extra = 0;
     pthread_mutex_lock(&q->lock);
-    struct prep_past *p = past_of(q, tenant);
-    p->extra_bytes = (p->extra_bytes * (EXTRA_PART - 1) + extra) / EXTRA_PART;
-    /* Entries that wait already are of the same kind. A thread that was woken for one may not take it now. */
+    const enum prep_lane size = lane_of(bytes);
+    uint64_t *average = &past_of(q, tenant)->extra_bytes[size];
+    *average = (*average * (EXTRA_PART - 1) + extra) / EXTRA_PART;
+    /* Entries of that size that wait already are of the same kind. A thread that was woken for one may not
+     * take it now. */
     LIST_EACH(it, &q->entries.waiting) {
         struct prep_entry *e = entry_of(LIST_ENTRY(it, struct fair_entry, link));
-        if (e->fair.tenant != tenant)
+        if (e->fair.tenant != tenant || lane_of(e->bytes) != size)
             continue;
-        e->cost_bytes = e->bytes + p->extra_bytes;
+        e->cost_bytes = e->bytes + *average;
         wake_for(q, e);
     }
     fair_queue_charge(&q->entries, tenant, extra);

@@ -1,8 +1,9 @@
 /* prep_queue.h - the queue of prep threads: tenants in turn, short before long, no request starves.
  *
- * An entry's cost is in bytes: its own, and those that its tenant's recent entries took in processor time
- * beyond their bytes. A grammar or a stored conversation takes a second for a body of a hundred bytes, which
- * only the tenant's past tells.
+ * An entry's cost is in bytes: its own, and those that its tenant's recent entries of its size took in
+ * processor time beyond their bytes. A grammar or a stored conversation takes a second for a body of a
+ * hundred bytes, which only the tenant's past tells. The sizes are those of the lanes: a long text that takes
+ * long does not move its tenant's short entries to the lane of long ones.
  *
  * A thread belongs to a lane and takes no entry that costs more than its lane allows. So short requests have
  * threads that no long one occupies; a thread of the last lane takes any entry. Among the entries of a lane,
@@ -43,8 +44,9 @@ struct prep_entry {
 
 struct prep_past {
     uint64_t tenant;
-    uint64_t extra_bytes; /* moving average of what its entries cost beyond their bytes */
-    uint64_t used;        /* prep_queue.uses at its last entry; 0: not in use */
+    uint64_t
+        extra_bytes[PREP_LANES]; /* by size: moving average of the cost of its entries beyond their bytes */
+    uint64_t used;               /* prep_queue.uses at its last entry; 0: not in use */
 };
 
 struct prep_queue {
@@ -73,7 +75,7 @@ struct prep_entry *prep_queue_take(struct prep_queue *q, enum prep_lane lane);
 /* Waits for an entry. NULL: closed, and no entry is left for this lane. */
 struct prep_entry *prep_queue_wait(struct prep_queue *q, enum prep_lane lane);
 /* An entry that was taken took `cpu_ns` of processor time: its tenant is charged what its cost did not cover,
- * and its next entries are expected to cost as much. */
+ * and its next entries of that size are expected to cost as much. */
 void prep_queue_took(struct prep_queue *q, uint64_t tenant, size_t bytes, uint64_t cpu_ns);
 void prep_queue_close(struct prep_queue *q);
 /* The entries that wait now. */

@@ -174,6 +174,23 @@ TEST(a_tenant_whose_requests_are_short_again_comes_back)
     scene_free(s);
 }
 
+/* Texts of 4 MiB that take a second each, which is more than their bytes cost. */
+TEST(a_tenants_short_requests_wait_for_none_of_its_long_texts)
+{
+    struct scene *s = scene_new();
+    put(s, 1, LONG_BYTES);
+    put(s, 1, LONG_BYTES);
+    struct prep_entry *waiting = put(s, 1, 100), *medium = put(s, 1, PREP_SHORT_BYTES);
+    prep_queue_took(&s->q, 1, LONG_BYTES, 1000 * MS);
+    struct prep_entry *later = put(s, 1, 100);
+    assert_ptr_equal(prep_queue_take(&s->q, PREP_SHORT), waiting);
+    assert_ptr_equal(prep_queue_take(&s->q, PREP_SHORT), later);
+    assert_null(prep_queue_take(&s->q, PREP_SHORT));
+    assert_ptr_equal(prep_queue_take(&s->q, PREP_MEDIUM), medium);
+    assert_null(prep_queue_take(&s->q, PREP_MEDIUM));
+    scene_free(s);
+}
+
 TEST(a_tenant_is_charged_processor_time)
 {
     struct scene *s = scene_new();
