@@ -24,8 +24,6 @@ struct engine_numbers;
 struct job_numbers;
 struct media;
 struct metrics;
-struct reject;
-struct responses_store;
 struct tenants;
 struct trace;
 

@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 struct auth;
-struct http_request;
 struct reject;
 
 #define AUDIT_ACTION_BYTES 112

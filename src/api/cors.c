@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct slice;
-
 #define ASKED_BYTES_MAX 512
 /* For a longer list. The star does not stand for `authorization`. */
 #define MOST_HEADERS "authorization, x-api-key, content-type, *"

@@ -32,9 +32,6 @@
 
 #include <errno.h>
 
-struct choice;
-struct reply;
-
 /* Tokens of one choice that become one chunk: all available ones; fewer where each has a kilobyte of
  * logprobs. */
 #define BATCH_TOKENS          STREAM_TOKENS

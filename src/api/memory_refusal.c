@@ -16,8 +16,6 @@
 #include <ctype.h>
 #include <string.h>
 
-struct account_numbers;
-
 /* The memory of one domain. */
 struct scene {
     struct api *api;

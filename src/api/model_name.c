@@ -15,8 +15,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-struct model_settings;
-
 #define NAMES_SHOWN_MAX 5u
 #define NAME_SHOWN_MAX  80 /* bytes */
 

@@ -11,10 +11,8 @@
 #include "registry/registry.h"
 
 struct account_numbers;
-struct api;
 struct auth;
 struct drafting_opts;
-struct served_model;
 
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */

@@ -13,8 +13,6 @@
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 
-struct request_limits;
-
 struct place {
     size_t index; /* index of the message */
     struct request_memory *memory;

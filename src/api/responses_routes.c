@@ -15,8 +15,6 @@
 
 #include <stdio.h>
 
-struct responses_key;
-
 #define JSON "application/json"
 
 static void refuse(const struct call *c, const struct reject *why)

@@ -12,8 +12,6 @@
 
 #include "memory/ledger.h"
 
-struct reject;
-
 #define TRACE_RECORDS       200
 #define TRACE_MESSAGE_BYTES 200 /* bytes of a refusal's message, with the terminating zero */
 

@@ -14,10 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-struct registry_failure;
-struct registry_info;
-struct registry_returned;
-
 #define UNLOAD_PATIENCE_NS (5 * NS_PER_S) /* an unload that takes longer is answered with 202 */
 
 static struct registry *registry_of(const struct exchange *x)

@@ -10,7 +10,6 @@
 
 #include "gen/choice.h"
 
-struct exchange;
 struct reply;
 
 /* Common parts of the dialects of one API: errors, and the frame of a stream. The functions write whole

@@ -6,8 +6,6 @@
 #include "base/check.h"
 #include "gen/reject.h"
 
-struct reply;
-
 /* ---- fields ---- */
 
 static bool read_input(struct request *r, const struct field *f, json_t *v, struct reject *why)

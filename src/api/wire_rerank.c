@@ -10,8 +10,6 @@
 #include "gen/reject.h"
 #include "text/chat_format.h"
 
-struct reply;
-
 /* ---- fields ---- */
 
 static bool read_query(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -7,8 +7,6 @@
 #include "base/check.h"
 #include "gen/reject.h"
 
-struct reply;
-
 static bool read_texts(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)why;

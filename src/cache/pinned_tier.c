@@ -5,6 +5,7 @@
  * them before a later copy into the slot, and `unpin` waits for them. */
 #include "cache/pinned_state.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/none.h"
 #include "memory/domain.h"
@@ -19,7 +20,7 @@
 #define PIECE_BYTES  UNIT_BYTES
 #define BYTES_PER_NS 40 /* a copy to the device; PCIe 5 reaches 50 */
 #define ENTRY_NS     5000
-#define STALE_NS     (PAGE_STALE_MS * 1000000ull)
+#define STALE_NS     (PAGE_STALE_MS * NS_PER_MS)
 
 /* ---- sizes ---- */
 

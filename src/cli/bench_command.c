@@ -16,8 +16,6 @@
 #include <poll.h>
 #include <string.h>
 
-struct admin_reply;
-
 #define LOOK_MS 50   /* between looks whether a server is ready */
 #define LEFT_MS 1000 /* from an unload to a look at what stayed */
 

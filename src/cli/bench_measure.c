@@ -19,9 +19,6 @@
 
 #include <errno.h>
 
-struct bench_decode;
-struct bench_prefill;
-
 #define SHORT_WORDS 16 /* words of the prompts before a decode */
 #define ROUNDS      3
 #define BODY_MAX    ((size_t)1 << 20)

@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 struct err;
-struct settings;
 
 #define EXIT_INTERRUPTED 130 /* status that shells report of a program that SIGINT ended */
 

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct setting_row;
-
 /* ---- roff ---- */
 
 /* A text of one or more lines; a dash of an option is no hyphen. */

@@ -18,7 +18,6 @@
 struct err;
 struct help_lines;
 struct setting_row;
-struct settings;
 
 /* Fills `ret` from defaults, files, environment and argv (argv[0] is the command's name). Texts are borrowed
  * from argv and the environment, or live until settings_done. 0 or -EINVAL (e names option, value and

@@ -21,8 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct hub_progress;
-
 /* ---- table ---- */
 
 static const struct table_column columns[] = {

@@ -20,8 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct hub_pulled;
-
 #define LOG_NS      (2 * NS_PER_S)
 #define STACK_BYTES ((size_t)1 << 20)
 

@@ -16,8 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct settings_change;
-
 #define LISTED_MAX            5 /* models in a message */
 #define REMOTE_BODY_BYTES_MAX ((size_t)512 << 20)
 

@@ -13,10 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct account;
 struct backend;
 struct device;
-struct domain;
 
 struct device_ops {
     /* No thread may have a turn or wait for one. */

@@ -23,10 +23,6 @@
 
 #include <pthread.h>
 
-struct account;
-struct job;
-struct model_step;
-struct row_top;
 struct sampled;
 struct units_crew;
 

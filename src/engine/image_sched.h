@@ -20,7 +20,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct arena;
 struct embedding_cache;
 struct engine_numbers;
 struct job;

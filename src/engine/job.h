@@ -14,7 +14,6 @@
 
 #include "cache/prefix_key.h"
 
-struct buf;
 struct cached_grammar;
 struct stop_hit;
 struct stop_match;

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-struct job_image;
-
 static int check_size(const struct model_shape *s, const struct job_image *p, uint32_t i, struct err *e)
 {
     uint32_t edge = job_images_edge(s), width = p->image->width, height = p->image->height;

@@ -8,7 +8,6 @@
 
 struct err;
 struct job_spec;
-struct model_shape;
 
 /* Edge in pixels of the square that one token stands for; 0: the model sees nothing. */
 static inline uint32_t job_images_edge(const struct model_shape *s)

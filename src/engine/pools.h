@@ -16,7 +16,6 @@
 #include <stdbool.h>
 
 struct arena;
-struct engine_opts;
 struct holder;
 struct prefix_index;
 

@@ -22,8 +22,6 @@
 #include "memory/domain.h"
 #include "memory/holders.h"
 
-struct pools_given;
-
 #define PATIENCE_LEAST_NS (50 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (700 * NS_PER_MS)
 #define KEEP_LEAST_NS     (50 * NS_PER_MS) /* a unit that is empty for less stays, unless memory is short */

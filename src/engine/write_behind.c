@@ -11,8 +11,6 @@
 
 #include <errno.h>
 
-struct prefix_unstored;
-
 #define PIECE_BYTES ((size_t)1 << 20)
 #define RETRY_NS    (10 * NS_PER_MS)
 #define PATIENCE_NS (30 * NS_PER_S) /* time that an idle engine waits for a tier that takes nothing */

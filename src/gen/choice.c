@@ -21,8 +21,6 @@
 
 #include <math.h>
 
-struct chat_event;
-
 /* Limit of one text of a reply; a request's memory bounds all of them together. */
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
 

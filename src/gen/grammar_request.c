@@ -20,8 +20,6 @@
 
 #include <errno.h>
 
-struct gen_grammar;
-
 static bool check_model(struct gen *g)
 {
     const struct served_model *m = g->model;

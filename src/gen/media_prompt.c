@@ -18,8 +18,6 @@
 
 #include <stdio.h>
 
-struct image;
-
 /* ---- marks ---- */
 
 struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t)

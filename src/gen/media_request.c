@@ -16,9 +16,6 @@
 
 #include <errno.h>
 
-struct media_failure;
-struct media_places;
-
 /* The account `media` refused: its limit is too small for this request, or other requests fill it. */
 static bool refuse_memory(struct gen *g, size_t wanted)
 {

@@ -2,11 +2,10 @@
 
 #include "gen/gen_request.h"
 
-#include "text/chat_tool_words.h"
-
 #include "base/wide_integer.h"
 #include "registry/registry.h"
 #include "text/chat_syntax.h"
+#include "text/chat_tool_words.h"
 
 #include <errno.h>
 #include <string.h>

@@ -12,8 +12,6 @@
 #include "text/chat_syntax.h"
 #include "text/tool_source.h"
 
-struct gen_request;
-
 static bool has_strict(const struct gen_request *r)
 {
     const char *name;

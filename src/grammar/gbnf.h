@@ -8,8 +8,6 @@
 
 #include "grammar/grammar.h"
 
-struct err;
-
 /* 0; -EINVAL, -ENOTSUP, -E2BIG, each with the line in `e`; -ENOMEM. `charge`: for the memory that the call
  * needs until it returns. */
 int gbnf_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,

@@ -19,8 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct wanted;
-
 #define TABLES_PART      8 /* bytes_max divided by this is for the tables of one entry */
 #define TABLES_BYTES_MIN ((size_t)256 << 10)
 #define WAIT_NS          (20 * NS_PER_MS) /* between two looks at `wanted` */

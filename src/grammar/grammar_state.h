@@ -7,7 +7,6 @@
 
 #include "grammar/grammar.h"
 
-struct err;
 struct rx_store;
 
 /* A place: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */

@@ -16,8 +16,6 @@
 #include "grammar/grammar.h"
 #include "grammar/rx_parse.h"
 
-struct err;
-
 /* As `gbnf_compile()`, but without %json. */
 int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
                  struct err *e);

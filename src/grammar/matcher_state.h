@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct grammar;
-
 enum {
     THREADS_MAX = 1024,      /* threads of one position */
     THREAD_ROOM = 8 * 1024,  /* threads of all positions of a walk */

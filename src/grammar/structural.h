@@ -23,7 +23,6 @@
 #include <jansson.h>
 #include <stddef.h>
 
-struct err;
 struct schema_opts;
 
 #define STRUCTURAL_DEPTH_MAX      32   /* formats within formats */

@@ -14,8 +14,6 @@
 #include <errno.h>
 #include <string.h>
 
-struct model_options;
-
 /* Memory of a fake device without --device-memory-limit. */
 #define FAKE_BYTES ((uint64_t)4 << 30)
 /* Part of a GPU's memory that the driver may take as it goes: 2 MiB in 100 loads on an H100. */

@@ -5,7 +5,6 @@
 #include "host/settings.h"
 
 #include "api/cors.h"
-
 #include "api/keyring.h"
 #include "base/log.h"
 #include "http/http_guard.h"

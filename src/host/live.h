@@ -12,7 +12,6 @@
 
 struct api;
 struct http_server;
-struct keyring;
 
 /* Reads the settings of a server from all their sources; called at the start and at each reload.
  * settings_done() is due also on failure. 0, or an error. */

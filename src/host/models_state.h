@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 struct err;
-struct models;
 struct planning;
 
 /* models.c */

@@ -13,8 +13,6 @@
 
 #include <stdio.h>
 
-struct pack_opts;
-
 static int pack(const char *dir, const struct settings *o, const struct packing_opts *opts,
                 struct pack_opts *to, struct pack_result *ret, struct err *e)
 {

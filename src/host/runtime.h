@@ -12,7 +12,6 @@
 #include "registry/model_settings.h"
 #include "registry/registry.h"
 
-struct device_choices;
 struct footprint;
 
 #define RUNTIME_DIR_BYTES 4096

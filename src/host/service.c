@@ -23,8 +23,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-struct api_glance;
-
 /* How long a load may make no progress before the service manager's timeout comes. */
 #define LOAD_EXTEND_NS   (60 * NS_PER_S)
 #define NOTIFY_BYTES_MAX 1024

@@ -14,7 +14,6 @@
 
 struct err;
 struct hub_list;
-struct hub_name;
 
 #define HUB_GGUFS_MAX 1024
 

@@ -22,9 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct hub_blob;
-struct hub_file;
-
 /* The tables of a head: a model has some thousand tensors. */
 #define GGUF_TABLES_BYTES_MAX ((size_t)32 << 20)
 

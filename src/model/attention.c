@@ -12,10 +12,6 @@
 #include <errno.h>
 #include <math.h>
 
-struct attention_weights;
-struct binder_matrix;
-struct linear_source;
-
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, struct linear_source in[3], struct attention_weights *ret)
 {

@@ -10,11 +10,10 @@
 #include "model/packers.h"
 #include "model/stage.h"
 
-#include "compute/backend.h"
-
 #include "base/check.h"
 #include "base/err.h"
 #include "base/none.h"
+#include "compute/backend.h"
 #include "compute/weight.h"
 #include "tensor/quantise.h"
 #include "weights/checkpoint.h"
@@ -23,8 +22,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
-
-struct stage;
 
 uint64_t binder_source_bytes(const struct linear_source *s)
 {

@@ -9,11 +9,8 @@
 #include "model/step.h"
 
 struct binder;
-struct config;
 struct config_key;
-struct json_read;
 struct layer;
-struct layer_config;
 struct moe_weights;
 
 enum block_state {

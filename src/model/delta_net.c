@@ -13,8 +13,6 @@
 
 #include <errno.h>
 
-struct delta_weights;
-
 /* Activation of the MLP, and of the convolution and the gate. */
 static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};
 

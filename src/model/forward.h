@@ -14,7 +14,6 @@
 struct layer;
 struct model_step;
 struct mtp;
-struct step;
 
 /* Weights outside the layers. */
 struct model_ends {

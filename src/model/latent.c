@@ -17,9 +17,6 @@
 #include <errno.h>
 #include <math.h>
 
-struct latent_weights;
-struct linear_source;
-
 /* Epsilon of the two inner norms; the file's does not apply. */
 #define INNER_EPS 1e-6f
 

@@ -7,8 +7,6 @@
 
 #include "base/none.h"
 
-struct layer_norms;
-
 const struct block *const blocks[] = {
     &block_attention, &block_latent,  &block_delta_net,      &block_short_conv,  &block_mamba, &block_mlp,
     &block_mlp_plain, &block_experts, &block_experts_beside, &block_layer_input, NULL};

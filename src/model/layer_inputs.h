@@ -10,9 +10,6 @@
 #include "compute/weight.h"
 #include "memory/dev.h"
 
-struct binder;
-struct step;
-
 struct layer_inputs {
     struct weight table;          /* [vocab, layers * width] */
     struct projection projection; /* [layers * width, hidden] */

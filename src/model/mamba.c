@@ -13,8 +13,6 @@
 
 #include <errno.h>
 
-struct ssm_weights;
-
 /* Every writer's SiLU. */
 static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};
 static const struct key_word auto_word[] = {{"auto", 0}, {NULL, 0}};

@@ -12,7 +12,6 @@
 #include "model/model.h"
 #include "model/vector_head.h"
 
-struct checkpoint;
 struct model_ends;
 struct vision_block;
 struct vision_weights;

@@ -12,8 +12,6 @@
 #include <errno.h>
 #include <math.h>
 
-struct beside_weights;
-
 static const struct config_key keys[] = {
     CONFIG_U32_NEEDED(top_k, 1, CONFIG_TOP_K_MAX, "top_k_experts", "num_experts_per_tok"),
     CONFIG_U32_NEEDED(expert_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "moe_intermediate_size"),

@@ -12,8 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-struct linear_source;
-
 /* ---- binding ---- */
 
 /* Parts of each expert's up (gate | up) or down matrix, [experts][*count], in whichever form the checkpoint

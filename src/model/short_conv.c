@@ -8,8 +8,6 @@
 
 #include "compute/layout.h"
 
-struct short_conv_weights;
-
 static const struct config_key keys[] = {
     CONFIG_U32_NEEDED(conv_width, 2, CONFIG_CONV_WIDTH_MAX, "conv_L_cache"),
     CONFIG_KEY_END,

@@ -19,9 +19,6 @@
 #include <errno.h>
 #include <string.h>
 
-struct vision_linear;
-struct vision_norm;
-
 #define ALIGN ((uint64_t)64)
 /* Given back in one call. */
 #define RELAX_UNITS ((uint32_t)(UNIT_BYTES / UNIT_SMALL_BYTES))

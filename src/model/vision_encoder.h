@@ -16,7 +16,6 @@
 
 struct account;
 struct compute;
-struct config;
 struct ledger;
 struct units;
 struct vision_weights;

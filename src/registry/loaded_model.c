@@ -29,8 +29,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct plan;
-
 #define TEXT_BYTES_MAX    ((size_t)512 << 20) /* address space for tokenizer and template */
 #define SCRATCH_BYTES_MAX ((size_t)64 << 20)  /* address space for rendering it */
 

@@ -27,7 +27,6 @@
 
 struct engine;
 struct engine_faults;
-struct model_settings;
 struct registry;
 struct chat_template;
 struct guard;

@@ -20,7 +20,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sched;
 struct sched_seq;
 
 #define MATCHING_OWED_MAX_US 250000

@@ -13,10 +13,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sched;
-struct sched_seq;
-struct share;
-
 /* Sets rank and order from arrival and priority. */
 void places_rank(struct sched *s, struct sched_seq *seq, uint64_t arrival_ns);
 

@@ -16,7 +16,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct store_sys;
 struct store_table;
 
 #define STORE_OPS_MAX  2048u

@@ -11,12 +11,13 @@
 #define PLATEAU_STORE_STORE_TABLE_H
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "cache/prefix_key.h"
 #include "cache/share_list.h"
 #include "cache/tier_io.h"
 
 #define STORE_SHARE_UNKNOWN CACHE_SHARES /* entries of earlier processes */
-#define STORE_STALE_NS      (24ull * 3600 * 1000000000)
+#define STORE_STALE_NS      (24 * 3600 * NS_PER_S)
 
 enum store_entry_state {
     STORE_ENTRY_FREE,

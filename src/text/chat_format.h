@@ -17,7 +17,6 @@
 
 #include <jansson.h>
 
-struct buf;
 struct chat_syntax;
 
 #define CHAT_PIECE_BYTES_MAX 64

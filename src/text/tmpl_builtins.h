@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct tmpl_run;
-
 #define TMPL_ARGS_MAX 16
 
 struct tmpl_args {

@@ -9,11 +9,6 @@
 
 #include <stdint.h>
 
-struct slice;
-struct tmpl_loop;
-struct tmpl_run;
-struct tmpl_value;
-
 #define NAME(type, name, function) {type, name},
 static const struct {
     enum tmpl_type type;

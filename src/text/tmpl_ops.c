@@ -12,10 +12,6 @@
 #include <stdint.h>
 #include <string.h>
 
-struct slice;
-struct tmpl_dict;
-struct tmpl_run;
-
 /* --- values --- */
 
 struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v)

@@ -26,10 +26,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-struct added_set;
-struct added_token;
-struct hash_map;
-
 /* ---- vocabulary ---- */
 
 struct vocab_reader {

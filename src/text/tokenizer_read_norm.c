@@ -13,9 +13,6 @@
 
 #include <errno.h>
 
-struct normalizer_stage;
-struct token_decoder_stage;
-
 struct reading {
     struct tokenizer *t;
     struct arena *a;

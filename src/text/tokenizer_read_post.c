@@ -8,8 +8,6 @@
 
 #include <errno.h>
 
-struct tokenizer_pair;
-
 /* The ids of one special token of a template. */
 static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,
                           uint32_t *ids, uint32_t *count, struct err *e)

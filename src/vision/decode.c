@@ -13,8 +13,6 @@
 
 #include <errno.h>
 
-struct raster_opts;
-
 static const struct format *const formats[] = {&format_png, &format_jpeg, &format_webp, &format_gif};
 
 static const struct format *find_format(struct slice bytes)

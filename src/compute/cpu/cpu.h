@@ -19,31 +19,7 @@
 #include "kernel/workers.h"
 #include "memory/dev.h"
 
-struct act;
 struct batch_seq;
-struct glu_clip;
-struct norm;
-struct op_attention;
-struct op_best;
-struct op_copy_row;
-struct op_delta;
-struct op_embed;
-struct op_encode;
-struct op_features;
-struct op_finish;
-struct op_gather;
-struct op_glu;
-struct op_latent;
-struct op_layer_inputs;
-struct op_norm;
-struct op_pair;
-struct op_product;
-struct op_route;
-struct op_scale;
-struct op_short_conv;
-struct op_ssm;
-struct op_values;
-struct residual;
 
 /* Tokens of one sequence whose absolute positions share position / 16. Attention takes a span as a block of
  * queries. Two spans never write into the same cache line of a page. */

@@ -11,7 +11,6 @@
 #include "kernel/matrix.h"
 #include "memory/dev.h"
 
-struct account;
 struct compute;
 struct compute_opts;
 struct encode_shape;

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-struct encode_image;
-
 #define ALIGN        64u
 #define ROW_TILE     PAGE_TOKENS /* patches; two tiles never write into one page */
 #define COLUMN_BLOCK 64u

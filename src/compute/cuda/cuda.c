@@ -13,8 +13,6 @@
 #include <errno.h>
 #include <string.h>
 
-struct batch_seq;
-
 #define ALIGN     64u
 #define NEEDS_MAX 40
 /* A row begins at a whole line of 128 bytes. */

@@ -17,7 +17,6 @@ struct compute;
 struct compute_opts;
 struct cuda_repack;
 struct cuda_tiles;
-struct domain_figures;
 struct encode_shape;
 
 /* By the image that has it (cuda_image.h). */

@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-struct encode_image;
-
 #define ALIGN      64u
 #define ROW_FLOATS 32u
 

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct cuda_share;
-
 #define EVENTS     4096u
 #define HOLD_UNTIL 64u
 

@@ -16,32 +16,6 @@
 
 #include <errno.h>
 
-struct compute_cost;
-struct compute_shape;
-struct norm;
-struct op_attention;
-struct op_best;
-struct op_copy_row;
-struct op_delta;
-struct op_embed;
-struct op_encode;
-struct op_features;
-struct op_finish;
-struct op_gather;
-struct op_glu;
-struct op_latent;
-struct op_layer_inputs;
-struct op_norm;
-struct op_pair;
-struct op_product;
-struct op_route;
-struct op_scale;
-struct op_short_conv;
-struct op_ssm;
-struct op_values;
-struct residual;
-struct weight;
-
 #define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
 /* Tokens of a step that is recorded, and such steps that are kept, at most. */
 #define CUDA_RECORD_TOKENS 64u
