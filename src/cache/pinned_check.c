@@ -41,6 +41,13 @@ void pinned_tier_check(const struct pinned_tier *t)
     }
     ASSERT_OF(whole == counted && whole == aged + reads,
               "%u pinned entries, %u counted, %u by age, %u being read", whole, counted, aged, reads);
+    for (uint32_t share = 0; share < CACHE_SHARES; share++) {
+        uint64_t bytes = 0;
+        for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+            bytes += t->ages[kind][share].amount * t->opts.bytes[kind];
+        ASSERT_OF(bytes == t->share_bytes[share], "share %u: %llu pinned bytes, %llu counted", share,
+                  (ull)bytes, (ull)t->share_bytes[share]);
+    }
     ASSERT(chunks == count_chunks(t) && t->bytes <= t->opts.bytes_max);
     struct account_numbers n = account_numbers(t->opts.account);
     ASSERT_OF(n.reserved >= t->bytes && n.used == committed, "account %s: %llu bytes used, chunks have %llu",

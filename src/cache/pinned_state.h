@@ -50,6 +50,7 @@ struct pinned_tier {
     struct entry *entries;                            /* [chunks_max * slots_max] */
     uint32_t *buckets;                                /* [bucket_mask + 1] */
     struct share_list ages[TIER_KINDS][CACHE_SHARES]; /* amounts: entries */
+    uint64_t share_bytes[CACHE_SHARES];               /* in those lists, all kinds together */
     struct reading readings[PINNED_READINGS];         /* a ring */
     uint32_t reading_first, reading_count;
     uint32_t free[TIER_KINDS]; /* free slots of open chunks */

@@ -111,6 +111,8 @@ static void leave_ages(struct pinned_tier *t, uint32_t index)
     *(e->prev == NONE ? &a->oldest : &t->entries[e->prev].next) = e->next;
     *(e->next == NONE ? &a->newest : &t->entries[e->next].prev) = e->prev;
     a->amount--;
+    ASSERT(t->share_bytes[e->share] >= t->opts.bytes[e->kind]);
+    t->share_bytes[e->share] -= t->opts.bytes[e->kind];
 }
 
 static void enter_ages(struct pinned_tier *t, uint32_t index)
@@ -124,6 +126,7 @@ static void enter_ages(struct pinned_tier *t, uint32_t index)
     *(a->newest == NONE ? &a->oldest : &t->entries[a->newest].next) = index;
     a->newest = index;
     a->amount++;
+    t->share_bytes[e->share] += t->opts.bytes[e->kind];
     ASSERT(a->oldest != NONE);
     t->chunks[chunk_of(t, index)].used_ns = t->now_ns;
 }
@@ -185,6 +188,62 @@ static void evict(struct pinned_tier *t, uint32_t index)
     t->evictions++;
 }
 
+/* ---- which entry goes first ---- */
+
+static void share_age(const void *cache, uint32_t entry, struct share_claim *ret)
+{
+    const struct pinned_tier *t = cache;
+    ASSERT(t->entries[entry].used_ns <= t->now_ns);
+    ret->age = t->now_ns - t->entries[entry].used_ns;
+    ret->stale = ret->age >= STALE_NS;
+}
+
+/* Entries of different kinds compare by their shares' bytes. */
+static struct share_claim claim_of(const struct pinned_tier *t, uint32_t entry)
+{
+    struct share_claim claim = {.amount = t->share_bytes[t->entries[entry].share]};
+    ASSERT(t->entries[entry].state == ENTRY_WHOLE);
+    share_age(t, entry, &claim);
+    return claim;
+}
+
+/* True if each entry of the chunk is evicted before `limit`. Sets the claim of the last one. */
+static bool chunk_loses(const struct pinned_tier *t, uint32_t index, const struct share_claim *limit,
+                        struct share_claim *ret)
+{
+    const struct chunk *c = &t->chunks[index];
+    struct share_claim last = {.amount = UINT64_MAX, .age = UINT64_MAX, .stale = true};
+    ASSERT(c->state == CHUNK_OPEN && c->busy == 0);
+    for (uint32_t i = 0; i < t->slots[c->kind]; i++) {
+        uint32_t entry = index * t->slots_max + i;
+        if (t->entries[entry].state == ENTRY_FREE)
+            continue;
+        struct share_claim claim = claim_of(t, entry);
+        if (share_claim_loses(limit, &claim))
+            return false;
+        if (share_claim_loses(&last, &claim))
+            last = claim;
+    }
+    *ret = last;
+    return true;
+}
+
+/* The chunk to be emptied first, of every kind but this one (TIER_KINDS: of all), used last before then. Its
+ * entries are evicted before `limit`, and before the last one of each other chunk. NONE: there is none. */
+static uint32_t losing_chunk(const struct pinned_tier *t, enum tier_kind but, uint64_t before_ns,
+                             struct share_claim limit)
+{
+    uint32_t worst = NONE;
+    ASSERT(but <= TIER_KINDS);
+    for (uint32_t i = 0; i < t->chunks_max; i++) {
+        const struct chunk *c = &t->chunks[i];
+        if (c->state == CHUNK_OPEN && c->busy == 0 && c->kind != but && c->used_ns < before_ns &&
+            chunk_loses(t, i, &limit, &limit))
+            worst = i;
+    }
+    return worst;
+}
+
 /* ---- chunks ---- */
 
 static void release_chunk(struct pinned_tier *t, uint32_t index)
@@ -239,21 +298,6 @@ static void empty_chunk(struct pinned_tier *t, uint32_t index, bool offers, uint
         }
         ++*entries;
     }
-}
-
-/* The chunk whose newest entry is the stalest, of every kind but this one (TIER_KINDS: of all), used last
- * before then; or NONE. */
-static uint32_t stalest_chunk(const struct pinned_tier *t, enum tier_kind but, uint64_t before_ns)
-{
-    uint32_t best = NONE;
-    ASSERT(but <= TIER_KINDS);
-    for (uint32_t i = 0; i < t->chunks_max; i++) {
-        const struct chunk *c = &t->chunks[i];
-        if (c->state == CHUNK_OPEN && c->busy == 0 && c->kind != but && c->used_ns < before_ns &&
-            (best == NONE || c->used_ns < t->chunks[best].used_ns))
-            best = i;
-    }
-    return best;
 }
 
 static uint32_t find_chunk(const struct pinned_tier *t, enum chunk_state state)
@@ -319,14 +363,6 @@ bool pinned_tier_grow(struct pinned_tier *t)
 
 /* ---- a place for an entry ---- */
 
-static void share_age(const void *cache, uint32_t entry, struct share_claim *ret)
-{
-    const struct pinned_tier *t = cache;
-    ASSERT(t->entries[entry].used_ns <= t->now_ns);
-    ret->age = t->now_ns - t->entries[entry].used_ns;
-    ret->stale = ret->age >= STALE_NS;
-}
-
 /* A chunk without entries becomes one of the kind. */
 static bool convert(struct pinned_tier *t, uint32_t index, enum tier_kind kind)
 {
@@ -347,23 +383,27 @@ static uint32_t find_unused(const struct pinned_tier *t, enum tier_kind kind)
     return NONE;
 }
 
-static bool take_from_another_kind(struct pinned_tier *t, enum tier_kind kind, uint64_t before_ns)
+/* Empties a chunk of another kind, if all of its entries are evicted before `limit`. */
+static bool take_from_another_kind(struct pinned_tier *t, enum tier_kind kind,
+                                   const struct share_claim *limit)
 {
-    uint32_t entries = 0, index = stalest_chunk(t, kind, before_ns);
+    uint32_t entries = 0, index = losing_chunk(t, kind, UINT64_MAX, *limit);
     if (index != NONE)
         empty_chunk(t, index, true, &entries);
     return convert(t, index, kind);
 }
 
-/* Sees to a free slot of the kind. False: all slots are busy. */
-static bool make_room(struct pinned_tier *t, enum tier_kind kind)
+/* Sees to a free slot of the kind, for a new entry of the share. False: all slots are busy. */
+static bool make_room(struct pinned_tier *t, enum tier_kind kind, uint32_t share)
 {
-    ASSERT(t->opts.bytes[kind] > 0);
+    ASSERT(t->opts.bytes[kind] > 0 && share < CACHE_SHARES);
     if (t->free[kind] > 0 || convert(t, find_unused(t, kind), kind))
         return true;
     uint32_t victim = share_list_victim(t->ages[kind], CACHE_SHARES, share_age, t);
-    uint64_t used_ns = victim == NONE ? UINT64_MAX : t->entries[victim].used_ns;
-    if (t->full && take_from_another_kind(t, kind, used_ns))
+    struct share_claim own = {.amount = t->share_bytes[share]};
+    struct share_claim claim = victim == NONE ? own : claim_of(t, victim);
+    const struct share_claim *first = share_claim_loses(&claim, &own) ? &claim : &own;
+    if (t->full && take_from_another_kind(t, kind, first))
         return true;
     t->missed = MIN_OF(t->missed + t->opts.bytes[kind], t->opts.bytes_max);
     if (victim != NONE)
@@ -372,10 +412,10 @@ static bool make_room(struct pinned_tier *t, enum tier_kind kind)
 }
 
 /* Growth begins before the last slots are taken. */
-static uint32_t take_slot(struct pinned_tier *t, enum tier_kind kind)
+static uint32_t take_slot(struct pinned_tier *t, enum tier_kind kind, uint32_t share)
 {
     uint32_t entry = NONE;
-    bool has = make_room(t, kind);
+    bool has = make_room(t, kind, share);
     for (uint32_t i = 0; has && entry == NONE; i++) {
         struct chunk *c = &t->chunks[i];
         ASSERT(i < t->chunks_max);
@@ -537,7 +577,7 @@ static int tier_write_begin(void *arg, const struct tier_offer *o, struct tier_w
         return -EEXIST;
     }
     if (o->why == TIER_EVICTED)
-        entry = take_slot(t, o->kind);
+        entry = take_slot(t, o->kind, o->share);
     if (entry == NONE)
         return below->arg ? below->write_begin(below->arg, o, ret) : -ENODEV;
     t->entries[entry] = (struct entry){
@@ -669,7 +709,7 @@ static uint64_t give(struct pinned_tier *t, uint64_t bytes, uint64_t before_ns, 
     while (before - t->bytes < bytes) {
         if (give_growing(t))
             continue;
-        uint32_t index = stalest_chunk(t, TIER_KINDS, before_ns);
+        uint32_t index = losing_chunk(t, TIER_KINDS, before_ns, (struct share_claim){0});
         if (index == NONE)
             break;
         empty_chunk(t, index, offers, entries);
@@ -690,13 +730,21 @@ uint64_t pinned_tier_clear(struct pinned_tier *t, uint32_t *entries)
 
 /* ---- looking ---- */
 
+static uint64_t stalest_ns(const struct pinned_tier *t)
+{
+    uint64_t stalest = UINT64_MAX;
+    for (uint32_t i = 0; i < t->chunks_max; i++)
+        if (t->chunks[i].state == CHUNK_OPEN && t->chunks[i].busy == 0)
+            stalest = MIN_OF(stalest, t->chunks[i].used_ns);
+    return stalest == UINT64_MAX ? 0 : stalest;
+}
+
 void pinned_tier_numbers(const struct pinned_tier *t, struct pinned_numbers *ret)
 {
-    uint32_t stalest = stalest_chunk(t, TIER_KINDS, UINT64_MAX);
     *ret = (struct pinned_numbers){.bytes = t->bytes,
                                    .bytes_max = (uint64_t)t->chunks_max * t->chunk_bytes,
                                    .snapshots = t->counts[TIER_SNAPSHOT],
-                                   .oldest_ns = stalest == NONE ? 0 : t->chunks[stalest].used_ns,
+                                   .oldest_ns = stalest_ns(t),
                                    .written = t->written,
                                    .read = t->read,
                                    .evictions = t->evictions};

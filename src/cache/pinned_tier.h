@@ -4,8 +4,9 @@
  * It gets what the pools evict, and gives it back as fast as the device copies. Its memory is in chunks of
  * up to 64 MiB, pinned as a whole. A chunk has entries of one kind; it is committed in pieces beside steps,
  * and goes back as a whole. Entries of a kind go in the order that share_list.h says, by their number; after
- * PAGE_STALE_MS an entry is stale. A kind that lacks room takes the chunk of another kind whose newest entry
- * is staler than its own oldest. An evicted entry is offered to the tier below.
+ * PAGE_STALE_MS an entry is stale. A kind that lacks room takes a chunk of another kind, if share_list.h
+ * evicts each entry of it before the kind's own next one, and before the new one. Such a comparison counts
+ * the bytes of a share in all kinds. An evicted entry is offered to the tier below.
  * Entries that are offered while the engine is idle, or at its end, pass through to the tier below.
  *
  * Bound: 72 bytes an entry, 40 a chunk and 40 KiB, in the arena of the caller. The caller sets the time.
@@ -55,8 +56,8 @@ void pinned_tier_clock(struct pinned_tier *t, uint64_t now_ns);
  * entries that found no room would have taken, and a chunk before the last slots are taken. A piece takes
  * less than a millisecond, the pinning after the last one some. False: there is nothing to do. */
 bool pinned_tier_grow(struct pinned_tier *t);
-/* Gives back the stalest chunks used last before then, until `bytes` have gone. Returns the bytes; adds the
- * number of dropped entries to *entries. */
+/* Gives back chunks used last before then, until `bytes` have gone: first those whose entries share_list.h
+ * evicts first. Returns the bytes; adds the number of dropped entries to *entries. */
 uint64_t pinned_tier_give(struct pinned_tier *t, uint64_t bytes, uint64_t before_ns, uint32_t *entries);
 /* Drops everything that is not being read, without offering it to the tier below. As pinned_tier_give(). */
 uint64_t pinned_tier_clear(struct pinned_tier *t, uint32_t *entries);

@@ -299,6 +299,68 @@ TEST(a_kind_takes_the_stalest_chunk_of_another)
     teardown(&f);
 }
 
+/* Share 2 has one page in the older chunk, share 1 the other three. */
+static void put_three_beside_one(struct fixture *f)
+{
+    setup(f, 2, false);
+    for (uint32_t i = 1; i <= 4; i++)
+        assert_int_equal(put(f, i, TIER_PAGE, i == 2 ? 2 : 1), -ENODEV);
+    grow(f);
+    for (uint32_t i = 1; i <= 4; i++)
+        assert_int_equal(put(f, i, TIER_PAGE, i == 2 ? 2 : 1), 0);
+    assert_int_equal(put(f, 5, TIER_SNAPSHOT, 1), -ENODEV); /* there may be another chunk */
+    grow(f);
+}
+
+TEST(a_kind_takes_no_chunk_that_has_an_entry_of_a_smaller_share)
+{
+    struct fixture f;
+    put_three_beside_one(&f);
+    assert_int_equal(put(&f, 6, TIER_SNAPSHOT, 1), 0);
+    assert_true(has(&f, 1, TIER_PAGE) && has(&f, 2, TIER_PAGE));
+    assert_false(has(&f, 3, TIER_PAGE) || has(&f, 4, TIER_PAGE));
+    /* The other chunk stays, too, when the new snapshot evicts the one before. */
+    assert_int_equal(put(&f, 7, TIER_SNAPSHOT, 1), 0);
+    assert_true(has(&f, 2, TIER_PAGE) && !has(&f, 6, TIER_SNAPSHOT) && has(&f, 7, TIER_SNAPSHOT));
+    teardown(&f);
+}
+
+TEST(a_kind_takes_the_chunk_of_the_largest_share_although_it_is_newer)
+{
+    struct fixture f;
+    put_three_beside_one(&f);
+    assert_int_equal(put(&f, 6, TIER_SNAPSHOT, 3), 0);
+    assert_true(has(&f, 1, TIER_PAGE) && has(&f, 2, TIER_PAGE));
+    assert_false(has(&f, 3, TIER_PAGE) || has(&f, 4, TIER_PAGE));
+    teardown(&f);
+}
+
+TEST(a_kind_takes_a_chunk_of_a_smaller_share_when_its_entries_are_stale)
+{
+    struct fixture f;
+    struct prefix_key key = key_of(6);
+    struct tier_write w;
+    put_three_beside_one(&f);
+    pinned_tier_clock(f.t, 1004 + PAGE_STALE_MS * 1000000ull);
+    f.io.used(f.io.arg, 1, (const struct prefix_key[]){key_of(3)}, 1, (uint32_t[TIER_KINDS]){0});
+    f.io.used(f.io.arg, 1, (const struct prefix_key[]){key_of(4)}, 1, (uint32_t[TIER_KINDS]){0});
+    assert_int_equal(
+        f.io.write_begin(f.io.arg, &(struct tier_offer){&key, TIER_SNAPSHOT, 1, TIER_EVICTED}, &w), 0);
+    f.io.write_end(f.io.arg, &w, true);
+    assert_true(has(&f, 3, TIER_PAGE) && has(&f, 4, TIER_PAGE) && !has(&f, 2, TIER_PAGE));
+    teardown(&f);
+}
+
+TEST(memory_goes_back_by_share)
+{
+    struct fixture f;
+    uint32_t entries = 0;
+    put_three_beside_one(&f);
+    assert_int_equal(pinned_tier_give(f.t, UNIT_BYTES, UINT64_MAX, &entries), UNIT_BYTES);
+    assert_true(entries == 2 && has(&f, 1, TIER_PAGE) && has(&f, 2, TIER_PAGE));
+    teardown(&f);
+}
+
 TEST(what_goes_is_offered_to_the_tier_below)
 {
     struct fixture f;
