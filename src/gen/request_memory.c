@@ -7,8 +7,10 @@
  * use.
  *
  * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is refused.
- * The parser reserves the maximum that a text can need before the first block, in the account and from the
- * system. Each block comes out of that, and the rest is returned. */
+ * The parser reserves the maximum that a text can need before the first block, in the account and as
+ * addresses from the system. Blocks come from the heap until it refuses one, under a limit of the process or
+ * with strict overcommit; then from those addresses. The heap cannot keep them: it returns large blocks to
+ * the system, and other threads take small ones. */
 #include "gen/request_memory.h"
 
 #include "gen/reject.h"
@@ -19,10 +21,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE_BYTES ((size_t)4096)
 
 struct block {
     struct request_memory *owner;
-    size_t bytes;
+    size_t bytes : 63;
+    size_t is_reserved : 1; /* in one of the owner's reserves */
 };
 _Static_assert(sizeof(struct block) % _Alignof(max_align_t) == 0, "what follows stays aligned");
 
@@ -90,7 +96,7 @@ void request_memory_newcomer(struct request_memory *m, bool newcomer)
 
 void request_memory_done(struct request_memory *m)
 {
-    ASSERT(m->used == 0 && m->reserved == 0);
+    ASSERT(m->used == 0 && m->reserved == 0 && !m->reserves);
 }
 
 struct charge request_memory_charge(struct request_memory *m)
@@ -160,19 +166,88 @@ static void give_block(struct request_memory *m, size_t bytes)
         give(m, bytes);
 }
 
+/* Addresses of one parse, for the blocks that the heap refuses. The owner's newest one is that of the parse
+ * under way. */
+struct request_reserve {
+    struct request_reserve *next;
+    size_t bytes, used; /* mapped; given to blocks, with this structure */
+    size_t blocks;      /* not freed yet */
+};
+
+/* Twice the bytes that blocks can have at one time, since the place of a freed block is not used again. While
+ * jansson parses it frees less than it keeps: a table after it doubled, a key after it was copied. */
+static int open_reserve(struct request_memory *m, size_t bytes)
+{
+    size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 2
+                                         : ROUND_UP(sizeof(struct request_reserve) + 2 * bytes, PAGE_BYTES);
+    struct request_reserve *v =
+        mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (v == MAP_FAILED)
+        return -ENOMEM;
+    *v = (struct request_reserve){.next = m->reserves, .bytes = mapped, .used = sizeof(*v)};
+    m->reserves = v;
+    return 0;
+}
+
+static void close_reserve(struct request_memory *m, struct request_reserve *v)
+{
+    struct request_reserve **at = &m->reserves;
+    ASSERT(v->blocks == 0);
+    while (*at != v)
+        at = &(*at)->next;
+    *at = v->next;
+    (void)munmap(v, v->bytes);
+}
+
+/* The parse is over: returns what no block has. */
+static void trim_reserve(struct request_memory *m)
+{
+    struct request_reserve *v = m->reserves;
+    size_t keep = ROUND_UP(v->used, PAGE_BYTES);
+    if (v->blocks == 0) {
+        close_reserve(m, v);
+    } else if (keep < v->bytes && munmap((char *)v + keep, v->bytes - keep) == 0) {
+        v->bytes = keep;
+    }
+}
+
+static struct block *take_reserved(struct request_memory *m, size_t bytes)
+{
+    struct request_reserve *v = m->reserves;
+    size_t taken = ROUND_UP(bytes, sizeof(struct block));
+    ASSERT(m->parsing && taken <= v->bytes - v->used);
+    struct block *b = (struct block *)((char *)v + v->used);
+    v->used += taken;
+    v->blocks++;
+    return b;
+}
+
+static void give_reserved(struct request_memory *m, const struct block *b)
+{
+    struct request_reserve *v = m->reserves;
+    while ((const char *)b < (const char *)v || (const char *)b >= (const char *)v + v->bytes)
+        v = v->next;
+    ASSERT(v->blocks > 0);
+    if (--v->blocks == 0 && !(m->parsing && v == m->reserves))
+        close_reserve(m, v);
+}
+
 static void *json_alloc(size_t bytes)
 {
     struct request_memory *m = building;
-    if (bytes > SIZE_MAX / 2 || (m && take_block(m, bytes + sizeof(struct block)) < 0))
+    size_t whole = bytes + sizeof(struct block);
+    if (bytes > SIZE_MAX / 4 || (m && take_block(m, whole) < 0))
         return NULL;
-    struct block *b = malloc(sizeof(*b) + bytes);
-    ASSERT(b || !m || !m->parsing);
+    struct block *b = malloc(whole);
+    bool is_reserved = !b && m && m->parsing;
+    if (is_reserved)
+        b = take_reserved(m, whole);
     if (!b) {
         if (m)
-            give_block(m, bytes + sizeof(*b));
+            give_block(m, whole);
         return NULL;
     }
-    *b = (struct block){m, bytes + sizeof(*b)};
+    *b = (struct block){m, whole, is_reserved};
     return b + 1;
 }
 
@@ -180,8 +255,11 @@ static void json_free(void *p)
 {
     if (!p)
         return;
-    struct block b = ((struct block *)p)[-1];
-    free((struct block *)p - 1);
+    struct block *at = (struct block *)p - 1, b = *at;
+    if (b.is_reserved)
+        give_reserved(b.owner, at);
+    else
+        free(at);
     if (b.owner)
         give_block(b.owner, b.bytes);
 }
@@ -213,18 +291,12 @@ static size_t feed(void *into, size_t len, void *arg)
     return s->m->unwanted ? (size_t)-1 : json_source_read(&s->json, into, len);
 }
 
-/* Reserves the bytes of a parse. The system is asked for one block of that size, whose addresses the heap
- * keeps for the value's blocks: under a limit of the process it refuses the request, not a block of it. */
+/* Reserves the bytes of a parse. */
 static int take_parse(struct request_memory *m, size_t bytes)
 {
     int r = take(m, bytes);
-    if (r < 0)
+    if (r < 0 || open_reserve(m, bytes) == 0)
         return r;
-    void *volatile probe = malloc(bytes);
-    bool there = probe != NULL;
-    free(probe);
-    if (there)
-        return 0;
     give(m, bytes);
     return refuse(m, bytes, false);
 }
@@ -244,6 +316,7 @@ json_t *request_memory_parse(struct request_memory *m, const char *text, size_t 
     json_t *value = json_load_callback(feed, &source, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
     request_memory_enter(before);
     m->parsing = false;
+    trim_reserve(m);
     give(m, m->parse_bytes);
     m->parse_bytes = 0;
     return value;

@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 struct reject;
+struct request_reserve;
 
 #define REQUEST_MEMORY_GRAIN      ((size_t)16 << 10)
 #define REQUEST_MEMORY_SPARE_PART 8
@@ -25,9 +26,10 @@ struct request_memory {
     size_t used, reserved;
     size_t parse_bytes; /* reserved for the text being parsed, not yet used by a block */
     bool parsing;
-    size_t spare;               /* part of the account's limit that is reserved for others: see
+    struct request_reserve *reserves; /* addresses for the blocks of parsed values that the heap refused */
+    size_t spare;                     /* part of the account's limit that is reserved for others: see
                                  * request_memory_newcomer() */
-    size_t wanted;              /* bytes of the last refusal */
+    size_t wanted;                    /* bytes of the last refusal */
     const struct wanted *still; /* polled every 64 KiB of a text that is parsed; NULL: never cancelled */
     int unwanted;               /* its result when it cancelled the parsing */
     const char *option;         /* the option that raises bytes_max */
@@ -63,7 +65,8 @@ void request_memory_free(struct request_memory *m, void *block, size_t bytes);
 
 /* Parses a JSON text whose value lives in `m`: every block of it, also those added or dropped later by any
  * thread. Duplicate keys are refused; strings may hold zero bytes. Precondition: json_depth_within() accepted
- * the text, since jansson recurses. The maximum that parsing can take (json_parse_bytes()) is reserved first.
+ * the text, since jansson recurses. The maximum that parsing can take (json_parse_bytes()) is reserved first,
+ * and twice as many addresses.
  * NULL with `e` filled, or with `refused` or `unwanted` set and `e` explaining it. */
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e);
 /* JSON values that a thread builds outside of request_memory_parse() belong to `m` until the next call, and

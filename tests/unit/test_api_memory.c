@@ -177,6 +177,59 @@ TEST(json_is_refused_before_it_is_parsed_under_a_limit_of_the_process)
     request_memory_done(&m);
     free(text);
 }
+
+/* Writable private memory of this process, in bytes: what RLIMIT_DATA limits. */
+static uint64_t data_bytes(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    while (kib == 0 && fgets(line, sizeof(line), f))
+        (void)sscanf(line, "VmData: %llu", &kib);
+    (void)fclose(f);
+    return kib << 10;
+}
+
+/* Parses `part` with rising numbers between head and tail. The limit allows the addresses that the
+ * parse reserves, and nothing to the heap. */
+static void check_parse_without_heap(const char *head, const char *part, const char *tail)
+{
+    struct buf text = {0};
+    buf_init(&text, SIZE_MAX, NULL);
+    buf_puts(&text, head);
+    for (int i = 0; i < 100000; i++)
+        buf_printf(&text, part, i);
+    buf_puts(&text, tail);
+    struct request_memory m;
+    json_error_t e;
+    request_memory_init(&m, NULL, SIZE_MAX);
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &usual), 0);
+    uint64_t bytes = json_parse_bytes(buf_slice(&text), 16);
+    struct rlimit low = {data_bytes() + 2 * bytes + (64 << 10), usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_DATA, &low), 0);
+    json_t *v = request_memory_parse(&m, text.ptr, text.len, &e);
+    bool has_reserve = m.reserves != NULL;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &usual), 0);
+    assert_true(v && has_reserve);
+    json_t *again = request_memory_parse(&m, text.ptr, text.len, &e);
+    assert_true(json_equal(v, again));
+    json_decref(v);
+    assert_null(m.reserves);
+    json_decref(again);
+    request_memory_done(&m);
+    buf_done(&text);
+}
+
+TEST(json_is_parsed_when_the_heap_refuses_blocks_within)
+{
+    check_parse_without_heap("[\"", "text and number %d of one long string ", "\"]");
+    check_parse_without_heap("[", "%d,", "0]");
+    check_parse_without_heap("[", "{\"a\":%d},", "0]");
+    check_parse_without_heap("[", "\"the text of entry %d\",", "0]");
+    check_parse_without_heap("{", "\"key of a name as long as this one %d\":[],", "\"\":0}");
+}
 #endif
 
 TEST(what_is_foreseen_grows_by_the_values_of_the_text)
