@@ -13,7 +13,7 @@
 
 /* ---- directories ---- */
 
-#define TEST_DIRS_MAX 128
+#define TEST_DIRS_MAX 256
 static char test_dirs[TEST_DIRS_MAX][64];
 static size_t test_dir_count;
 

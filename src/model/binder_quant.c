@@ -252,7 +252,7 @@ static int check_order(struct finder *f, const struct tensor *t, uint64_t column
     for (uint64_t i = 0; r == 0 && i < in; i++) {
         int32_t group;
         memcpy(&group, (const char *)order.data + i * 4, 4);
-        if (group < 0 || (uint64_t)group >= in / columns)
+        if (group < 0 || (uint64_t)group >= DIV_UP(in, columns))
             r = err_set(f->b->e, -EINVAL, "tensor %s: group %d of column %llu is out of range", f->name,
                         group, (ull)i);
         else if ((uint64_t)group != i / columns)
@@ -269,6 +269,19 @@ static int check_words(struct finder *f, const char *suffix, const struct tensor
     return t->dtype == DTYPE_I32 ? check(f, suffix, t, rows, columns) : wrong_dtype(f, suffix, t, "I32");
 }
 
+/* Columns of each of `groups` groups, or 0. The last group may have fewer where config.json has the number. A
+ * module of another group than that has a power of two. */
+static uint64_t group_columns(const struct finder *f, uint64_t groups)
+{
+    const uint64_t in = f->s->in, given = f->b->config->quantization.group;
+    if (groups == 0)
+        return 0;
+    if (given && DIV_UP(in, given) == groups)
+        return MIN_OF(given, in);
+    const uint64_t columns = in / groups;
+    return in % groups == 0 && (groups == 1 || (columns & (columns - 1)) == 0) ? columns : 0;
+}
+
 /* AWQ and GPTQ. */
 static int find_columns(struct finder *f, const char *weight, const char *scales)
 {
@@ -279,8 +292,9 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     if (!awq && method != QUANTIZATION_GPTQ && method != QUANTIZATION_GPTQ_V2)
         return err_set(f->b->e, -EINVAL, "tensor %s%s exists, but config.json names neither awq nor gptq",
                        f->module, weight);
-    if (f->rank != 2 || s->weight.rank != 2 || s->scales.rank != 2 || s->scales.shape[0] == 0 ||
-        s->in % s->scales.shape[0] != 0)
+    const uint64_t groups = s->scales.rank == 2 ? s->scales.shape[0] : 0;
+    const uint64_t columns = group_columns(f, groups);
+    if (f->rank != 2 || s->weight.rank != 2 || columns == 0)
         return err_set(f->b->e, -EINVAL,
                        "tensors %s%s and %s do not fit a matrix of %llu rows and %llu columns", f->module,
                        weight, scales, (ull)s->out, (ull)s->in);
@@ -291,8 +305,8 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     set_affine(s, (uint32_t)bits, CODES_WHOLE);
     s->bias_kind = BIASES_ZEROS;
     s->stored = stored_form_find(awq ? "awq" : method == QUANTIZATION_GPTQ ? "gptq" : "gptq v2");
-    const uint64_t groups = s->scales.shape[0], words = s->out * bits / 32;
-    s->scale_columns = (uint32_t)(s->in / groups);
+    const uint64_t words = s->out * bits / 32;
+    s->scale_columns = (uint32_t)columns;
     int r = s->out * bits % 32 == 0 && s->in * bits % 32 == 0
                 ? need(f, ".qzeros", &s->biases)
                 : err_set(f->b->e, -EINVAL, "%s: %llu x %llu values of %llu bits do not fill whole words",
@@ -308,8 +322,8 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     if (r == 0)
         r = check(f, scales, &s->scales, groups, s->out);
     if (r == 0)
-        set_group(s, s->scale_columns);
-    return r == 0 && has(f, ".g_idx", &order) ? check_order(f, &order, s->scale_columns) : r;
+        set_group(s, columns);
+    return r == 0 && has(f, ".g_idx", &order) ? check_order(f, &order, columns) : r;
 }
 
 /* The tensors that make a module of a form, the first that fits. A stack of experts has no ".weight". */

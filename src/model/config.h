@@ -124,6 +124,7 @@ struct quantization {
     bool present;
     enum quantization_method method;
     uint32_t block_rows, block_columns; /* rows and columns that share a scale of FP8; 0: not given */
+    uint32_t group; /* columns of a group of AWQ and GPTQ; 0: not given, UINT32_MAX: the whole row */
     /* The rest: MLX. */
     struct quantization_entry global;
     struct quantization_entry *entries; /* by module path */

@@ -119,27 +119,56 @@ static void want_word(struct json_read *p, const char *key, const char *const *w
     json_read_fail(p, -ENOTSUP, "%s '%.40s' is not supported; '%s' is", key, word, wanted[0]);
 }
 
+/* Columns of a group by `key`, else by `other`: 0 where neither is given, UINT32_MAX where it is -1, a whole
+ * row. */
+static uint32_t read_group(struct json_read *p, const char *key, const char *other)
+{
+    const char *used = json_read_get(p, key) ? key : other;
+    const json_t *value = json_read_get(p, used);
+    if (json_is_integer(value) && json_integer_value(value) == -1)
+        return UINT32_MAX;
+    return json_read_u32_or(p, used, 1, UINT32_MAX, 0);
+}
+
 static void read_awq(struct json_read *p, struct arena *a, struct quantization *q)
 {
+    static const char *const names[] = {"version", "format", "checkpoint_format"};
     (void)a;
     uint32_t bits = json_read_u32_or(p, "bits", 1, 32, json_read_u32_or(p, "w_bit", 1, 32, 4));
     if (bits != 4)
         json_read_fail(p, -ENOTSUP, "AWQ of %u bits is not supported; of 4 bits it is", bits);
-    want_word(p, "version", (const char *const[]){"gemm", NULL});
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        want_word(p, names[i], (const char *const[]){"gemm", NULL});
+    q->group = read_group(p, "group_size", "q_group_size");
     q->method = QUANTIZATION_AWQ;
+}
+
+/* Two names of the layout: gptqmodel writes both, some files have one alone. */
+static enum quantization_method read_gptq_layout(struct json_read *p)
+{
+    static const char *const layouts[] = {"gptq", "gptq_v2", NULL};
+    want_word(p, "checkpoint_format", layouts);
+    want_word(p, "format", layouts);
+    const char *one = json_read_string_or(p, "checkpoint_format", NULL);
+    const char *two = json_read_string_or(p, "format", NULL);
+    if (one && two && strcasecmp(one, two) != 0)
+        json_read_fail(p, -EINVAL, "checkpoint_format '%.40s' and format '%.40s' are two layouts", one, two);
+    one = one ? one : two;
+    return one && strcasecmp(one, "gptq_v2") == 0 ? QUANTIZATION_GPTQ_V2 : QUANTIZATION_GPTQ;
 }
 
 static void read_gptq(struct json_read *p, struct arena *a, struct quantization *q)
 {
     (void)a;
     uint32_t bits = json_read_u32_or(p, "bits", 1, 32, 4);
-    const char *format = json_read_string_or(p, "checkpoint_format", "gptq");
     if (bits != 2 && bits != 4 && bits != 8)
         json_read_fail(p, -ENOTSUP, "GPTQ of %u bits is not supported; of 2, 4 and 8 bits it is", bits);
-    refuse_true(p, "desc_act", "GPTQ with columns in the order of their activations");
+    q->group = read_group(p, "group_size", "q_group_size");
+    /* One group has no order. */
+    if (q->group != UINT32_MAX)
+        refuse_true(p, "desc_act", "GPTQ with columns in the order of their activations");
     refuse_true(p, "is_marlin_format", "GPTQ in Marlin's layout");
-    want_word(p, "checkpoint_format", (const char *const[]){"gptq", "gptq_v2", NULL});
-    q->method = strcmp(format, "gptq_v2") == 0 ? QUANTIZATION_GPTQ_V2 : QUANTIZATION_GPTQ;
+    q->method = read_gptq_layout(p);
 }
 
 /* [rows, columns] of a scale's block. */

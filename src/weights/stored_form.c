@@ -234,19 +234,35 @@ static int read_columns_in(const struct rows *r, struct err *e)
     return ret;
 }
 
+/* Adds 1 to each field of the words of read_words(). The writer subtracted it from whole words: a zero point
+ * of 0 borrowed from the next one, which the carry gives back. */
+static void add_ones(const struct rows *r)
+{
+    uint32_t each = word_values(r->s), word;
+    const uint32_t ones = UINT32_MAX / ((1u << r->s->bits) - 1);
+    uint64_t count = (r->first + r->count + each - 1) / each - r->first / each;
+    for (uint64_t i = 0; i < count; i++) {
+        memcpy(&word, r->line + i * 4, 4);
+        word += ones;
+        memcpy(r->line + i * 4, &word, 4);
+    }
+}
+
 /* Scales and zero points of group `group`, from line `line` of theirs. */
 static int read_group(const struct rows *r, size_t group, uint64_t line, struct err *e)
 {
     const struct linear_source *s = r->s;
-    size_t bytes = dtype_bytes(s->scales.dtype), mask = (1u << s->bits) - 1;
+    size_t bytes = dtype_bytes(s->scales.dtype);
     int ret = read_part(r, &s->scales, (size_t)line * line_bytes(&s->scales) + (size_t)r->first * bytes,
                         r->line, r->count * bytes, e);
     for (size_t i = 0; ret == 0 && i < r->count; i++)
         memcpy(r->scales + i * scales_of(s) + group * bytes, r->line + i * bytes, bytes);
     if (ret == 0)
         ret = read_words(r, &s->biases, line, e);
+    if (ret == 0 && s->stored->zeros_less_one)
+        add_ones(r);
     for (size_t i = 0; ret == 0 && i < r->count; i++)
-        r->zeros[i * groups_of(s) + group] = (uint8_t)((word_code(r, i) + s->stored->zeros_less_one) & mask);
+        r->zeros[i * groups_of(s) + group] = (uint8_t)word_code(r, i);
     return ret;
 }
 

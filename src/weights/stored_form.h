@@ -22,7 +22,7 @@ struct stored_form {
     enum stored_layout layout;
     uint8_t flip;         /* bits that are flipped in a byte of codes */
     bool divides;         /* the value of `supers` divides; else it is a factor */
-    bool zeros_less_one;  /* stored zero points */
+    bool zeros_less_one;  /* words of zero points lack 1 in each field */
     const uint8_t *order; /* STORED_COLUMNS_OUT: the field of each column of a word */
 };
 

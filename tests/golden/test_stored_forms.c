@@ -113,20 +113,21 @@ static uint64_t awq_field(uint64_t column)
     return column / 8 * 8 + order[column % 8];
 }
 
-/* AWQ, GPTQ and its second version: a matrix on its side. */
-static void columns(const struct matrix_at *m, bool awq, bool less_one)
+/* AWQ, GPTQ and its second version: a matrix on its side. The last group may be short. GPTQ's first version
+ * lacks 1 in each field of a word, so a zero point of 0 borrows from the next field. */
+static void columns(const struct matrix_at *m, bool awq, bool less_one, uint64_t group)
 {
-    enum { BITS = 4, GROUP = 8 };
-    uint64_t groups = m->in / GROUP, words = m->out * BITS / 32;
+    enum { BITS = 4 };
+    uint64_t groups = DIV_UP(m->in, group), words = m->out * BITS / 32;
     uint32_t *codes = awq ? put(m, ".qweight", DTYPE_I32, m->in, words)
                           : put(m, ".qweight", DTYPE_I32, m->in * BITS / 32, m->out);
     uint32_t *zeros = put(m, ".qzeros", DTYPE_I32, groups, words);
     float *scales = put(m, ".scales", DTYPE_F32, groups, m->out);
     for (uint64_t row = 0; row < m->out; row++) {
         for (uint64_t k = 0; k < m->in; k++) {
-            uint64_t g = k / GROUP, field = awq ? awq_field(row) : row;
-            if (k % GROUP == 0) {
-                put_field(zeros + g * words, field, BITS, draw(m->rng, 15));
+            uint64_t g = k / group, field = awq ? awq_field(row) : row;
+            if (k % group == 0) {
+                put_field(zeros + g * words, field, BITS, draw(m->rng, 16));
                 scales[g * m->out + row] = scale_of(m->rng);
             }
             uint32_t code = draw(m->rng, 16), zero = zeros[g * words + field / 8] >> field % 8 * 4 & 15;
@@ -134,27 +135,49 @@ static void columns(const struct matrix_at *m, bool awq, bool less_one)
                 put_field(codes + k * words, field, BITS, code);
             else
                 codes[k / 8 * m->out + row] |= code << k % 8 * 4;
-            m->values[row * m->in + k] = ((float)code - (float)(zero + less_one)) * scales[g * m->out + row];
+            m->values[row * m->in + k] = ((float)code - (float)zero) * scales[g * m->out + row];
         }
     }
+    for (uint64_t i = 0; less_one && i < groups * words; i++)
+        zeros[i] -= 0x11111111;
     int32_t *order = awq ? NULL : put(m, ".g_idx", DTYPE_I32, m->in, 0);
     for (uint64_t k = 0; order && k < m->in; k++)
-        order[k] = (int32_t)(k / GROUP);
+        order[k] = (int32_t)(k / group);
 }
 
 static void awq(const struct matrix_at *m)
 {
-    columns(m, true, false);
+    columns(m, true, false, 8);
+}
+
+static void awq_short(const struct matrix_at *m)
+{
+    columns(m, true, false, 64);
+}
+
+static void awq_rows(const struct matrix_at *m)
+{
+    columns(m, true, false, m->in);
 }
 
 static void gptq(const struct matrix_at *m)
 {
-    columns(m, false, true);
+    columns(m, false, true, 8);
+}
+
+static void gptq_short(const struct matrix_at *m)
+{
+    columns(m, false, true, 64);
+}
+
+static void gptq_rows(const struct matrix_at *m)
+{
+    columns(m, false, true, m->in);
 }
 
 static void gptq_v2(const struct matrix_at *m)
 {
-    columns(m, false, false);
+    columns(m, false, false, 8);
 }
 
 /* ---- four bits of E2M1 ---- */
@@ -202,8 +225,13 @@ static const struct form {
     {"int4 groups", COMPRESSED("pack-quantized"), int4_groups},
     {"int8 packed", COMPRESSED("pack-quantized"), int8_rows_packed},
     {"awq", "{\"quant_method\":\"awq\",\"bits\":4}", awq},
+    {"awq, short groups", "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":64}", awq_short},
+    {"awq, whole rows", "{\"quant_method\":\"awq\",\"bits\":4,\"q_group_size\":-1}", awq_rows},
     {"gptq", "{\"quant_method\":\"gptq\",\"bits\":4}", gptq},
+    {"gptq, short groups", "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":64}", gptq_short},
+    {"gptq, whole rows", "{\"quant_method\":\"gptq\",\"group_size\":-1,\"desc_act\":true}", gptq_rows},
     {"gptq v2", "{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq_v2\"}", gptq_v2},
+    {"gptq v2 by format", "{\"quant_method\":\"gptq\",\"bits\":4,\"format\":\"GPTQ_V2\"}", gptq_v2},
     {"nvfp4", COMPRESSED("nvfp4-pack-quantized"), nvfp4_divided},
     {"nvfp4 of modelopt", "{\"quant_method\":\"modelopt\"}", nvfp4_times},
 };
