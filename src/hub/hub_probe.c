@@ -14,6 +14,7 @@
 #include "weights/gguf.h"
 #include "weights/safetensors.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@
 
 /* The tables of a head: a model has some thousand tensors. */
 #define GGUF_TABLES_BYTES_MAX ((size_t)32 << 20)
+
+/* In the model's folder of the cache, so that the next pull finds one that a killed pull left. */
+#define PROBE_NAME ".plateau-headers-"
 
 struct span {
     int fd;
@@ -140,13 +144,27 @@ static int add(struct hub_work *w, const struct hub_blob *b, const char *dir, st
     return r;
 }
 
+void hub_probe_remove_stale(const char *folder)
+{
+    char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
+    DIR *d = opendir(folder);
+    for (const struct dirent *at; d && (at = readdir(d));)
+        if (slice_starts(slice_of(at->d_name), SLICE(PROBE_NAME))) {
+            snprintf(path, sizeof(path), "%s/%s", folder, at->d_name);
+            hub_remove_tree(path);
+        }
+    if (d)
+        closedir(d);
+}
+
 int hub_probe_make(struct hub_work *w, char ret[HUB_PATH_BYTES], struct err *e)
 {
-    const char *tmp = getenv("TMPDIR");
     char head[HUB_PATH_BYTES];
-    snprintf(head, sizeof(head), "%s/plateau-pull-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     ret[0] = 0;
     w->shown.phase = "headers";
+    int n = snprintf(head, sizeof(head), "%s/" PROBE_NAME "XXXXXX", w->folder);
+    if (n < 0 || (size_t)n >= sizeof(head))
+        return err_set(e, -ENAMETOOLONG, "%s: its path is too long", w->folder);
     if (!mkdtemp(head))
         return err_set(e, -errno, "%s cannot be made: %s", head, strerror(errno));
     snprintf(ret, HUB_PATH_BYTES, "%s", head);

@@ -8,7 +8,9 @@
 struct err;
 struct hub_work;
 
-/* Makes it in $TMPDIR. 0, or what a request or the system said; hub_probe_remove() either way. */
+/* Removes those that killed pulls left in the model's folder. Under its lock, so that no pull uses one. */
+void hub_probe_remove_stale(const char *folder);
+/* Makes it in the model's folder. 0, or what a request or the system said; hub_probe_remove() either way. */
 int hub_probe_make(struct hub_work *w, char ret[HUB_PATH_BYTES], struct err *e);
 /* "" is fine. */
 void hub_probe_remove(const char *dir);

@@ -379,8 +379,10 @@ int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *
         r = hub_links_make_folder(o->cache, &o->name, w.folder, e);
     if (r == 0)
         r = lock = hub_links_lock(o->cache, &o->name, e);
-    if (r >= 0)
+    if (r >= 0) {
+        hub_probe_remove_stale(w.folder);
         r = fetch(&w, t, e);
+    }
     if (r == -ECANCELED || r == -EAGAIN || r == -EIO || r == -ENOSPC)
         w.keeps = !o->plans_only;
     report(&w, ret);
