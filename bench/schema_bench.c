@@ -18,6 +18,7 @@
 #include "base/median.h"
 #include "compute/device.h"
 #include "engine/engine.h"
+#include "engine/job_spec.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/grammar_source.h"
 

@@ -15,6 +15,7 @@
 #include "base/median.h"
 #include "compute/device.h"
 #include "engine/engine.h"
+#include "engine/job_spec.h"
 #include "registry/speculation.h"
 
 #include <errno.h>

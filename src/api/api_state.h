@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/thread_stack.h"
+#include "registry/model_settings.h"
 #include "registry/registry.h"
 
 #include <pthread.h>

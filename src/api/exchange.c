@@ -4,6 +4,7 @@
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
 
+#include "api/api_state.h"
 #include "api/auth.h"
 #include "api/exchange_reply.h"
 #include "api/field.h"

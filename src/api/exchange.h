@@ -13,7 +13,6 @@
 #ifndef PLATEAU_API_EXCHANGE_H
 #define PLATEAU_API_EXCHANGE_H
 
-#include "api/api_state.h"
 #include "api/reply.h"
 #include "api/prep_queue.h"
 #include "api/request.h"
@@ -21,9 +20,14 @@
 #include "api/trace.h"
 
 #include "base/buf.h"
+#include "engine/stream.h"
 #include "gen/gen.h"
+#include "registry/registry.h"
 
+struct api;
+struct reject;
 struct reject_envelope;
+struct stream;
 
 enum exchange_phase {
     EXCHANGE_RECEIVING,

@@ -6,6 +6,7 @@
  * that keep the connection alive before: an earlier failure is an HTTP status and not an event. */
 #include "api/exchange_reply.h"
 
+#include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/metrics.h"

@@ -7,7 +7,12 @@
 #ifndef PLATEAU_API_KNOWN_TYPES_H
 #define PLATEAU_API_KNOWN_TYPES_H
 
-#include "api/request.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct reject;
+struct request;
 
 enum type_fate {
     TYPE_CONVERTED, /* the prompt has it */

@@ -9,6 +9,8 @@
 #include "api/tool_set.h"
 #include "api/wire.h"
 
+struct http_wording;
+
 /* ---- errors, and the frame of streams ---- */
 
 extern const struct wire_frame messages_frame;

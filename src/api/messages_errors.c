@@ -5,6 +5,7 @@
 #include "api/messages.h"
 
 #include "base/check.h"
+#include "http/http_server.h"
 #include "text/chat_format.h"
 
 #include <stdio.h>

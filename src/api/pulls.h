@@ -9,7 +9,7 @@
 
 #include "hub/hub_child.h"
 #include "hub/hub_name.h"
-#include "registry/model_settings.h"
+#include "registry/model_id.h"
 
 struct api;
 struct buf;

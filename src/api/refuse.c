@@ -1,12 +1,14 @@
 /* refuse.c - a refused exchange leaves its trace when it ends; all others leave theirs here. */
 #include "api/refuse.h"
 
+#include "api/api_state.h"
 #include "api/auth.h"
 #include "api/exchange.h"
 #include "api/reject_http.h"
 #include "api/trace.h"
 
 #include "base/clock.h"
+#include "http/http_server.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,12 @@
 /* report_metrics.c - Prometheus' text format. Names of vLLM for metrics that it has too. */
 #include "api/report.h"
 
+#include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/metrics.h"
 
 #include "base/check.h"
+#include "http/http_server.h"
 #include "memory/footprint.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * last. */
 #include "api/report.h"
 
+#include "api/api_state.h"
 #include "api/exchange.h"
 
 #include "base/check.h"

@@ -2,7 +2,6 @@
 #include "api/known_types.h"
 #include "api/responses.h"
 
-#include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 #include "text/utf8.h"

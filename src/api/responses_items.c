@@ -11,7 +11,6 @@
 #include "api/reasoning_seal.h"
 #include "api/responses.h"
 
-#include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 

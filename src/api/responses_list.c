@@ -1,6 +1,7 @@
 /* responses_list.c - copies the query: its client may leave while a prep thread reads it. */
 #include "api/responses_list.h"
 
+#include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/responses.h"

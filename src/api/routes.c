@@ -4,6 +4,8 @@
  * slash matches all paths with that prefix: the rest is an id. So is what stands at a star. */
 #include "api/routes.h"
 
+#include "api/api.h"
+#include "api/api_state.h"
 #include "api/auth.h"
 #include "api/cors.h"
 #include "api/exchange.h"
@@ -15,13 +17,13 @@
 #include "api/refuse.h"
 #include "api/report.h"
 #include "api/responses_list.h"
-#include "api/responses_routes.h"
 #include "api/route_call.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "http/http_server.h"
 #include "registry/guard.h"
 #include "text/chat_format.h"
 

@@ -9,7 +9,10 @@
 #ifndef PLATEAU_API_TOOL_SET_H
 #define PLATEAU_API_TOOL_SET_H
 
-#include "api/request.h"
+#include <jansson.h>
+#include <stdbool.h>
+
+struct request;
 
 struct tool_set {
     json_t *head;     /* a list */

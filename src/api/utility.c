@@ -16,7 +16,6 @@
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 #include "memory/holders.h"
-#include "model/blocks.h"
 #include "store/store.h"
 #include "text/chat_format.h"
 #include "text/detok.h"

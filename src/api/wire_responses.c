@@ -5,6 +5,7 @@
  * follow from the id of the request and their place, so that all events agree. */
 #include "api/responses.h"
 
+#include "api/api_state.h"
 #include "api/custom_tool.h"
 #include "api/reasoning_seal.h"
 #include "api/request.h"

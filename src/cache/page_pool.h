@@ -11,7 +11,6 @@
 #define PLATEAU_CACHE_PAGE_POOL_H
 
 #include "cache/block_pool.h"
-#include "cache/share_list.h"
 
 #define PAGE_STALE_MS (30 * 60 * 1000) /* a page that is cached for longer is stale */
 

@@ -3,6 +3,7 @@
 #define PLATEAU_CACHE_PAGE_STATE_H
 
 #include "cache/page_pool.h"
+#include "cache/share_list.h"
 
 struct page {
     uint32_t refs;

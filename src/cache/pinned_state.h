@@ -2,9 +2,9 @@
 #ifndef PLATEAU_CACHE_PINNED_STATE_H
 #define PLATEAU_CACHE_PINNED_STATE_H
 
-#include "cache/page_pool.h"
 #include "cache/pinned_tier.h"
 #include "cache/prefix_key.h"
+#include "cache/share_list.h"
 
 #include "base/check.h"
 #include "memory/dev.h"

@@ -3,6 +3,7 @@
  * An entry that is being read or filled stands in no list, so it is never evicted. A chunk that has such an
  * entry stays. Copies from a slot may still be on their way when it is given back. The device's queue orders
  * them before a later copy into the slot, and `unpin` waits for them. */
+#include "cache/page_pool.h"
 #include "cache/pinned_state.h"
 
 #include "base/clock.h"

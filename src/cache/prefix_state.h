@@ -5,6 +5,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
 #include "cache/prefix_key.h"
+#include "cache/share_list.h"
 #include "cache/tier_io.h"
 
 #include "base/none.h"

@@ -18,11 +18,17 @@
 #include "base/thread_stack.h"
 #include "compute/batch.h"
 #include "compute/device.h"
-#include "model/model.h"
 #include "sched/sched.h"
 
 #include <pthread.h>
 
+struct account;
+struct job;
+struct model_draft_seq;
+struct model_seq;
+struct model_shape;
+struct model_step;
+struct row_top;
 struct sampled;
 struct units_crew;
 

@@ -7,7 +7,10 @@
 #ifndef PLATEAU_ENGINE_ENGINE_THINK_H
 #define PLATEAU_ENGINE_ENGINE_THINK_H
 
-#include "engine/engine.h"
+#include "engine/job_spec.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #define ENGINE_THINK_NONE UINT32_MAX
 

@@ -6,6 +6,7 @@
  * places and drains into the stream as far as that has room. */
 #include "engine/job.h"
 
+#include "engine/engine.h"
 #include "engine/stop_match.h"
 
 #include "base/buf.h"
@@ -13,7 +14,10 @@
 #include "base/none.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/matcher.h"
+#include "memory/dev.h"
+#include "model/model.h"
 #include "spec/ngram.h"
+#include "store/store_file.h"
 #include "vision/image.h"
 
 #include <errno.h>

@@ -1,10 +1,9 @@
 /* job_images.c - each rule by itself; together they say that every placeholder's square is there once. */
 #include "engine/job_images.h"
 
-#include "engine/engine.h"
+#include "engine/job_spec.h"
 
 #include "base/slice.h"
-#include "vision/image.h"
 
 #include <errno.h>
 

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "engine/engine.h"
 #include "registry/model_use.h"
 #include "registry/registry.h"
 

@@ -12,7 +12,8 @@
 
 #include "base/arena.h"
 #include "base/wanted.h"
-#include "engine/engine.h"
+#include "engine/job_spec.h"
+#include "engine/stream.h"
 #include "gen/request_memory.h"
 #include "text/chat_cuts.h"
 

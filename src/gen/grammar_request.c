@@ -14,6 +14,7 @@
 #include "grammar/grammar_frame.h"
 #include "grammar/grammar_source.h"
 #include "grammar/structural.h"
+#include "model/model.h"
 #include "registry/registry.h"
 #include "text/chat_format.h"
 #include "text/tokenizer.h"

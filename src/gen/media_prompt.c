@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "engine/engine.h"
+#include "engine/job_spec.h"
 #include "media/media.h"
 #include "model/model.h"
 #include "text/chat_cuts.h"

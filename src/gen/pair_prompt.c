@@ -12,6 +12,7 @@
 
 #include "base/charge.h"
 #include "base/check.h"
+#include "model/model.h"
 #include "registry/registry.h"
 
 static const char head[] =

@@ -6,6 +6,7 @@
 #include "gen/tool_place.h"
 
 #include "base/check.h"
+#include "model/model.h"
 #include "registry/registry.h"
 #include "text/chat_generic.h"
 #include "text/chat_history.h"

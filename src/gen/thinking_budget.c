@@ -9,7 +9,7 @@
 #include "gen/request_memory.h"
 
 #include "base/check.h"
-#include "engine/engine.h"
+#include "model/model.h"
 #include "registry/registry.h"
 #include "text/chat_syntax.h"
 

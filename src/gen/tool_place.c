@@ -1,9 +1,11 @@
 #include "gen/tool_place.h"
 
+#include "gen/gen.h"
 #include "gen/gen_request.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include "base/wide_integer.h"
-#include "registry/registry.h"
 #include "text/chat_syntax.h"
 #include "text/chat_tool_words.h"
 

@@ -7,8 +7,12 @@
 #ifndef PLATEAU_GEN_TOOL_PLACE_H
 #define PLATEAU_GEN_TOOL_PLACE_H
 
-#include "gen/gen.h"
-#include "text/chat_template.h"
+#include <stdbool.h>
+
+struct arena;
+struct chat_template_input;
+struct chat_template_limits;
+struct gen;
 
 #define TOOL_PLACE_TYPE "tools" /* type of a part that brings tools */
 

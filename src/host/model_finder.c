@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/ledger.h"
-#include "registry/model_settings.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>

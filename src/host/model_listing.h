@@ -2,6 +2,7 @@
 #ifndef PLATEAU_HOST_MODEL_LISTING_H
 #define PLATEAU_HOST_MODEL_LISTING_H
 
+#include "model/model.h"
 #include "registry/model_use.h"
 
 struct settings;

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 struct err;
+struct models;
+struct plan_process;
 struct planning;
 
 /* models.c */

@@ -10,7 +10,6 @@
 #ifndef PLATEAU_KERNEL_KERN_H
 #define PLATEAU_KERNEL_KERN_H
 
-#include "base/page_tokens.h"
 #include "tensor/kv_form.h"
 #include "kernel/matrix.h"
 #include "kernel/quants.h"

@@ -23,11 +23,11 @@
 
 #include "base/err.h"
 #include "memory/ledger.h"
-#include "model/model.h"
 
 struct image;
 struct media;
 struct media_task;
+struct model_vision;
 
 enum media_kind { MEDIA_IMAGE, MEDIA_VIDEO };
 

@@ -9,6 +9,8 @@
 #include "base/thread_stack.h"
 #include "vision/smart_size.h"
 
+#include "model/model.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 

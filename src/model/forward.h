@@ -7,6 +7,7 @@
 
 #include "model/layer_inputs.h"
 
+#include "compute/ops.h"
 #include "compute/weight.h"
 
 #include <stdbool.h>

@@ -5,7 +5,6 @@
 #define PLATEAU_MODEL_LAYER_INPUTS_H
 
 #include "model/binder.h"
-#include "model/step.h"
 
 #include "compute/weight.h"
 #include "memory/dev.h"

@@ -9,10 +9,12 @@
 #include "model/packers.h"
 
 #include "memory/accounts.h"
-#include "model/model.h"
 #include "model/vector_head.h"
 
+struct checkpoint;
+struct device;
 struct model_ends;
+struct model_parts;
 struct vision_block;
 struct vision_weights;
 

@@ -5,6 +5,11 @@
 
 #include "model/model.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model_shape;
+
 struct model_work {
     /* Bytes of the checkpoint that one decoding sequence reads for a token: each matrix once, an embedding
      * table only where it is the output head too, of experts the chosen ones. */

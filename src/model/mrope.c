@@ -1,6 +1,8 @@
 /* mrope.c - a walk over the images before a token: there are few. */
 #include "model/mrope.h"
 
+#include "model/model.h"
+
 #include "base/check.h"
 
 static uint32_t grid_end(const struct model_grid *g)

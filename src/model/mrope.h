@@ -6,8 +6,9 @@
 #ifndef PLATEAU_MODEL_MROPE_H
 #define PLATEAU_MODEL_MROPE_H
 
-#include "model/model.h"
 #include "compute/rope.h"
+
+struct model_grid;
 
 /* Position of the token with that index in its sequence. `grids`: the sequence's, as in model_seq. */
 struct rope_position mrope_at(const struct model_grid *grids, uint32_t grid_count, uint32_t token);

@@ -6,7 +6,13 @@
 #ifndef PLATEAU_MODEL_PACK_H
 #define PLATEAU_MODEL_PACK_H
 
-#include "model/model.h"
+#include "compute/mode.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct device;
+struct err;
 
 struct pack_opts {
     enum compute_mode compute;

@@ -8,6 +8,7 @@
 #define PLATEAU_MODEL_PACKED_H
 
 #include "base/bundle.h"
+#include "compute/mode.h"
 #include "model/measure.h"
 
 #include <jansson.h>

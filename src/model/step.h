@@ -12,7 +12,11 @@
 #include "compute/ops.h"
 #include "compute/rope.h"
 #include "memory/dev.h"
-#include "model/model.h"
+
+struct model_draft;
+struct model_opts;
+struct model_seq;
+struct model_step;
 
 /* Places of the workspace. */
 enum step_place {

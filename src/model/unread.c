@@ -5,6 +5,7 @@
  * llama.cpp refuses any other tensor. Layers of an MTP head may remain unread in both. */
 #include "model/unread.h"
 
+#include "model/binder.h"
 #include "model/family.h"
 
 #include "base/check.h"

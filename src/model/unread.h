@@ -2,7 +2,8 @@
 #ifndef PLATEAU_MODEL_UNREAD_H
 #define PLATEAU_MODEL_UNREAD_H
 
-#include "model/binder.h"
+struct binder;
+struct err;
 
 /* After measuring; `b` has the text model's prefix and the tensors that were found. Refuses tensors without
  * which the model is another one: layers beyond config.json's, and in a GGUF file any tensor of unknown

@@ -7,9 +7,10 @@
 #ifndef PLATEAU_MODEL_VISION_H
 #define PLATEAU_MODEL_VISION_H
 
-#include "model/model.h"
-
 #include "memory/dev.h"
+
+struct model;
+struct model_shape;
 
 /* Bytes of the account `vision` below the model's while an image of this many pixels is encoded, without
  * the encoder's weights. */

@@ -6,13 +6,12 @@
 #include "engine/engine.h"
 #include "memory/plan.h"
 #include "model/model.h"
+#include "registry/model_id.h"
 #include "registry/speculation.h"
 
 #include <jansson.h>
 
 #define MODEL_ALIASES_MAX 32
-#define MODEL_ID_BYTES    256
-#define MODEL_DIR_BYTES   4096
 
 /* NAN and -1: the model's own. */
 struct sampling_defaults {

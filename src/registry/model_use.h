@@ -4,10 +4,10 @@
 #define PLATEAU_REGISTRY_MODEL_USE_H
 
 #include "base/arena.h"
-#include "model/model.h"
 #include "model/pooling.h"
 
 struct model_settings;
+struct model_shape;
 struct tokenizer;
 
 enum model_kind { MODEL_GENERATES, MODEL_EMBEDS, MODEL_RERANKS };

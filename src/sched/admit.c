@@ -18,6 +18,7 @@
 #include "base/none.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
+#include "cache/share_list.h"
 #include "cache/tier_io.h"
 
 #define BLOCKED_NS SCHED_AGE_NS

@@ -15,6 +15,7 @@
 #ifndef PLATEAU_SCHED_MATCHING_H
 #define PLATEAU_SCHED_MATCHING_H
 
+#include "sched/sched.h"
 #include "sched/sched_state.h"
 
 #include <stdbool.h>

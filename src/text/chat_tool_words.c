@@ -9,8 +9,6 @@
 #include "text/chat_format.h"
 #include "text/utf8.h"
 
-#include "base/check.h"
-
 #include <errno.h>
 #include <string.h>
 

@@ -15,6 +15,7 @@
 #include "compute/shape.h"
 #include "compute/weight.h"
 #include "memory/domain.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 

@@ -4,6 +4,7 @@
 #include "test_files.h"
 
 #include "cache/page_pool.h"
+#include "engine/job_spec.h"
 
 #include <math.h>
 #include <unistd.h>

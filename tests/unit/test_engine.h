@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/job_spec.h"
 #include "memory/holders.h"
 #include "text/tokenizer.h"
 

@@ -1,6 +1,7 @@
 /* The engine with the bundled model: its reference's answers, and stop strings in real text. */
 #include "base/buf.h"
 #include "base/slice.h"
+#include "engine/job_spec.h"
 #include "test_engine.h"
 #include "text/tokenizer.h"
 

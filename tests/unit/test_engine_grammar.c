@@ -3,6 +3,7 @@
 #define TEST_DRAFTS_MAX 3
 #include "test_engine.h"
 
+#include "engine/job_spec.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/grammar_source.h"
 #include "grammar/matcher.h"

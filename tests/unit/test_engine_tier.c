@@ -5,6 +5,7 @@
 #include "test_store.h"
 
 #include "cache/page_group.h"
+#include "engine/job_spec.h"
 
 #include <limits.h>
 

@@ -1,4 +1,5 @@
 /* Two models on one device: an engine's steps while another engine works or waits. */
+#include "engine/job_spec.h"
 #include "test_engine.h"
 
 #define DIR TINY("llama")

@@ -1,4 +1,7 @@
 /* Jobs without tokens: pooled vectors and logits, alone and in batches, whole and in chunks. */
+#include "engine/engine.h"
+#include "engine/job_spec.h"
+#include "model/pooling.h"
 #include "test_engine.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Layers with a window: what a sequence has of their pages, and that it gives them back. */
+#include "engine/job_spec.h"
 #include "test_engine.h"
 #include "test_files.h"
 

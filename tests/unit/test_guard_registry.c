@@ -4,6 +4,7 @@
 #include "test_engine.h"
 
 #include "base/clock.h"
+#include "engine/job_spec.h"
 #include "memory/holders.h"
 #include "memory/plan.h"
 #include "memory/units.h"

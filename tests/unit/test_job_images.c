@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "engine/job.h"
 #include "engine/job_images.h"
+#include "store/store_file.h"
 #include "vision/image.h"
 
 #include <errno.h>

@@ -2,9 +2,12 @@
 #include "test.h"
 
 #include "api/known_types.h"
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/slice.h"
 #include "base/small_file.h"
+
+struct buf;
 
 static const struct known_type *find(const struct type_table *t, const char *type)
 {

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "engine/engine.h"
+#include "engine/job_spec.h"
 #include "gen/reject.h"
 #include "media/media.h"
 #include "media/media_address.h"

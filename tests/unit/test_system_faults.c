@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "cli/options.h"
+#include "engine/job_spec.h"
 #include "host/runtime.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"

@@ -9,6 +9,7 @@
 #include "compute/cuda/cuda_image.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <errno.h>
 #include <stdio.h>

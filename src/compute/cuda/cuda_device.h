@@ -5,7 +5,6 @@
 #include "compute/cuda/cuda_driver.h"
 #include "compute/device.h"
 #include "compute/mode.h"
-#include "kernel/matrix.h"
 
 #include "memory/dev.h"
 #include "memory/domain.h"
@@ -18,6 +17,7 @@ struct compute_opts;
 struct cuda_repack;
 struct cuda_tiles;
 struct encode_shape;
+struct linear_source;
 
 /* By the image that has it (cuda_image.h). */
 #define CUDA_KERNELS(X)                                                                                      \

@@ -4,7 +4,6 @@
 #include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
 #include "compute/row_draw.h"
-#include "compute/row_top.h"
 
 static void get_rows(struct cuda *c, float *to, uint32_t from, uint32_t count)
 {

@@ -8,6 +8,7 @@
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -12,7 +12,9 @@
 #include "compute/weight.h"
 
 #include "base/check.h"
+#include "kernel/matrix.h"
 #include "memory/dev.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 

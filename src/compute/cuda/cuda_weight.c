@@ -7,6 +7,8 @@
 #include "compute/weight.h"
 
 #include "base/check.h"
+#include "kernel/matrix.h"
+#include "tensor/tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>
