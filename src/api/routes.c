@@ -17,6 +17,7 @@
 #include "api/refuse.h"
 #include "api/report.h"
 #include "api/responses_list.h"
+#include "api/responses_routes.h"
 #include "api/route_call.h"
 #include "api/wire_openai.h"
 

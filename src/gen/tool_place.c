@@ -6,6 +6,7 @@
 #include "gen/request_memory.h"
 
 #include "base/wide_integer.h"
+#include "registry/registry.h"
 #include "text/chat_syntax.h"
 #include "text/chat_tool_words.h"
 
