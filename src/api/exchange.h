@@ -25,9 +25,7 @@
 #include "registry/registry.h"
 
 struct api;
-struct reject;
 struct reject_envelope;
-struct stream;
 
 enum exchange_phase {
     EXCHANGE_RECEIVING,

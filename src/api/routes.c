@@ -26,7 +26,6 @@
 #include "base/log.h"
 #include "http/http_server.h"
 #include "registry/guard.h"
-#include "text/chat_format.h"
 
 #include <stdio.h>
 

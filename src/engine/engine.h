@@ -16,7 +16,6 @@
 #include "store/store_file.h"
 
 struct engine;
-struct image;
 struct job_spec;
 struct store;
 struct tokenizer;

@@ -23,12 +23,10 @@
 #include <pthread.h>
 
 struct account;
-struct job;
 struct model_draft_seq;
 struct model_seq;
 struct model_shape;
 struct model_step;
-struct row_top;
 struct sampled;
 struct units_crew;
 

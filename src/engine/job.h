@@ -16,12 +16,8 @@
 #include "cache/prefix_key.h"
 #include "model/pooling.h"
 
-struct cached_grammar;
-struct image;
 struct stop_hit;
 struct stop_match;
-struct stream_token;
-struct tokenizer;
 
 /* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens
  * without text can fill this. A stop string interrupted by this many of them is not found. */

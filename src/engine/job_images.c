@@ -4,6 +4,7 @@
 #include "engine/job_spec.h"
 
 #include "base/slice.h"
+#include "vision/image.h"
 
 #include <errno.h>
 

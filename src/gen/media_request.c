@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "media/media.h"
+#include "model/model.h"
 #include "registry/registry.h"
 
 #include <errno.h>

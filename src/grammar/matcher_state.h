@@ -12,9 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct grammar;
-struct rx_store;
-
 enum {
     THREADS_MAX = 1024,      /* threads of one position */
     THREAD_ROOM = 8 * 1024,  /* threads of all positions of a walk */

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 struct err;
-struct models;
 struct plan_process;
 struct planning;
 

@@ -9,6 +9,8 @@
 #include "compute/weight.h"
 #include "memory/dev.h"
 
+struct step;
+
 struct layer_inputs {
     struct weight table;          /* [vocab, layers * width] */
     struct projection projection; /* [layers * width, hidden] */

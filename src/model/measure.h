@@ -11,8 +11,6 @@
 #include "memory/accounts.h"
 #include "model/vector_head.h"
 
-struct checkpoint;
-struct device;
 struct model_ends;
 struct model_parts;
 struct vision_block;

@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct model_shape;
-
 struct model_work {
     /* Bytes of the checkpoint that one decoding sequence reads for a token: each matrix once, an embedding
      * table only where it is the output head too, of experts the chosen ones. */

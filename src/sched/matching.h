@@ -21,8 +21,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sched_seq;
-
 #define MATCHING_OWED_MAX_US 250000
 
 /* Charges what the sequence took since the last plan. The sequence has a share. */

@@ -8,7 +8,7 @@
  * The filter fills Python's older fields: %s and %(name)s, with the flags -, +, blank and 0, with width and
  * precision, and with the types s, r, d, i, x and f. */
 #include "text/tmpl_eval.h"
-#include "text/tmpl_builtins.h"
+#include "text/tmpl_strings.h"
 #include "base/check.h"
 
 #include <math.h>
