@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "gen/json_depth.h"
-#include "text/chat_format.h"
 
 #include "gen/reject.h"
+#include "text/json_write.h"
 
 #include <stdio.h>
 #include <string.h>

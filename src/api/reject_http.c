@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "gen/reject.h"
 #include "http/http_request.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <stdio.h>
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "model/model_work.h"
 #include "registry/speculation.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 #include "text/tokenizer.h"
 
 #include <time.h>

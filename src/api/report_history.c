@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_ring.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <math.h>
 

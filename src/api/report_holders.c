@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "memory/holders.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #define OF(field) GAUGE_OF(struct holders_numbers, field)
 

@@ -11,7 +11,7 @@
 #include "memory/accounts.h"
 #include "memory/footprint.h"
 #include "memory/ledger.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 struct visit {
     struct account_numbers *accounts;

@@ -15,7 +15,7 @@
 #include "base/log_ring.h"
 #include "memory/footprint.h"
 #include "registry/model_settings.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <math.h>
 

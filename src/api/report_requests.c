@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "gen/choice.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 /* Jobs of all engines into a->jobs, up to its size. */
 static uint32_t read_jobs(struct api *a)

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "store/store.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 struct ssd_numbers {
     struct store_numbers store;

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "http/http_server.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct buf *ret)
 {

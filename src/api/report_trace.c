@@ -5,7 +5,7 @@
 #include "api/trace.h"
 
 #include "base/clock.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 static double ms_of(uint64_t ns)
 {

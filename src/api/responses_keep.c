@@ -7,7 +7,7 @@
 #include "gen/json_depth.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <stdio.h>
 

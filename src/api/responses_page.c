@@ -3,7 +3,8 @@
 #include "api/responses_page.h"
 
 #include "api/responses_store.h"
-#include "text/chat_format.h"
+
+#include "text/json_write.h"
 
 #include <errno.h>
 

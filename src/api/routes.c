@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "http/http_server.h"
 #include "registry/guard.h"
+#include "text/json_write.h"
 
 #include <stdio.h>
 

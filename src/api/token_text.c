@@ -1,7 +1,7 @@
 /* token_text.c - a token may end within a character. */
 #include "api/token_text.h"
 
-#include "text/chat_format.h"
+#include "text/json_write.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 

@@ -17,8 +17,8 @@
 #include "gen/request_memory.h"
 #include "memory/holders.h"
 #include "store/store.h"
-#include "text/chat_format.h"
 #include "text/detok.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "registry/registry.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "api/custom_tool.h"
 #include "api/field.h"
 #include "base/check.h"
-#include "text/chat_format.h"
 
+#include "text/json_write.h"
 #include "text/tokenizer.h"
 
 #include <stdio.h>

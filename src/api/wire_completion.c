@@ -4,8 +4,8 @@
 #include "api/field.h"
 #include "api/token_text.h"
 #include "base/check.h"
-#include "text/chat_format.h"
 
+#include "text/json_write.h"
 #include "text/tokenizer.h"
 
 #include <math.h>

@@ -9,7 +9,8 @@
 #include "api/reasoning_seal.h"
 #include "base/check.h"
 #include "http/sse.h"
-#include "text/chat_format.h"
+
+#include "text/json_write.h"
 
 struct own {
     enum piece_kind open; /* kind of the block that is open in the stream */

@@ -4,7 +4,8 @@
 #include "api/token_text.h"
 #include "base/check.h"
 #include "http/sse.h"
-#include "text/chat_format.h"
+
+#include "text/json_write.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "gen/pair_prompt.h"
 #include "gen/reject.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 /* ---- fields ---- */
 

@@ -14,7 +14,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "http/sse.h"
-#include "text/chat_format.h"
+
+#include "text/json_write.h"
 
 #include <math.h>
 #include <stdio.h>

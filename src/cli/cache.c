@@ -12,7 +12,7 @@
 #include "cli/table.h"
 #include "host/model_sources.h"
 #include "store/store_audit.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include "host/model_folder.h"
 #include "host/model_listing.h"
 #include "host/model_sources.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

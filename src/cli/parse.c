@@ -8,6 +8,7 @@
 #include "text/chat_probe.h"
 #include "text/chat_syntax.h"
 #include "text/chat_template.h"
+#include "text/json_write.h"
 #include "text/utf8.h"
 
 #include <errno.h>

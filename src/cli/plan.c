@@ -15,7 +15,7 @@
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

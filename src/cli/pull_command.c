@@ -13,7 +13,7 @@
 #include "hub/hub_cache.h"
 #include "hub/hub_name.h"
 #include "hub/hub_pull.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -16,7 +16,7 @@
 #include "grammar/structural.h"
 #include "model/model.h"
 #include "registry/registry.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 #include "text/tokenizer.h"
 
 #include <errno.h>

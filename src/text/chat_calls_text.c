@@ -2,8 +2,8 @@
  * of JSON objects, one object a call, and calls of Python. Names and arguments are spaced as models do. */
 #include "text/chat_calls_text.h"
 
-#include "text/chat_format.h"
 #include "text/chat_syntax.h"
+#include "text/json_write.h"
 
 #include "base/check.h"
 

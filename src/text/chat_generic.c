@@ -5,9 +5,9 @@
 #include "text/chat_generic.h"
 
 #include "text/chat_cuts.h"
+#include "text/json_write.h"
 
 #include "base/buf.h"
-#include "text/chat_format.h"
 #include "text/chat_history.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 
 #include "text/chat_calls_text.h"
 #include "text/chat_cuts.h"
-#include "text/chat_format.h"
 #include "text/chat_syntax.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 

@@ -2,8 +2,9 @@
  * caller's text, so that no state is needed for it. */
 #include "text/chat_literal.h"
 
+#include "text/json_write.h"
+
 #include "base/check.h"
-#include "text/chat_format.h"
 #include "text/utf8.h"
 
 enum { AT_KEY, IN_KEY, AT_COLON, AT_VALUE, IN_STRING, IN_WORD, AT_COMMA };

@@ -1,6 +1,7 @@
 /* chat_parser_tagged.c - parameters as tagged text. The tool's schema has their types: a string is emitted
  * while it arrives, another value when it is complete, because it has to be parsed. */
 #include "text/chat_parser_state.h"
+#include "text/json_write.h"
 
 #include "base/check.h"
 #include "base/json_source_load.h"

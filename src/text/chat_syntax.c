@@ -1,9 +1,10 @@
 /* chat_syntax.c - which description belongs to a template. */
 #include "text/chat_syntax.h"
 
+#include "text/json_write.h"
+
 #include "base/buf.h"
 #include "base/check.h"
-#include "text/chat_format.h"
 #include "text/chat_probe.h"
 #include "text/chat_tables.h"
 #include "text/chat_template.h"

@@ -6,7 +6,7 @@
  * bracket. Separators of a list, such as ", ", are no part of the words. */
 #include "text/chat_tool_words.h"
 
-#include "text/chat_format.h"
+#include "text/json_write.h"
 #include "text/utf8.h"
 
 #include <errno.h>

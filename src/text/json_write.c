@@ -2,8 +2,9 @@
  *
  * Doubles: the fewest digits that give the same double again (15 to 17), instead of jansson's fixed 17, which
  * turns 0.1 into 0.10000000000000001 in front of a client. */
+#include "text/json_write.h"
+
 #include "base/wide_integer.h"
-#include "text/chat_format.h"
 
 #include <errno.h>
 #include <math.h>

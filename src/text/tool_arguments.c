@@ -1,9 +1,10 @@
 /* tool_arguments.c - types by schema, the text as the last resort. */
 #include "text/tool_arguments.h"
 
+#include "text/json_write.h"
+
 #include "base/json_source_load.h"
 #include "base/wide_integer.h"
-#include "text/chat_format.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 #include "text/tool_source.h"
 
 #include "text/chat_syntax.h"
+#include "text/json_write.h"
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "text/chat_format.h"
 #include "text/tool_arguments.h"
 
 bool tool_source_supports(const struct chat_syntax *syntax)

@@ -3,7 +3,7 @@
  * valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
 #include "base/json_source_load.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 #include "text/unicode_normal.h"
 #include "text/utf8.h"
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "text/chat_format.h"
 #include "text/chat_syntax.h"
+#include "text/json_write.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
 

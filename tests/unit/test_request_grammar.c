@@ -4,7 +4,7 @@
 #include "api/field.h"
 #include "api/reject_http.h"
 #include "api/wire.h"
-#include "text/chat_format.h"
+#include "text/json_write.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
