@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "compute/row_draw.h"
 #include "sample/sampler.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ struct times {
 
 static void make_ready(const struct sampler *s, const struct sampler_row *row, struct sampler_blocks *blocks)
 {
-    const uint32_t count = DIV_UP(row->vocab, SAMPLER_BLOCK);
+    const uint32_t count = DIV_UP(row->vocab, ROW_DRAW_BLOCK);
     for (uint32_t k = 0; k < count; k++)
         blocks->most[k] = sampler_ready(s, row, k);
     blocks->weighed = sampler_weighs(s, NULL);
@@ -114,8 +115,8 @@ int main(int argc, char **argv)
     ASSERT(sampler_scratch_create(b.arena, b.vocab, &b.scratch) == 0);
     b.row = ARENA_ARRAY(b.arena, float, b.vocab);
     b.copy = ARENA_ARRAY(b.arena, float, b.vocab);
-    b.blocks.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, SAMPLER_BLOCK));
-    b.blocks.weights = ARENA_ARRAY(b.arena, double, DIV_UP(b.vocab, SAMPLER_BLOCK));
+    b.blocks.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, ROW_DRAW_BLOCK));
+    b.blocks.weights = ARENA_ARRAY(b.arena, double, DIV_UP(b.vocab, ROW_DRAW_BLOCK));
     b.blocks.bins = ARENA_ARRAY(b.arena, uint32_t, SAMPLER_BINS);
     ASSERT(b.row && b.copy && b.blocks.most && b.blocks.weights && b.blocks.bins);
     fill(b.row, b.vocab, false);

@@ -13,19 +13,31 @@
 #include "bench_models.h"
 #include "bench_vocab.h"
 
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/mailbox.h"
 #include "base/median.h"
+#include "base/page_tokens.h"
 #include "compute/device.h"
 #include "engine/engine.h"
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/grammar_source.h"
+#include "memory/ledger.h"
+#include "model/model.h"
+#include "spec/drafting.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct engine_numbers;
+struct model;
 
 enum { ROWS_MAX = 8, PROMPT = 24, ANSWER = 96, ROUNDS_MAX = 500, ROUNDS_MIN = 5, WARM = 1 };
 

@@ -12,11 +12,19 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/mailbox.h"
 #include "base/median.h"
+#include "base/page_tokens.h"
 #include "compute/device.h"
 #include "engine/engine.h"
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
+#include "memory/ledger.h"
+#include "model/model.h"
 #include "registry/speculation.h"
+#include "spec/drafting.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -6,18 +6,22 @@
 #include "api/api_state.h"
 
 #include "api/exchange.h"
+#include "api/figures.h"
 #include "api/metrics.h"
 #include "api/prep.h"
 #include "api/responses_rest.h"
 #include "api/responses_store.h"
 #include "api/routes.h"
 #include "api/tenants.h"
+#include "api/watch.h"
 #include "api/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_ring.h"
 #include "base/thread_stack.h"
+#include "engine/engine_numbers.h"
+#include "gen/choice.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -3,13 +3,21 @@
 #include "api/api_state.h"
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/engine_numbers.h"
 #include "gen/reject.h"
 #include "grammar/grammar_cache.h"
-#include "base/clock.h"
+#include "registry/model_settings.h"
 
 #include <stdio.h>
 
-/* ---- engines ---- */
+/* ---- models and their engines ---- */
+
+const char *api_model_id(const struct api *a, uint32_t index)
+{
+    return registry_settings(a->opts.registry, index)->id;
+}
 
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
 {

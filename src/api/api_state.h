@@ -4,17 +4,14 @@
 
 #include "api/api.h"
 #include "api/audit.h"
-#include "api/figures.h"
 #include "api/prep_queue.h"
 #include "api/pulls.h"
 #include "api/request.h"
-#include "api/watch.h"
 
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/thread_stack.h"
-#include "registry/model_settings.h"
 #include "registry/registry.h"
 
 #include <pthread.h>
@@ -22,11 +19,13 @@
 
 struct account_numbers;
 struct engine_numbers;
+struct figures;
 struct job_numbers;
 struct media;
 struct metrics;
 struct tenants;
 struct trace;
+struct watch;
 
 #define API_PREP_THREADS_MAX 8
 #define API_JOBS_SHOWN_MAX   1024
@@ -99,10 +98,7 @@ static inline uint32_t api_model_count(const struct api *a)
 {
     return registry_count(a->opts.registry);
 }
-static inline const char *api_model_id(const struct api *a, uint32_t index)
-{
-    return registry_settings(a->opts.registry, index)->id;
-}
+const char *api_model_id(const struct api *a, uint32_t index);
 /* The numbers that the model's engine published last. False, and zeros, when the model is not loaded. */
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
 /* Asks all engines to reclaim memory. */

@@ -1,6 +1,8 @@
 /* field.c - readers of plain values, and the walk over a body's fields. */
 #include "api/field.h"
 
+#include "api/request.h"
+
 #include "gen/reject.h"
 
 #include <math.h>

@@ -9,9 +9,17 @@
 #ifndef PLATEAU_API_FIELD_H
 #define PLATEAU_API_FIELD_H
 
-#include "api/request.h"
+#include "grammar/grammar_source.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 struct field;
+struct reject;
+struct request;
+struct request_form;
+struct request_limits;
 /* Fills *r, or refuses the value. `v` is not null. */
 typedef bool field_read_fn(struct request *r, const struct field *f, json_t *v, struct reject *why);
 

@@ -1,8 +1,11 @@
 /* fields_generation.c - the fields of every dialect: sampling, limits, delivery. */
 #include "api/field.h"
+#include "api/request.h"
 
 #include "base/check.h"
+#include "gen/gen_request.h"
 #include "gen/reject.h"
+#include "sample/sampler_params.h"
 
 #include <math.h>
 

@@ -3,8 +3,10 @@
  *
  * A grammar is only noted here. It is compiled when the model is known (gen/grammar_request.h). */
 #include "api/field.h"
+#include "api/request.h"
 
 #include "base/check.h"
+#include "gen/gen_request.h"
 #include "gen/reject.h"
 
 #include <string.h>

@@ -3,10 +3,12 @@
  * Other servers of this API support the refused fields. */
 #include "api/field.h"
 
+#include "api/request.h"
 #include "api/tool_choice.h"
 #include "base/check.h"
 
 #include "gen/reject.h"
+#include "sample/sampler_params.h"
 
 #include <stdio.h>
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "engine/engine_numbers.h"
 #include "http/http_server.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "engine/engine.h"
+#include "engine/engine_numbers.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 #include "memory/domain.h"

@@ -7,13 +7,12 @@
 
 #include "api/request.h"
 #include "api/tool_set.h"
-#include "api/wire.h"
 
+struct http_request;
 struct http_wording;
 
 /* ---- errors, and the frame of streams ---- */
 
-extern const struct wire_frame messages_frame;
 /* The reject_envelope of Messages: {"type":"error","error":{"type","message"},"request_id"} */
 unsigned messages_status(const struct reject *why);
 void messages_write_error(const struct reject *why, const char *id, struct buf *ret);

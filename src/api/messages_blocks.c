@@ -12,6 +12,9 @@
 #include "api/messages.h"
 #include "api/reasoning_seal.h"
 
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
 #include <stdio.h>
 
 /* Its value differs in each request, so no prefix would be found in the cache. */

@@ -2,9 +2,13 @@
  *
  * Clients retry a 429 and a 529. The latter, an overloaded server, is 503 or 507 on other routes. Agents
  * compact their conversation when the message has "prompt is too long". */
+#include "api/exchange.h"
 #include "api/messages.h"
+#include "api/reject_http.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+#include "http/http_request.h"
 #include "http/http_server.h"
 #include "text/json_write.h"
 

@@ -1,6 +1,8 @@
 /* messages_place.c - helpers of the files that convert a request. */
 #include "api/messages.h"
 
+#include "gen/request_memory.h"
+
 bool messages_no_memory(const struct messages_place *p)
 {
     return request_memory_reject(p->memory, p->why);

@@ -7,6 +7,8 @@
 #include "api/tool_choice.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <math.h>
 

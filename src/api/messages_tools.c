@@ -9,6 +9,7 @@
 #include "api/tool_choice.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,6 @@
 /* openai_logprobs.c - logprobs of tokens as chats and Responses have them. */
+#include "api/exchange.h"
+#include "api/reply.h"
 #include "api/token_text.h"
 #include "api/wire_openai.h"
 

@@ -18,6 +18,7 @@
 #include "base/mailbox.h"
 #include "base/thread_nice.h"
 #include "base/thread_stack.h"
+#include "gen/choice.h"
 #include "gen/gen.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"

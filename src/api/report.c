@@ -3,6 +3,8 @@
 
 #include "api/api.h"
 #include "api/api_state.h"
+#include "api/gauge.h"
+#include "api/report_model.h"
 
 #include "base/check.h"
 #include "media/media.h"

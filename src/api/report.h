@@ -2,17 +2,20 @@
 #ifndef PLATEAU_API_REPORT_H
 #define PLATEAU_API_REPORT_H
 
-#include "api/gauge.h"
 #include "api/history.h"
-#include "base/log.h"
-#include "grammar/grammar_cache.h"
 
-#include "engine/engine.h"
-#include "registry/registry.h"
+#include "base/log.h"
 
 struct account_numbers;
+struct api;
 struct auth;
+struct buf;
+struct domain;
 struct drafting_opts;
+struct engine_numbers;
+struct gauge_table;
+struct served_model;
+struct slice;
 
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */
@@ -61,18 +64,6 @@ const struct domain *report_device_of(const struct account_numbers *accounts, ui
 uint32_t report_read_accounts(struct api *a);
 /* Bytes of an account that no child of it counts. */
 uint64_t report_own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index);
-
-/* report_model.c */
-struct report_model {
-    struct registry_info info;
-    uint32_t in_state[MODEL_FAILED + 1]; /* 1 for the present one */
-    struct engine_numbers engine;
-    struct grammar_cache_numbers grammars;
-    double kv_usage;
-    uint64_t looked_up_tokens, host_hit_tokens, host_hits; /* host: hits in memory */
-};
-void report_read_model(struct api *a, uint32_t index, struct report_model *ret);
-extern const struct gauge_table report_model_gauges;
 
 /* report_holders.c: members of an object, without its braces. */
 void report_holders(struct api *a, struct buf *ret);

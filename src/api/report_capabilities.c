@@ -3,6 +3,7 @@
 #include "api/api_state.h"
 #include "api/report.h"
 
+#include "model/model.h"
 #include "text/chat_syntax.h"
 #include "text/chat_template.h"
 

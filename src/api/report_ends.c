@@ -1,8 +1,10 @@
 /* report_ends.c - how requests end: of all clients, or of one tenant. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/metrics.h"
 #include "api/report.h"
 #include "api/tenants.h"
+#include "api/watch.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,7 @@
 /* report_guard.c - memory pressure of the machine, and how much was reclaimed from which caches and
  * models. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
 /* report_holders.c - memory that can be reclaimed: of engines and of orphans. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
 /* report_media.c - what the media service has done, and does. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
 
 #include "media/media.h"

@@ -7,6 +7,7 @@
 #include "api/report.h"
 
 #include "base/check.h"
+#include "engine/engine_numbers.h"
 #include "http/http_server.h"
 #include "memory/accounts.h"
 #include "memory/footprint.h"

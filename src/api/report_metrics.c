@@ -3,7 +3,9 @@
 
 #include "api/api_state.h"
 #include "api/exchange.h"
+#include "api/gauge.h"
 #include "api/metrics.h"
+#include "api/report_model.h"
 
 #include "base/check.h"
 #include "http/http_server.h"

@@ -1,9 +1,13 @@
 /* report_model.c - the numbers of models: of their loads, and those that their engines published last. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/metrics.h"
 #include "api/report.h"
+#include "api/report_model.h"
 
 #include "base/check.h"
+#include "engine/engine_numbers.h"
+#include "grammar/grammar_cache.h"
 
 static void read_grammars(struct api *a, uint32_t index, struct grammar_cache_numbers *ret)
 {
@@ -106,7 +110,7 @@ static const struct gauge rows[] = {
      COUNTER("vllm:spec_decode_num_draft_tokens_total", "Draft tokens of speculative decoding.")},
     {E(accepted_tokens), MEMBER("speculation", 3, "accepted_tokens"),
      COUNTER("vllm:spec_decode_num_accepted_tokens_total", "Accepted draft tokens.")},
-    {ITEMS(engine.accepted_at, GAUGE_U64, MODEL_DRAFTS_MAX, "position", NULL),
+    {ITEMS(engine.accepted_at, GAUGE_U64, DRAFT_LENGTH_DEPTH_MAX, "position", NULL),
      COUNTER("vllm:spec_decode_num_accepted_tokens_per_pos_total",
              "Accepted draft tokens by position in the draft; 0 is the first.")},
 

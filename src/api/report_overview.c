@@ -8,13 +8,16 @@
 #include "api/keyring.h"
 #include "api/owners.h"
 #include "api/pulls.h"
+#include "api/report_model.h"
 #include "api/trace.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log_ring.h"
+#include "engine/engine_numbers.h"
 #include "memory/footprint.h"
 #include "registry/model_settings.h"
+#include "registry/registry.h"
 #include "text/json_write.h"
 
 #include <math.h>

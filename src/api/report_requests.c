@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "engine/engine_numbers.h"
 #include "gen/choice.h"
 #include "text/json_write.h"
 

@@ -1,5 +1,6 @@
 /* report_responses.c - the store of responses. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
 #include "api/responses_store.h"
 

@@ -1,5 +1,6 @@
 /* report_ssd.c - the SSD tier: content, hits, and errors. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
 
 #include "base/check.h"

@@ -1,8 +1,11 @@
 /* report_status.c - models, requests and caches now. */
 #include "api/api_state.h"
+#include "api/gauge.h"
 #include "api/report.h"
+#include "api/report_model.h"
 
 #include "base/clock.h"
+#include "engine/engine_numbers.h"
 #include "http/http_server.h"
 #include "text/json_write.h"
 

@@ -1,10 +1,12 @@
 /* request_parse.c - the body as a whole: JSON, then the fields of its form, then what several fields say
  * together. */
 #include "api/field.h"
+#include "api/request.h"
 #include "api/responses_store.h"
 #include "api/tool_choice.h"
 #include "gen/json_depth.h"
 
+#include "gen/gen_request.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 

@@ -4,6 +4,7 @@
  * when the messages are converted. */
 #include "api/custom_tool.h"
 #include "api/field.h"
+#include "api/request.h"
 #include "api/tool_choice.h"
 
 #include "gen/reject.h"

@@ -19,7 +19,7 @@
 #include "api/responses_list.h"
 #include "api/responses_routes.h"
 #include "api/route_call.h"
-#include "api/wire_openai.h"
+#include "api/wire.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -1,7 +1,9 @@
 #include "api/tool_choice.h"
 
 #include "api/field.h"
+#include "api/request.h"
 
+#include "gen/gen_request.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 

@@ -1,6 +1,7 @@
 #include "api/tool_set.h"
 
 #include "api/field.h"
+#include "api/request.h"
 #include "gen/tool_place.h"
 
 #include <stdio.h>

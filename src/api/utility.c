@@ -16,6 +16,7 @@
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 #include "memory/holders.h"
+#include "model/model.h"
 #include "store/store.h"
 #include "text/detok.h"
 #include "text/json_write.h"

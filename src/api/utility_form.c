@@ -10,6 +10,7 @@
 #include "api/wire_openai.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
 
 static bool read_prompt(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {

@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/engine_numbers.h"
+#include "engine/stream.h"
 
 #define IDS_SHOWN_MAX 8
 

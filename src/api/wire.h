@@ -5,11 +5,12 @@
 #ifndef PLATEAU_API_WIRE_H
 #define PLATEAU_API_WIRE_H
 
-#include "api/exchange.h"
 #include "api/reject_http.h"
+#include "api/request.h"
 
-#include "gen/choice.h"
+#include "gen/part.h"
 
+struct exchange;
 struct reply;
 
 /* Common parts of the dialects of one API: errors, and the frame of a stream. The functions write whole
@@ -53,6 +54,9 @@ struct wire {
     void (*flush)(struct reply *r);
     void (*finish)(struct reply *r);
 };
+
+/* The frames of OpenAI's dialects and of Messages. */
+extern const struct wire_frame openai_frame, messages_frame;
 
 /* All dialects. */
 #define WIRES(X)                                                                                             \

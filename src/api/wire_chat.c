@@ -2,9 +2,13 @@
 #include "api/wire_openai.h"
 
 #include "api/custom_tool.h"
+#include "api/exchange.h"
 #include "api/field.h"
+#include "api/reply.h"
 #include "base/check.h"
 
+#include "gen/choice.h"
+#include "gen/reject.h"
 #include "text/json_write.h"
 #include "text/tokenizer.h"
 

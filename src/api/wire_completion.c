@@ -1,10 +1,16 @@
 /* wire_completion.c - OpenAI's completions: text_completion and its chunks. */
 #include "api/wire_openai.h"
 
+#include "api/exchange.h"
 #include "api/field.h"
+#include "api/reply.h"
 #include "api/token_text.h"
 #include "base/check.h"
 
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "text/detok.h"
 #include "text/json_write.h"
 #include "text/tokenizer.h"
 

@@ -1,9 +1,11 @@
 /* wire_embeddings.c - OpenAI's embeddings: a vector for each input. */
+#include "api/exchange.h"
 #include "api/reply.h"
-#include "api/wire_openai.h"
+#include "api/wire.h"
 #include "api/wire_results.h"
 
 #include "base/check.h"
+#include "gen/choice.h"
 #include "gen/reject.h"
 
 /* ---- fields ---- */

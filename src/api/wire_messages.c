@@ -6,10 +6,18 @@
  * waits for the admission of the sequence. */
 #include "api/messages.h"
 
+#include "api/exchange.h"
 #include "api/reasoning_seal.h"
+#include "api/reply.h"
+#include "api/wire.h"
 #include "base/check.h"
 #include "http/sse.h"
 
+#include "base/charge.h"
+#include "engine/stream.h"
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/request_memory.h"
 #include "text/json_write.h"
 
 struct own {

@@ -1,10 +1,16 @@
 /* wire_openai.c - the frame of OpenAI's replies, and what chats and completions write alike. */
 #include "api/wire_openai.h"
 
+#include "api/exchange.h"
+#include "api/reply.h"
 #include "api/token_text.h"
 #include "base/check.h"
 #include "http/sse.h"
 
+#include "base/buf.h"
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/request_memory.h"
 #include "text/json_write.h"
 
 #include <math.h>

@@ -18,8 +18,6 @@ void openai_chunk_begin(struct exchange *x);
 void openai_chunk_end(struct exchange *x, bool with_prompt_ids);
 /* The chunk with the finish reason; `empty` is the member without output: "\"text\":\"\"". */
 void openai_finish(struct reply *r, const char *empty);
-/* Errors, pings and [DONE]. */
-extern const struct wire_frame openai_frame;
 
 /* `,"finish_reason":"stop","stop_reason":...`: the latter the stop string or token that ended it, or null. */
 void openai_write_finish(const struct reply *r, struct buf *ret);

@@ -2,10 +2,11 @@
  * documents, the best ones first. */
 #include "api/exchange.h"
 #include "api/reply.h"
-#include "api/wire_openai.h"
+#include "api/wire.h"
 #include "api/wire_results.h"
 
 #include "base/check.h"
+#include "gen/choice.h"
 #include "gen/pair_prompt.h"
 #include "gen/reject.h"
 #include "text/json_write.h"

@@ -7,7 +7,9 @@
 
 #include "api/api_state.h"
 #include "api/custom_tool.h"
+#include "api/exchange.h"
 #include "api/reasoning_seal.h"
+#include "api/reply.h"
 #include "api/request.h"
 #include "api/responses_store.h"
 #include "api/wire_openai.h"
@@ -15,6 +17,11 @@
 #include "base/clock.h"
 #include "http/sse.h"
 
+#include "base/wide_integer.h"
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "text/json_write.h"
 
 #include <math.h>

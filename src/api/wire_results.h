@@ -4,7 +4,9 @@
 
 #include "api/field.h"
 
-#include "gen/choice.h"
+#include "gen/part.h"
+
+struct buf;
 
 struct exchange;
 

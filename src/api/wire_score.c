@@ -1,10 +1,13 @@
 /* wire_score.c - /v1/score and /score, as vLLM has them: a score for each pair of texts. Pairs are one with
  * one, one with many, or of two lists. */
 #include "api/reply.h"
-#include "api/wire_openai.h"
+#include "api/request.h"
+#include "api/wire.h"
 #include "api/wire_results.h"
 
 #include "base/check.h"
+#include "gen/choice.h"
+#include "gen/gen_request.h"
 #include "gen/reject.h"
 
 static bool read_texts(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -6,6 +6,7 @@
  * ever handed out. */
 #include "base/arena.h"
 
+#include "base/charge.h"
 #include "base/check.h"
 #include "base/pages.h"
 

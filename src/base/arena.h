@@ -7,13 +7,12 @@
 #ifndef PLATEAU_BASE_ARENA_H
 #define PLATEAU_BASE_ARENA_H
 
-#include "base/charge.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct arena;
+struct charge;
 
 struct arena_opts {
     size_t bytes_max;            /* address range; rounded up to the grain */

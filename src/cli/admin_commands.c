@@ -7,6 +7,8 @@
 
 #include "base/bytes_text.h"
 #include "base/check.h"
+#include "base/err.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <stdarg.h>

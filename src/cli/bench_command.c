@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "host/machine_limits.h"
+#include "host/settings.h"
 #include "http/http_guard.h"
 
 #include <errno.h>

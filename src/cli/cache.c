@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/table.h"
 #include "host/model_sources.h"
+#include "host/settings.h"
 #include "store/store_audit.h"
 #include "text/json_write.h"
 

@@ -3,6 +3,10 @@
 #include "cli/options.h"
 #include "cli/output.h"
 
+#include "base/err.h"
+#include "host/setting_command.h"
+#include "host/settings.h"
+
 #include <errno.h>
 
 bool cli_help(enum setting_command command, const struct settings *o)

@@ -2,13 +2,14 @@
 #ifndef PLATEAU_CLI_CLI_H
 #define PLATEAU_CLI_CLI_H
 
-#include "host/settings.h"
+#include "host/setting_command.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 struct err;
+struct settings;
 
 #define EXIT_INTERRUPTED 130 /* status that shells report of a program that SIGINT ended */
 

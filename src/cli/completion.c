@@ -2,6 +2,8 @@
  * options. */
 #include "cli/cli.h"
 
+#include "base/err.h"
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include <errno.h>

@@ -13,6 +13,7 @@
 #include "host/evaluation.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "host/settings.h"
 #include "memory/plan.h"
 
 #include <errno.h>

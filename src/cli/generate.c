@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "host/attach.h"
 #include "host/runtime.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "host/device_choice.h"
 #include "host/runtime.h"
+#include "host/settings.h"
 
 #include <signal.h>
 #include <stdio.h>

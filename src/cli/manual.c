@@ -3,6 +3,8 @@
 #include "cli/nearest.h"
 #include "cli/options.h"
 
+#include "base/err.h"
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include <ctype.h>

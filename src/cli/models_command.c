@@ -10,6 +10,7 @@
 #include "host/model_folder.h"
 #include "host/model_listing.h"
 #include "host/model_sources.h"
+#include "host/settings.h"
 #include "text/json_write.h"
 
 #include <errno.h>

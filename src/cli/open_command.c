@@ -5,6 +5,8 @@
 #include "cli/page_address.h"
 #include "host/socket_dir.h"
 
+#include "host/settings.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

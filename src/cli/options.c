@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "cli/env_file.h"
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include <errno.h>

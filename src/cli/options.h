@@ -11,13 +11,14 @@
 
 #include "base/log.h"
 #include "cli/nearest.h"
-#include "host/settings.h"
+#include "host/setting_command.h"
 
 #include <stdio.h>
 
 struct err;
 struct help_lines;
 struct setting_row;
+struct settings;
 
 /* Fills `ret` from defaults, files, environment and argv (argv[0] is the command's name). Texts are borrowed
  * from argv and the environment, or live until settings_done. 0 or -EINVAL (e names option, value and

@@ -2,6 +2,7 @@
 #include "cli/options.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "host/settings_table.h"
 
 #include <ctype.h>

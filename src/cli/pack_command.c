@@ -3,6 +3,7 @@
 
 #include "base/bytes_text.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/slice.h"
 #include "cli/cli.h"
@@ -10,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "host/packing.h"
+#include "host/settings.h"
 #include "model/pack.h"
 
 #include <errno.h>

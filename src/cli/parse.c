@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "host/settings.h"
 #include "text/chat_format.h"
 #include "text/chat_probe.h"
 #include "text/chat_syntax.h"

@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
+#include "host/settings.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_name.h"
 #include "hub/hub_pull.h"

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "grammar/matcher.h"
 #include "grammar/schema.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <stdio.h>

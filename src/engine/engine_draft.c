@@ -3,6 +3,7 @@
 #include "engine/engine_state.h"
 
 #include "base/check.h"
+#include "model/model.h"
 
 _Static_assert(DRAFT_LENGTH_DEPTH_MAX == MODEL_DRAFTS_MAX,
                "the draft length, the drafters and the model have one bound");

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "compute/row_top.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <string.h>

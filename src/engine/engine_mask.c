@@ -14,6 +14,7 @@
 #include "compute/row_top.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/matcher.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * the engine nor to its callers. */
 #include "engine/engine_state.h"
 
+#include "model/model.h"
 #include "model/vision.h"
 #include "vision/image.h"
 

@@ -7,6 +7,7 @@
 #include "engine/engine_state.h"
 
 #include "base/check.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab)
 {
-    size_t blocks = DIV_UP(vocab, SAMPLER_BLOCK);
+    size_t blocks = DIV_UP(vocab, ROW_DRAW_BLOCK);
     size_t row = sizeof(struct engine_row) + blocks * (sizeof(float) + sizeof(double)) +
                  SAMPLER_BINS * sizeof(uint32_t);
     return engine_rows_max(o) * row + o->max_num_seqs * (sizeof(uint32_t) + sizeof(float *)) + 6 * 64;
@@ -27,7 +28,7 @@ int engine_rows_init(struct engine *en)
 {
     struct engine_rows *s = &en->rows;
     uint32_t rows = engine_rows_max(&en->opts);
-    s->blocks = DIV_UP(en->shape->vocab, SAMPLER_BLOCK);
+    s->blocks = DIV_UP(en->shape->vocab, ROW_DRAW_BLOCK);
     s->list = ARENA_ARRAY(en->arena, struct engine_row, rows);
     s->most = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(float));
     s->weights = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(double));

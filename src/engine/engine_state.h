@@ -5,6 +5,7 @@
 #include "engine/admission.h"
 #include "engine/budget.h"
 #include "engine/engine.h"
+#include "engine/engine_opts.h"
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
@@ -18,14 +19,14 @@
 #include "base/thread_stack.h"
 #include "compute/batch.h"
 #include "compute/device.h"
+#include "compute/row_draw.h"
+#include "sample/sampler.h"
 #include "sched/sched.h"
 
 #include <pthread.h>
 
-struct account;
 struct model_draft_seq;
 struct model_seq;
-struct model_shape;
 struct model_step;
 struct sampled;
 struct units_crew;

@@ -14,6 +14,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "model/model.h"
+#include "sched/sched.h"
 #include "spec/ngram.h"
 
 #include <errno.h>

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "memory/accounts.h"
 #include "memory/holders.h"
+#include "model/model.h"
 #include "store/store.h"
 
 #define MIB ((uint64_t)1 << 20)

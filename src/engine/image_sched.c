@@ -10,6 +10,7 @@
 
 #include "engine/embedding_cache.h"
 #include "engine/engine.h"
+#include "engine/engine_numbers.h"
 #include "engine/job.h"
 #include "engine/job_images.h"
 

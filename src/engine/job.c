@@ -7,6 +7,7 @@
 #include "engine/job.h"
 
 #include "engine/engine.h"
+#include "engine/engine_opts.h"
 #include "engine/stop_match.h"
 
 #include "base/buf.h"
@@ -16,6 +17,7 @@
 #include "grammar/matcher.h"
 #include "memory/dev.h"
 #include "model/model.h"
+#include "sample/sampler.h"
 #include "spec/ngram.h"
 #include "store/store_file.h"
 #include "vision/image.h"

@@ -5,7 +5,7 @@
 
 #include "base/slice.h"
 #include "model/pooling.h"
-#include "sample/sampler.h"
+#include "sample/sampler_params.h"
 
 #include <stdbool.h>
 #include <stdint.h>

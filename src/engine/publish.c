@@ -5,6 +5,7 @@
 #include "engine/job.h"
 
 #include "base/check.h"
+#include "model/model.h"
 #include "sched/sched.h"
 
 #include <errno.h>

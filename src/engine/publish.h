@@ -6,6 +6,7 @@
 #define PLATEAU_ENGINE_PUBLISH_H
 
 #include "engine/engine.h"
+#include "engine/engine_numbers.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@
 
 #include "base/charge.h"
 #include "base/mailbox.h"
-#include "sample/sampler.h"
+#include "sample/sampler_params.h"
 
 #include <stdatomic.h>
 

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_ENGINE_TRIM_H
 #define PLATEAU_ENGINE_TRIM_H
 
-#include "engine/engine.h"
+#include "engine/engine_numbers.h"
 
 #include "base/list.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "model/model.h"
 #include "model/pooling.h"
 #include "registry/registry.h"
 #include "text/chat_format.h"

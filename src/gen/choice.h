@@ -6,6 +6,8 @@
 #ifndef PLATEAU_GEN_CHOICE_H
 #define PLATEAU_GEN_CHOICE_H
 
+#include "gen/part.h"
+
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/slice.h"
@@ -14,26 +16,6 @@
 
 struct chat_parser;
 struct gen;
-
-enum part_kind {
-    PART_TOKEN,        /* a token of the output; the parts of its text follow it */
-    PART_PROMPT_TOKEN, /* a token of the prompt with its logprobs, before all others */
-    PART_REASONING,
-    PART_TEXT,
-    PART_CALL, /* a call begins: `text` is the function's name */
-    PART_ARGUMENTS,
-    PART_CALL_END
-};
-
-struct part {
-    enum part_kind kind;
-    const struct stream_token *token;
-    struct slice text;
-    uint32_t call_index; /* index of the call that the part is of */
-    struct slice id;     /* PART_CALL: the id that the model gave it; empty: none */
-};
-
-typedef void part_sink_fn(void *arg, const struct part *p);
 
 /* A special token of the chat format. The parser gets it as a token, never as text. */
 struct choice_mark {

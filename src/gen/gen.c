@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "model/model.h"
 #include "registry/model_use.h"
 #include "registry/registry.h"
 

@@ -8,7 +8,7 @@
 #include "base/slice.h"
 #include "grammar/grammar_source.h"
 #include "media/media.h"
-#include "sample/sampler.h"
+#include "sample/sampler_params.h"
 #include "text/chat_cuts.h"
 
 #include <jansson.h>

@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "engine/engine.h"
 #include "engine/job_spec.h"
 #include "media/media.h"
 #include "model/model.h"

@@ -9,11 +9,11 @@
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_H
 #define PLATEAU_GRAMMAR_GRAMMAR_H
 
-#include "base/charge.h"
-#include "base/wanted.h"
 #include "grammar/rx.h"
 
+struct charge;
 struct err;
+struct wanted;
 
 typedef uint32_t sym_id; /* a rule or a terminal */
 

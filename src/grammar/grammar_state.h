@@ -7,6 +7,8 @@
 
 #include "grammar/grammar.h"
 
+#include "base/charge.h"
+
 struct rx_store;
 
 /* A place: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */

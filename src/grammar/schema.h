@@ -36,7 +36,6 @@ struct json_spacing;
 #define SCHEMA_ENUM_MAX       10000
 #define SCHEMA_ENUM_BYTES_MAX ((size_t)256 << 10)
 #define SCHEMA_PROPERTIES_MAX 2000
-#define SCHEMA_PATTERNS_MAX   5    /* patternProperties in one object */
 #define SCHEMA_WAYS_MAX       2000 /* alternatives of one value, with all combinations of allOf and anyOf */
 #define SCHEMA_RULES_MAX      20000
 #define SCHEMA_LENGTH_MAX     1000000

@@ -1,4 +1,5 @@
 /* schema_assert.c - what each keyword demands. Keywords of bounds and lengths: schema_bounds.c. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
 
 #include "base/check.h"

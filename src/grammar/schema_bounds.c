@@ -5,6 +5,7 @@
 #include "grammar/schema_work.h"
 
 #include "grammar/rx_parse.h"
+#include "grammar/schema.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,9 @@
 /* schema_compile.c - sets to rules. A set gets its rule when it is first needed and is defined later, one
  * after another, so that neither recursion of schemas nor their depth is recursion here. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
+
+#include "base/buf.h"
 
 /* ---- rules of sets ---- */
 

@@ -2,6 +2,7 @@
  *
  * Schemas are found through the keywords that contain them, so that values of an enum are never
  * taken for schemas. A reference may point to any other place; the schema there is added then. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
 
 #include "base/check.h"

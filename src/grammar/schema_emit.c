@@ -1,4 +1,5 @@
 /* schema_emit.c - a way as alternatives of its set's rule. Everything regular is one terminal. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
 
 #include "base/check.h"

@@ -2,6 +2,7 @@
  *
  * A state holds a way, the literals that are still to be read, and choices. Literals are read first, so that
  * types and bounds are known when options are tried: most options of an anyOf beside a type die at once. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
 
 #include "base/check.h"

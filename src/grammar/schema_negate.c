@@ -1,5 +1,6 @@
 /* schema_negate.c - the exact opposite of each keyword that has one here. A keyword that speaks of one type
  * holds for values of others, so its opposite has that type only. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
 
 #include "base/check.h"

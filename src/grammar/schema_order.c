@@ -1,6 +1,9 @@
 /* schema_order.c - the members of an instance in the order of the schema. A way that accepts an object says
  * the order of its names; other names follow as they stood. */
+#include "grammar/schema.h"
 #include "grammar/schema_work.h"
+
+#include "base/err.h"
 
 static json_t *order(struct schema_work *w, const struct schema_set *set, json_t *value, uint32_t depth);
 

@@ -2,6 +2,9 @@
 #include "grammar/schema_work.h"
 
 #include "grammar/rx_store.h"
+#include "grammar/schema.h"
+
+#include "base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -11,17 +11,17 @@
 #define PLATEAU_GRAMMAR_SCHEMA_WORK_H
 
 #include "grammar/decimal.h"
+#include "grammar/grammar.h"
+#include "grammar/json_number.h"
 #include "grammar/json_text.h"
 
 #include "base/arena.h"
-#include "grammar/json_number.h"
-#include "grammar/schema.h"
 
 #include <errno.h>
 
-struct err;
-struct grammar_builder;
 struct rx_store;
+
+#define SCHEMA_PATTERNS_MAX 5 /* patternProperties in one object */
 
 enum {
     SCHEMA_NULL = 1,

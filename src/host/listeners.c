@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/slice.h"
 #include "host/keys.h"
 
 #include <errno.h>

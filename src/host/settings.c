@@ -1,12 +1,15 @@
 /* settings.c - a text becomes a number, a flag or a list within the bounds of its row. */
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,8 @@
 #ifndef PLATEAU_HOST_SETTINGS_H
 #define PLATEAU_HOST_SETTINGS_H
 
+#include "host/setting_command.h"
+
 #include "api/api.h"
 #include "base/err.h"
 #include "http/http_server.h"
@@ -15,33 +17,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Commands of the program, which settings are for. */
-enum setting_command {
-    COMMAND_SERVE = 1,
-    COMMAND_GENERATE = 2,
-    COMMAND_CHAT = 4,
-    COMMAND_PLAN = 8,
-    COMMAND_CACHE = 16,
-    COMMAND_STATUS = 32,
-    COMMAND_LOAD = 64,
-    COMMAND_UNLOAD = 128,
-    COMMAND_CLEAR = 256,
-    COMMAND_TRIM = 512,
-    COMMAND_PARSE = 1024,
-    COMMAND_SCHEMA = 2048,
-    COMMAND_MODELS = 4096,
-    COMMAND_EVAL = 8192,
-    COMMAND_ANY = 4111,  /* that has to do with models */
-    COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_PULL = 16384,
-    COMMAND_OPEN = 32768,
-    COMMAND_BENCH = 65536,
-    COMMAND_COMPLETION = 131072,
-    COMMAND_MANUAL = 262144,
-    COMMAND_PACK = 524288,
-    COMMAND_EVERY = 1048575
-};
 
 /* --- the settings of host/ itself; NULL ends each list --- */
 

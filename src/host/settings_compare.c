@@ -1,7 +1,9 @@
 /* settings_compare.c - two sets of settings, row by row. */
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <stdio.h>
 #include <string.h>

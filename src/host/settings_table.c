@@ -2,8 +2,11 @@
  * test all read it. */
 #include "host/settings_table.h"
 
+#include "host/settings.h"
+
 #include "base/check.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* The place of a field: its offset and its size. */

@@ -4,9 +4,13 @@
 #ifndef PLATEAU_HOST_SETTINGS_TABLE_H
 #define PLATEAU_HOST_SETTINGS_TABLE_H
 
-#include "host/settings.h"
+#include "host/setting_command.h"
 
 #include <stddef.h>
+#include <stdint.h>
+
+struct err;
+struct settings;
 
 /* Numbers are unsigned, of the size of their field; SECONDS and MS are kept in nanoseconds. */
 enum setting_kind {

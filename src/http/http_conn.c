@@ -9,6 +9,7 @@
 #include "http/http_state.h"
 
 #include "base/clock.h"
+#include "memory/ledger.h"
 
 #include <errno.h>
 #include <netinet/in.h>

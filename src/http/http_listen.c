@@ -1,6 +1,8 @@
 /* http_listen.c - listening sockets, their access rules, and servers that share a loop (http_loop.c). */
 #include "http/http_state.h"
 
+#include "base/err.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>

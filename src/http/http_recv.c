@@ -15,6 +15,7 @@
  * MHD gets the bytes of the requests before, and nothing of that read of the faulty one. */
 #include "http/http_state.h"
 
+#include "base/err.h"
 #include "base/log.h"
 
 #include <dlfcn.h>

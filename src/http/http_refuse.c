@@ -10,6 +10,7 @@
 #include "base/hex.h"
 #include "base/rng.h"
 #include "http/http_guard.h"
+#include "memory/ledger.h"
 
 #include <stdarg.h>
 #include <stdio.h>

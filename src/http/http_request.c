@@ -1,6 +1,8 @@
 /* http_request.c - the handler's view of a request, its begin and its end. */
 #include "http/http_state.h"
 
+#include "memory/ledger.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

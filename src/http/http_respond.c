@@ -5,6 +5,8 @@
  * all, cannot fail because the ledger is full. */
 #include "http/http_state.h"
 
+#include "memory/ledger.h"
+
 #include <stdlib.h>
 
 struct reply_body {

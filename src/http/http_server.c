@@ -13,7 +13,9 @@
 #include "http/http_state.h"
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/log.h"
+#include "memory/ledger.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -17,9 +17,12 @@
 #ifndef PLATEAU_HTTP_HTTP_SERVER_H
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
-#include "base/err.h"
-#include "memory/ledger.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+struct account;
+struct err;
 struct http_request;
 struct http_server;
 

@@ -6,6 +6,7 @@
 #include "http/http_state.h"
 
 #include "base/clock.h"
+#include "memory/ledger.h"
 
 #include <errno.h>
 #include <stdlib.h>

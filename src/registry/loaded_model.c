@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "compute/device.h"
+#include "engine/engine.h"
 #include "engine/fingerprint.h"
 #include "grammar/grammar_cache.h"
 #include "grammar/matcher.h"

@@ -5,7 +5,10 @@
 #include "model/vision.h"
 
 #include "base/check.h"
+#include "engine/engine.h"
+#include "engine/engine_opts.h"
 #include "memory/plan.h"
+#include "model/model.h"
 #include "text/text_plan.h"
 
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "registry/speculation.h"
+#include "spec/drafting.h"
 
 struct plan_model;
 

@@ -3,7 +3,7 @@
 #ifndef PLATEAU_REGISTRY_MODEL_SETTINGS_H
 #define PLATEAU_REGISTRY_MODEL_SETTINGS_H
 
-#include "engine/engine.h"
+#include "engine/engine_opts.h"
 #include "memory/plan.h"
 #include "model/model.h"
 #include "registry/model_id.h"

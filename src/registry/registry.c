@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/slice.h"
+#include "engine/engine.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "registry/victims.h"
 
 #include "base/clock.h"
+#include "base/slice.h"
 
 _Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
 

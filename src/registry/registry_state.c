@@ -2,9 +2,12 @@
  * state. */
 #include "registry/registry_state.h"
 
+#include "registry/model_settings.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/slice.h"
 #include "memory/footprint.h"
 
 uint32_t registry_count(const struct registry *r)

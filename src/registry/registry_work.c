@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "compute/device.h"
+#include "engine/engine.h"
 #include "memory/footprint.h"
 
 #include <dirent.h>

@@ -5,6 +5,7 @@
 #include "sample/draw.h"
 #include "sample/weights.h"
 
+#include "base/candidate.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/weight.h"

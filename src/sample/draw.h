@@ -5,7 +5,7 @@
  * definition:
  *   1. top_k and top_p keep candidates in order (below down, id up). All sums are sums in this order but one:
  *      the weight of all candidates of a row, of which top_p is a part. It is the sum of its blocks' weights,
- *      from id 0 on; a block is the candidates among SAMPLER_BLOCK ids, and weights_sum() adds them.
+ *      from id 0 on; a block is the candidates among ROW_DRAW_BLOCK ids, and weights_sum() adds them.
  *   2. u in [0, 1) is a function of seed and position. The result is the first token whose cumulative weight
  *      exceeds u of the kept weight: best first after top_k or top_p, else highest id first.
  *

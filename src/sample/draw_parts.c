@@ -2,8 +2,10 @@
 #include "sample/draw.h"
 #include "sample/weights.h"
 
+#include "base/candidate.h"
 #include "base/check.h"
 #include "base/weight.h"
+#include "compute/row_draw.h"
 
 #include <math.h>
 
@@ -52,8 +54,8 @@ uint32_t draw_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, double
 /* Candidates up to list[end - 1] of one block of ids. */
 static uint32_t block_begin(const struct candidate *list, uint32_t end)
 {
-    uint32_t block = list[end - 1].id / SAMPLER_BLOCK, begin = end - 1;
-    while (begin > 0 && list[begin - 1].id / SAMPLER_BLOCK == block)
+    uint32_t block = list[end - 1].id / ROW_DRAW_BLOCK, begin = end - 1;
+    while (begin > 0 && list[begin - 1].id / ROW_DRAW_BLOCK == block)
         begin--;
     return begin;
 }
@@ -62,8 +64,8 @@ double draw_weight_by_id(const struct candidate *list, uint32_t count)
 {
     double mass = 0;
     for (uint32_t begin = 0, end; begin < count; begin = end) {
-        uint32_t block = list[begin].id / SAMPLER_BLOCK;
-        for (end = begin + 1; end < count && list[end].id / SAMPLER_BLOCK == block;)
+        uint32_t block = list[begin].id / ROW_DRAW_BLOCK;
+        for (end = begin + 1; end < count && list[end].id / ROW_DRAW_BLOCK == block;)
             end++;
         mass += weights_sum(list + begin, end - begin);
     }

@@ -6,9 +6,11 @@
 #include "sample/mask.h"
 #include "sample/weights.h"
 
+#include "base/candidate.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/weight.h"
+#include "compute/row_draw.h"
 
 #include <math.h>
 
@@ -37,17 +39,17 @@ static bool may_be_drawn(const struct draw_row *row, uint32_t id)
 
 static uint32_t blocks_of(const struct draw_row *row)
 {
-    return DIV_UP(row->vocab, SAMPLER_BLOCK);
+    return DIV_UP(row->vocab, ROW_DRAW_BLOCK);
 }
 
 static uint32_t block_end(const struct draw_row *row, uint32_t block)
 {
-    return MIN_OF(row->vocab, (block + 1) * SAMPLER_BLOCK);
+    return MIN_OF(row->vocab, (block + 1) * ROW_DRAW_BLOCK);
 }
 
 static float most_of(const struct draw_row *row, uint32_t block)
 {
-    uint32_t from = block * SAMPLER_BLOCK;
+    uint32_t from = block * ROW_DRAW_BLOCK;
     return row->blocks ? row->blocks->most[block] : largest(row->logits + from, block_end(row, block) - from);
 }
 
@@ -72,7 +74,7 @@ static uint32_t argmax_of(const struct draw_row *row, float *max)
     const uint32_t best = best_block(row, max);
     if (*max == -INFINITY)
         return 0;
-    uint32_t id = best * SAMPLER_BLOCK;
+    uint32_t id = best * ROW_DRAW_BLOCK;
     while (row->logits[id] != *max || !may_be_drawn(row, id))
         id++;
     ASSERT(id < row->vocab);
@@ -105,7 +107,7 @@ static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, 
     const struct scan c = *scan;
     const uint32_t end = block_end(row, block);
     uint32_t count = 0;
-    for (uint32_t i = block * SAMPLER_BLOCK; i < end; i++) {
+    for (uint32_t i = block * ROW_DRAW_BLOCK; i < end; i++) {
         uint64_t have = mask_word(r.valid, r.allowed, i / 64) >> i % 64;
         if ((have & 1) == 0) {
             i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
@@ -165,7 +167,7 @@ static void pool_of_row(const struct sampler_params *p, const struct draw_row *r
 void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until)
 {
     const struct sampler_blocks *b = row->blocks;
-    struct candidate list[SAMPLER_BLOCK];
+    struct candidate list[ROW_DRAW_BLOCK];
     uint32_t bins[SAMPLER_BINS] = {0};
     float max;
     best_block(row, &max);

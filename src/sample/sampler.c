@@ -7,7 +7,9 @@
 #include "sample/weights.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "base/rng.h"
+#include "compute/row_draw.h"
 #include "compute/row_top.h"
 
 #include <errno.h>
@@ -242,7 +244,7 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
 static double add_block(const float *logits, const uint64_t *valid_ids, float max, uint32_t from,
                         uint32_t until, uint32_t top, struct sampled *ret)
 {
-    struct candidate list[SAMPLER_BLOCK];
+    struct candidate list[ROW_DRAW_BLOCK];
     uint32_t count = 0;
     for (uint32_t i = from; i < until; i++) {
         float below = logits[i] - max;
@@ -267,8 +269,8 @@ void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid
     float max = mask_most(logits, vocab, valid_ids, NULL);
     double sum = 0;
     ret->top_count = 0;
-    for (uint32_t from = 0; from < vocab; from += SAMPLER_BLOCK)
-        sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + SAMPLER_BLOCK),
+    for (uint32_t from = 0; from < vocab; from += ROW_DRAW_BLOCK)
+        sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + ROW_DRAW_BLOCK),
                          MIN_OF(top, (uint32_t)SAMPLER_TOP_MAX), ret);
     double log_sum = log_sum_of(max, sum);
     for (uint32_t i = 0; i < ret->top_count; i++)
@@ -294,7 +296,7 @@ static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
 
 float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block)
 {
-    uint32_t from = block * SAMPLER_BLOCK, count = MIN_OF(row->vocab - from, SAMPLER_BLOCK);
+    uint32_t from = block * ROW_DRAW_BLOCK, count = MIN_OF(row->vocab - from, ROW_DRAW_BLOCK);
     const uint64_t *valid = row->valid_ids ? row->valid_ids + from / 64 : NULL;
     const uint64_t *allowed = row->allowed ? row->allowed + from / 64 : NULL;
     if (masks_beside(s, row->allowed))

@@ -8,60 +8,14 @@
 #ifndef PLATEAU_SAMPLE_SAMPLER_H
 #define PLATEAU_SAMPLE_SAMPLER_H
 
+#include "sample/sampler_params.h"
+
 #include "base/arena.h"
-#include "base/err.h"
-#include "compute/row_draw.h"
 
-#include <stdbool.h>
-
+struct row_draw;
+struct row_drawn;
+struct row_edit;
 struct row_top;
-
-#define SAMPLER_BIAS_MAX 1024 /* entries of logit_bias */
-#define SAMPLER_STOP_MAX 64   /* end tokens and stop_token_ids together */
-#define SAMPLER_TOP_MAX  20   /* alternatives in logprobs */
-
-struct logit_bias {
-    uint32_t id;
-    float bias; /* [-100, 100] */
-};
-
-struct sampler_params {
-    float temperature;                         /* [0, 2]; 0 = greedy */
-    uint32_t top_k;                            /* 0 = off */
-    float top_p;                               /* (0, 1]; 1 = off */
-    float min_p;                               /* [0, 1); 0 = off */
-    float repetition_penalty;                  /* > 0; 1 = off; prompt and output */
-    float presence_penalty, frequency_penalty; /* [-2, 2]; 0 = off; output only, as OpenAI defines them */
-    uint64_t seed;
-    uint32_t min_tokens;   /* no end token before this many tokens */
-    bool logprobs;         /* fill sampled.logprob and the alternatives */
-    uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
-    /* Tokens that end the row: end tokens (unless ignore_eos) and stop_token_ids. */
-    uint32_t stop_ids[SAMPLER_STOP_MAX];
-    uint32_t stop_count;
-    const struct logit_bias *bias; /* copied by sampler_create */
-    uint32_t bias_count;           /* <= SAMPLER_BIAS_MAX */
-    bool only_biased;              /* no other id than those in `bias` is drawn */
-};
-
-/* Everything off, temperature 1, seed 0. */
-void sampler_params_default(struct sampler_params *p);
-/* Checks every bound; e names field, value and bounds. 0 or -EINVAL. */
-int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct err *e);
-
-struct sampler_alternative {
-    uint32_t id;
-    float logprob;
-};
-
-struct sampled {
-    uint32_t id;
-    bool none;     /* no logit of an id that may be drawn is a number above -infinity; id means nothing */
-    bool stop;     /* id is one of stop_ids (and min_tokens are reached) */
-    float logprob; /* with params.logprobs */
-    uint32_t top_count;
-    struct sampler_alternative top[SAMPLER_TOP_MAX]; /* best first, ties to the lower id */
-};
 
 /* One row's sampler: its parameters and what it has seen. Lives in the row's arena. */
 struct sampler;
@@ -97,8 +51,7 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
  *
  * A part of a draw does not depend on other draws, and several threads may do it before: each block of ids is
  * made ready, and some rows are weighed. Then the row is drawn from. The token is the same. */
-#define SAMPLER_BLOCK ROW_DRAW_BLOCK
-#define SAMPLER_BINS  512u
+#define SAMPLER_BINS 512u
 
 /* Facts of a row's blocks, before its draw. The caller's arrays. */
 struct sampler_blocks {
@@ -116,7 +69,7 @@ struct sampler_row {
     const uint64_t *allowed;   /* see sampler_allow(), which comes before the draw */
 };
 
-/* Makes ids [block * SAMPLER_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
+/* Makes ids [block * ROW_DRAW_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
  * drawn. Returns the largest logit of the block that may be drawn. */
 float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block);
 /* Whether the draw needs the weights of all its candidates, and not of edited logits. */

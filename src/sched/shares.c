@@ -4,6 +4,7 @@
  * present only. Weights are compared crosswise (a/wa < b/wb as a*wb < b*wa), so no question rounds. */
 #include "sched/shares.h"
 
+#include "base/arena.h"
 #include "base/check.h"
 
 #include <errno.h>

@@ -15,11 +15,12 @@
 #ifndef PLATEAU_SCHED_SHARES_H
 #define PLATEAU_SCHED_SHARES_H
 
-#include "base/arena.h"
 #include "base/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct arena;
 
 #define SHARES_MAX         256
 #define SHARE_WEIGHT_MAX   1000

@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "cache/tier_io.h"
 #include "memory/ledger.h"
-#include "store/store_file.h"
+#include "store/store_identity.h"
 
 struct store;
 struct store_sys;

@@ -14,22 +14,15 @@
 #ifndef PLATEAU_STORE_STORE_FILE_H
 #define PLATEAU_STORE_STORE_FILE_H
 
+#include "store/store_identity.h"
+
 #include "cache/prefix_key.h"
 #include "cache/tier_io.h"
 
-#include <stdbool.h>
-
-#define STORE_BLOCK_BYTES  4096u /* alignment of offsets, lengths and addresses for O_DIRECT */
-#define STORE_LAYOUT_BYTES 192
-#define STORE_NAME_BYTES   66 /* 64 digits, a letter, a zero */
-#define STORE_PATH_BYTES   (4 + STORE_NAME_BYTES)
-#define STORE_PAYLOAD_MAX  ((uint64_t)1 << 32)
-
-/* Whose pages these are: nothing else may be read into the model's pools. */
-struct store_identity {
-    uint8_t fingerprint[32];         /* digest of the model's content */
-    char layout[STORE_LAYOUT_BYTES]; /* layout and type of K, V and states, arithmetic; padded with zeros */
-};
+#define STORE_BLOCK_BYTES 4096u /* alignment of offsets, lengths and addresses for O_DIRECT */
+#define STORE_NAME_BYTES  66    /* 64 digits, a letter, a zero */
+#define STORE_PATH_BYTES  (4 + STORE_NAME_BYTES)
+#define STORE_PAYLOAD_MAX ((uint64_t)1 << 32)
 
 struct store_header {
     enum tier_kind kind;

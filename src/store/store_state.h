@@ -6,6 +6,8 @@
 #ifndef PLATEAU_STORE_STORE_STATE_H
 #define PLATEAU_STORE_STORE_STATE_H
 
+#include "store/store_file.h"
+
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/list.h"

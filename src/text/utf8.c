@@ -3,6 +3,7 @@
  * "maximal subpart" replacement rule, so validity, replacement and streaming need one function. */
 #include "text/utf8.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 
 /* Length of the character that `lead` begins, 0 for none, and the range of its second byte. */

@@ -6,7 +6,14 @@
 #ifndef PLATEAU_TEXT_UTF8_H
 #define PLATEAU_TEXT_UTF8_H
 
-#include "base/buf.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct buf;
 
 #define UTF8_BYTES_MAX   4
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"

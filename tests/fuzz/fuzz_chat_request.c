@@ -8,7 +8,11 @@
 #include "gen/resolve.h"
 
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 #include "model/model.h"
+#include "registry/registry.h"
+#include "sample/sampler_params.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "host/settings.h"
 
 #include <errno.h>
 #include <stdio.h>

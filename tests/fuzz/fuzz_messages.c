@@ -2,9 +2,13 @@
  * rest is the body. Invariants: no crash; a refusal makes a valid envelope; an accepted conversation has the
  * form that templates expect, with turns of different roles; every byte is returned. */
 #include "api/messages.h"
+#include "api/wire.h"
 #include "api/reject_http.h"
 
+#include "api/request.h"
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <jansson.h>
 

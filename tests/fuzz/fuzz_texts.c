@@ -5,7 +5,10 @@
 
 #include "gen/pair_prompt.h"
 
+#include "api/request.h"
 #include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include <jansson.h>
 

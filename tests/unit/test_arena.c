@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/arena.h"
+#include "base/charge.h"
 #include "base/check.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 
 #include "host/device_choice.h"
 #include "host/runtime.h"
+#include "host/settings.h"
 #include "host/settings_table.h"
 
 #include <errno.h>

@@ -3,8 +3,12 @@
 #include "test_engine.h"
 #include "test_files.h"
 
+#include "base/page_tokens.h"
 #include "cache/page_pool.h"
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -1,7 +1,10 @@
 /* The engine with the bundled model: its reference's answers, and stop strings in real text. */
 #include "base/buf.h"
 #include "base/slice.h"
+#include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
+#include "sample/sampler_params.h"
 #include "test_engine.h"
 #include "text/tokenizer.h"
 

@@ -1,5 +1,6 @@
 /* Speculative decoding changes no token: with every drafter, any draft tokens, in any batch. */
 #include "base/buf.h"
+#include "engine/engine_opts.h"
 #include "test_engine_draft.h"
 #include "text/tokenizer.h"
 

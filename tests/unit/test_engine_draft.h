@@ -5,6 +5,8 @@
 #define TEST_DRAFTS_MAX 4
 #include "test_engine.h"
 
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
 #include "engine/job.h"
 
 #include <math.h>

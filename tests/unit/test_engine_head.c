@@ -1,4 +1,7 @@
 /* The bundled model's own head drafts, alone and before the sequence's past. */
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
+#include "engine/job_spec.h"
 #include "test_engine_draft.h"
 
 /* Answers to the requests without drafts: computed once. */

@@ -3,8 +3,10 @@
 #include "test_rng.h"
 #include "test_engine.h"
 
+#include "engine/engine_opts.h"
 #include "engine/job.h"
 #include "grammar/matcher.h"
+#include "model/model.h"
 
 static void expect_enough(const char *dir, const struct engine_opts *o)
 {

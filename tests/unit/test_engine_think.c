@@ -3,7 +3,10 @@
 #define TEST_DRAFTS_MAX 3
 #include "test_engine.h"
 
+#include "engine/engine_numbers.h"
 #include "engine/engine_think.h"
+#include "engine/stream.h"
+#include "spec/drafting.h"
 
 #define DIR TINY("qwen3")
 

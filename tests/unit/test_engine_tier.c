@@ -5,9 +5,15 @@
 #include "test_store.h"
 
 #include "cache/page_group.h"
+#include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
+#include "model/model.h"
+#include "store/store_file.h"
 
 #include <limits.h>
+
+struct engine_faults;
 
 #define PROMPT_COUNT 700
 #define ANSWER       24

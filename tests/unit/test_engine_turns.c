@@ -1,4 +1,7 @@
 /* Two models on one device: an engine's steps while another engine works or waits. */
+#include "base/page_tokens.h"
+#include "engine/engine_numbers.h"
+#include "engine/engine_opts.h"
 #include "engine/job_spec.h"
 #include "test_engine.h"
 

@@ -1,5 +1,9 @@
 /* Layers with a window: what a sequence has of their pages, and that it gives them back. */
+#include "base/page_tokens.h"
+#include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
+#include "model/model.h"
 #include "test_engine.h"
 #include "test_files.h"
 

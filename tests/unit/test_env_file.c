@@ -6,9 +6,12 @@
 #include "cli/options.h"
 #include "test.h"
 
+#include "host/settings.h"
 #include "test_files.h"
 
 #include <errno.h>
+
+struct settings_change;
 
 static char seen[1024];
 

@@ -3,8 +3,10 @@
 
 #include "api/report.h"
 
+#include "api/gauge.h"
 #include "api/metrics.h"
 #include "base/check.h"
+#include "memory/ledger.h"
 
 /* ---- the two forms ---- */
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/wanted.h"
 #include "grammar/grammar_state.h"
 
 #include <errno.h>

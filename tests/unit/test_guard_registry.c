@@ -4,7 +4,9 @@
 #include "test_engine.h"
 
 #include "base/clock.h"
+#include "base/mailbox.h"
 #include "engine/job_spec.h"
+#include "engine/stream.h"
 #include "memory/holders.h"
 #include "memory/plan.h"
 #include "memory/units.h"

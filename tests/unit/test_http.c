@@ -1,4 +1,6 @@
 /* Requests in, answers out: what HTTP/1.1 demands, and how a request ends. */
+#include "base/err.h"
+#include "http/http_state.h"
 #include "test_http_app.h"
 
 TEST(a_get_and_a_post_are_answered)

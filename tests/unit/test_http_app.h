@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/slice.h"
 #include "http/http_request.h"
 #include "http/http_server.h"

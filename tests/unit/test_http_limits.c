@@ -1,4 +1,6 @@
 /* Every limit holds, and its refusal names it. */
+#include "base/err.h"
+#include "http/http_state.h"
 #include "test_http_app.h"
 
 static void send_letters(int fd, size_t bytes)

@@ -2,6 +2,7 @@
 #include "test_parsed.h"
 
 #include "api/messages.h"
+#include "api/wire.h"
 #include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"

@@ -5,6 +5,7 @@
 #include "base/none.h"
 #include "engine/job.h"
 #include "engine/publish.h"
+#include "model/model.h"
 #include "sched/sched.h"
 
 #include <string.h>

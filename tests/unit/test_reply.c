@@ -3,6 +3,7 @@
 
 #include "api/exchange.h"
 #include "api/wire.h"
+#include "gen/choice.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,9 @@
 #include <errno.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "sample/sampler.h"
+#include "sample/sampler_params.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "base/err.h"
 #include "compute/row_draw.h"
 #include "compute/row_top.h"
 #include "sample/sampler.h"

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "compute/row_draw.h"
 #include "sample/mask.h"
 #include "sample/sampler.h"
 
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VOCAB_MAX (24 * SAMPLER_BLOCK + 100)
-#define BLOCKS    DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)
+#define VOCAB_MAX (24 * ROW_DRAW_BLOCK + 100)
+#define BLOCKS    DIV_UP(VOCAB_MAX, ROW_DRAW_BLOCK)
 #define WORDS     (VOCAB_MAX / 64 + 1)
 
 struct row {
@@ -84,7 +85,7 @@ struct known {
 
 static void know(struct known *k, const struct sampler *s, const struct sampler_row *row, struct rng *rng)
 {
-    uint32_t count = DIV_UP(row->vocab, SAMPLER_BLOCK);
+    uint32_t count = DIV_UP(row->vocab, ROW_DRAW_BLOCK);
     *k = (struct known){.blocks = {.most = k->most, .weights = k->weights, .bins = k->bins}};
     for (uint32_t i = 0; i < count; i++)
         k->most[i] = sampler_ready(s, row, i);
@@ -137,7 +138,7 @@ TEST(rows_that_are_ready_give_the_same_tokens)
         struct sampler *s;
         struct sampled whole = {0}, ready = {0};
         struct known known;
-        uint32_t vocab = i % 4 == 0 ? 2 * SAMPLER_BLOCK : VOCAB_MAX;
+        uint32_t vocab = i % 4 == 0 ? 2 * ROW_DRAW_BLOCK : VOCAB_MAX;
         random_params(&r->rng, &p);
         p.stop_ids[0] %= vocab;
         assert_int_equal(sampler_create(a, &p, 64, &s), 0);
@@ -203,7 +204,7 @@ TEST(rows_that_are_weighed_give_the_same_tokens_at_every_position)
             r->logits[k] *= (float)(i % 7 + 1) * 0.15f;
         for (uint32_t k = 0; k < WORDS; k++)
             r->valid[k] |= r->allowed[k];
-        assert_weighed(r, scratch, a, &p, i % 4 ? VOCAB_MAX : 2 * SAMPLER_BLOCK,
+        assert_weighed(r, scratch, a, &p, i % 4 ? VOCAB_MAX : 2 * ROW_DRAW_BLOCK,
                        i % 8 < 3 ? r->allowed : NULL);
         arena_rewind(a, mark);
     }
@@ -296,12 +297,12 @@ TEST(blocks_without_any_of_the_best_are_known_to_have_candidates)
     assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
     assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
     for (uint32_t k = 0; k < VOCAB_MAX; k++)
-        r->logits[k] = k % SAMPLER_BLOCK == 5 ? 10 + 0.02f * (float)(k / SAMPLER_BLOCK * 7 % 25) : -1000;
+        r->logits[k] = k % ROW_DRAW_BLOCK == 5 ? 10 + 0.02f * (float)(k / ROW_DRAW_BLOCK * 7 % 25) : -1000;
     sampler_params_default(&p);
     for (uint32_t position = 0; position < 60; position++) {
         size_t mark = arena_mark(a);
         p.top_k = 2 + position % 5;
-        assert_true(draw_ready(r, scratch, a, &p, NULL, position).id % SAMPLER_BLOCK == 5);
+        assert_true(draw_ready(r, scratch, a, &p, NULL, position).id % ROW_DRAW_BLOCK == 5);
         arena_rewind(a, mark);
     }
     arena_free(a);
@@ -334,14 +335,14 @@ TEST(a_block_says_its_largest_logit)
     sampler_params_default(&p);
     assert_int_equal(arena_create(&(struct arena_opts){1 << 20, 0, NULL}, &a), 0);
     assert_int_equal(sampler_create(a, &p, 64, &s), 0);
-    r->logits[SAMPLER_BLOCK + 5] = 3;
-    r->logits[SAMPLER_BLOCK + 6] = 7;
+    r->logits[ROW_DRAW_BLOCK + 5] = 3;
+    r->logits[ROW_DRAW_BLOCK + 6] = 7;
     memset(r->allowed, 0xff, sizeof(r->allowed));
     const struct sampler_row row = {r->logits, VOCAB_MAX, NULL, r->allowed};
     assert_true(sampler_ready(s, &row, 1) == 7);
-    r->allowed[(SAMPLER_BLOCK + 6) / 64] &= ~((uint64_t)1 << (SAMPLER_BLOCK + 6) % 64);
+    r->allowed[(ROW_DRAW_BLOCK + 6) / 64] &= ~((uint64_t)1 << (ROW_DRAW_BLOCK + 6) % 64);
     assert_true(sampler_ready(s, &row, 1) == 3);
-    assert_true(r->logits[SAMPLER_BLOCK + 6] == 7); /* its mask is beside it */
+    assert_true(r->logits[ROW_DRAW_BLOCK + 6] == 7); /* its mask is beside it */
     assert_true(sampler_ready(s, &row, 0) == 0);
     arena_free(a);
     free(r);

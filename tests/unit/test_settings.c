@@ -4,7 +4,11 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "host/settings.h"
 #include "host/settings_table.h"
+#include "memory/plan.h"
+#include "model/model.h"
+#include "registry/speculation.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 #include "store/store.h"
+#include "store/store_file.h"
 #include "store/store_sys.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 
 #include "base/none.h"
 #include "store/staging.h"
+#include "store/store_file.h"
 #include "store/store_table.h"
 
 static char *sealed(uint32_t number, uint64_t *bytes)

@@ -2,6 +2,7 @@
 #include "test_rng.h"
 #include "test.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "text/utf8.h"
 
