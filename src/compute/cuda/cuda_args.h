@@ -248,7 +248,7 @@ struct cuda_product {
 #define CUDA_NARROW_WARPS_1 16u
 #define CUDA_TILE_COLUMNS   128u
 #define CUDA_TILE_ROWS      128u
-/* Columns of a block of wgmma, with 1 chain and with 8; and threads. */
+/* Columns of a tile of wgmma, with 1 chain and with 8, at most; and threads. */
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
@@ -274,8 +274,9 @@ struct cuda_product {
 #define CUDA_SERIAL_K 1024u
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
-/* Bytes in which gates meet their values, of a block that walks through tiles. */
+/* Bytes in which gates meet their values, in tiles of experts and in others. */
 #define CUDA_WALK_GLU_BYTES (CUDA_TILE_COLUMNS / 2 * CUDA_TILE_ROWS * 4)
+#define CUDA_WIDE_GLU_BYTES 32768u
 /* Bytes of shared memory that those kernels have in any case, at most. */
 #define CUDA_STATIC_SHARED 16512u
 
@@ -291,6 +292,7 @@ struct cuda_tiles {
     struct cuda_matrix w;
     struct cuda_rounded x;
     uint32_t count, stages;
+    uint32_t columns; /* a tile has 64, 128 or 256 (kernels/wide.cu) */
     struct cuda_rows y;
     const float *bias;
     uint32_t glu; /* see cuda_product.glu; of tiles of 64 rows of each */

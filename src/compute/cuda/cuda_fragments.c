@@ -112,6 +112,10 @@ static uint32_t narrow_shared(const struct weight *w, uint32_t columns, struct n
     return ring + columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
 }
 
+/* A multiprocessor's clocks for a tile of wgmma beside its units, and bytes of L2 that it reads in one. */
+#define CUDA_WIDE_FIXED 3000u
+#define CUDA_WIDE_L2    24u
+
 /* The form that takes the least room. */
 static struct narrow_form narrow_least(const struct weight *w)
 {
@@ -191,18 +195,46 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
         &product);
 }
 
-/* A block of the kernels by wgmma; dynamic shared memory in `room`. */
-static struct cuda_grid wide_grid(const struct weight *w, struct cuda_tiles *t, uint32_t columns,
-                                  uint32_t room)
+/* Blocks of a kernel by wgmma that walk through so many tiles, in clusters of `down`; dynamic shared memory
+ * in `room`. */
+static struct cuda_grid walk_grid(const struct cuda_device *d, const struct weight *w, struct cuda_tiles *t,
+                                  uint32_t columns, uint32_t tiles, uint32_t down, uint32_t room)
 {
     uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w));
     uint32_t stage = ROUND_UP(weights + columns * 2 * CUDA_UNIT, 1024u);
-    uint32_t rows = t->glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS;
     t->stages = MIN_OF((room - 1024) / stage, CUDA_WIDE_STAGES);
     ASSERT(t->stages >= 2);
-    return (struct cuda_grid){DIV_UP(t->count, columns),
-                              ROUND_UP(DIV_UP(t->glu ? w->n / 2 : w->n, rows), CUDA_WIDE_DOWN), 1,
-                              CUDA_WIDE_THREADS, t->stages * stage + 1024};
+    return (struct cuda_grid){MIN_OF(tiles, d->units / down), down, 1, CUDA_WIDE_THREADS,
+                              t->stages * stage + 1024};
+}
+
+/* Returns the number of clusters' tiles, with so many columns each. */
+static uint32_t wide_tiles(const struct weight *w, const struct cuda_tiles *t, uint32_t columns)
+{
+    uint32_t rows = CUDA_WIDE_DOWN * (t->glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS);
+    return DIV_UP(t->glu ? w->n / 2 : w->n, rows) * DIV_UP(t->count, columns);
+}
+
+/* About what a tile takes, in clocks of a unit: tensor cores bind, or what a multiprocessor reads of L2. */
+static uint64_t wide_clocks(const struct weight *w, uint32_t columns)
+{
+    return CUDA_WIDE_FIXED / DIV_UP(w->k, CUDA_UNIT) +
+           MAX_OF(4 * columns, (1024u * w->bits + 64 * columns) / CUDA_WIDE_L2);
+}
+
+/* The columns of a tile that take the least time. */
+static uint32_t wide_columns(const struct cuda_device *d, const struct weight *w, const struct cuda_tiles *t)
+{
+    uint32_t most = has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8, best = most;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t columns = most; columns >= 64; columns /= 2) {
+        uint64_t rounds = DIV_UP(wide_tiles(w, t, columns), MAX_OF(d->units / CUDA_WIDE_DOWN, 1u));
+        if (rounds * wide_clocks(w, columns) < least) {
+            least = rounds * wide_clocks(w, columns);
+            best = columns;
+        }
+    }
+    return best;
 }
 
 static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
@@ -210,20 +242,23 @@ static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_wide16_8, CUDA_KERNEL_wide16_1},
                                                    {CUDA_KERNEL_wide8_8, CUDA_KERNEL_wide8_1},
                                                    {CUDA_KERNEL_wide4_8, CUDA_KERNEL_wide4_1}};
-    uint32_t columns = has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
-    struct cuda_grid grid = wide_grid(w, t, columns, c->device->shared_max);
+    const struct cuda_device *d = c->device;
+    uint32_t glu = t->glu ? CUDA_WIDE_GLU_BYTES : 0;
+    t->columns = wide_columns(d, w, t);
+    struct cuda_grid grid = walk_grid(d, w, t, has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8,
+                                      wide_tiles(w, t, t->columns), CUDA_WIDE_DOWN, d->shared_max - glu);
+    grid.shared_bytes += glu;
     cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)], grid, t);
 }
 
-/* 8 chains: blocks walk through the tiles, one on each multiprocessor. */
+/* Products of experts' columns. */
 static void run_walk(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
     static const enum cuda_kernel kernels[3] = {CUDA_KERNEL_walk16, CUDA_KERNEL_walk8, CUDA_KERNEL_walk4};
+    const struct cuda_device *d = c->device;
     uint32_t glu = t->glu ? CUDA_WALK_GLU_BYTES : 0;
-    struct cuda_grid grid = wide_grid(w, t, CUDA_TILE_COLUMNS, c->device->shared_max - 1024 - glu);
-    uint32_t groups = groups_max(w, t->count, CUDA_TILE_COLUMNS);
-    grid.x = MIN_OF(groups * DIV_UP(w->n, CUDA_TILE_ROWS), c->device->units);
-    grid.y = 1;
+    uint32_t tiles = groups_max(w, t->count, CUDA_TILE_COLUMNS) * DIV_UP(w->n, CUDA_TILE_ROWS);
+    struct cuda_grid grid = walk_grid(d, w, t, CUDA_TILE_COLUMNS, tiles, 1, d->shared_max - 1024 - glu);
     grid.shared_bytes += glu;
     cuda_run_product(c, kernels[index_of(w)], grid, t);
 }

@@ -34,6 +34,7 @@ static bool run(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_tile
 {
     uint32_t columns = kernel == CUDA_KERNEL_wide16_1 ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
     uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
+    t->columns = columns;
     struct cuda_grid grid = {COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
                              wide ? CUDA_WIDE_THREADS : CUDA_THREADS, t->stages * stage + (wide ? 1024 : 0)};
     if (kernel == CUDA_KERNEL_few16_1 || kernel == CUDA_KERNEL_few16_8)

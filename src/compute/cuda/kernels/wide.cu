@@ -1,12 +1,15 @@
 /* wide.cu - products of many columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
  *
- * A block has 128 rows and 256 columns, or with 8 chains 128. Four threads bring unit after unit of weights
- * and inputs into a ring of stages. Two blocks with the same columns bring each other half of the inputs, as
- * reading L2 would bind else. Two groups of four warps have 64 rows each. A warp dequantises its panel's
- * fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits
- * of mma.sync is tried when a device is opened (cuda_probe.c).
+ * A block for each multiprocessor walks through tiles of 128 rows, of up to 256 columns with 1 chain, and of
+ * up to 128 with 8. Four warps bring unit after unit of weights and inputs into a ring of stages, also of the
+ * next tile. Two blocks with the same columns bring each other half of the inputs, as reading L2 would bind
+ * else. Two groups of four warps have 64 rows each. A warp dequantises its panel's fragments into registers
+ * and multiplies them with the inputs in shared memory. While a group multiplies a unit, it makes the
+ * fragments of the next one. The groups wait for each other in the ring alone: one puts its outputs while the
+ * other one multiplies. Whether wgmma has the bits of mma.sync is tried when a device is opened
+ * (cuda_probe.c).
  *
- * Experts' columns are tiles of 128 rows that a block for each multiprocessor walks through. */
+ * Experts' tiles have the sorted columns of an expert. */
 #include "compute/cuda/kernels/wgmma.cuh"
 
 #define PANELS 8u   /* panels of a block */
@@ -16,7 +19,7 @@
 
 /* ---- barriers and copies ---- */
 
-/* At the barrier that block `rank` of the cluster has at the same place. */
+/* Arrives at the barrier that block `rank` of the cluster has at the same place. */
 DEVICE void barrier_arrive(uint64_t *b, uint32_t rank)
 {
     asm volatile("{\n"
@@ -27,7 +30,7 @@ DEVICE void barrier_arrive(uint64_t *b, uint32_t rank)
                  "r"(rank)
                  : "memory");
 }
-/* To the same place of each block of the cluster. */
+/* Copies to the same place of each block of the cluster. */
 DEVICE void bring_to_all(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -40,75 +43,6 @@ DEVICE void barrier_copied(uint64_t *b)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_at(b)) : "memory");
 }
-template <uint32_t NAME, uint32_t THREADS> DEVICE void meet()
-{
-    asm volatile("bar.sync %0, %1;" ::"n"(NAME), "n"(THREADS) : "memory");
-}
-
-/* ---- a block ---- */
-
-/* The DOWN blocks of a cluster have the same columns: each brings a part of the inputs to all of them. */
-template <uint32_t BITS, uint32_t COLUMNS> struct block {
-    static constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT, DOWN = CUDA_WIDE_DOWN;
-    const cuda_tiles &a;
-    uint8_t *stages;
-    uint64_t *full, *empty;
-    uint32_t side, stage_bytes, first_column, columns;
-
-    /* With `glu` the second half are the values' panels; past the last one it comes again. */
-    __device__ __forceinline__ uint32_t panel(uint32_t i) const
-    {
-        uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL;
-        if (a.glu)
-            return min(blockIdx.y * (PANELS / 2) + i % (PANELS / 2), all / 2 - 1) +
-                   (i < PANELS / 2 ? 0 : all / 2);
-        return min(blockIdx.y * PANELS + i, all - 1);
-    }
-    /* By a thread of each of four warps: two panels, and the first one brings inputs. */
-    __device__ __forceinline__ void bring_all(uint32_t units) const
-    {
-        constexpr uint32_t EACH = PANELS / 4, PART = COLUMNS / DOWN;
-        uint32_t mine = threadIdx.x % GROUP / 32, bytes = columns * 2 * UNIT + PANELS * (CODES + side);
-        uint32_t part = blockIdx.y % DOWN * PART;
-        uint32_t x_bytes = columns > part ? min(columns - part, PART) * 2 * UNIT : 0;
-        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each;
-        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = 0, side_at = sides_at(a.w, 0);
-        const uint8_t *panels[EACH];
-#pragma unroll
-        for (uint32_t i = 0; i < EACH; i++)
-            panels[i] = a.w.data + panel(mine * EACH + i) * panel_bytes;
-        const uint16_t *x = a.x.at + (uint64_t)(a.x.first + first_column + part) * UNIT;
-        turn t = {0, 1};
-        grid_wait();
-        /* Unrolled, it is miscompiled: addresses of inputs lose their upper half (ptxas 13.0). */
-#pragma unroll 1
-        for (uint32_t u = 0; u < units; u++) {
-            uint8_t *to = stages + t.stage * stage_bytes;
-            uint64_t *b = &full[t.stage];
-            barrier_wait(&empty[t.stage], t.phase);
-            if (mine == 0) {
-                barrier_expect(b, bytes);
-                if (x_bytes > 0)
-                    bring_to_all(to + part * 2 * UNIT, x, x_bytes, b);
-            }
-#pragma unroll
-            for (uint32_t i = 0; i < EACH; i++) {
-                uint32_t p = mine * EACH + i;
-                bulk_copy(to + X + p * CODES, panels[i] + at, CODES, b);
-                if (BITS < 16)
-                    bulk_copy(to + X + PANELS * CODES + p * side, panels[i] + side_at, side, b);
-            }
-            x += (uint64_t)a.x.rows * UNIT;
-            at += CODES;
-            if (--left == 0) {
-                side_at += side;
-                left = each;
-            }
-            t.next(a.stages);
-        }
-    }
-};
-
 /* A warp's fragments of a unit. */
 template <uint32_t BITS, bool WHOLE>
 DEVICE void fragments_of(uint32_t f[16], const uint8_t *codes, const uint8_t *sides, const cuda_matrix &m)
@@ -135,168 +69,357 @@ DEVICE uint32_t sum_column(uint32_t i)
     return i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-template <uint32_t COLUMNS> DEVICE void put_sums(const cuda_tiles &a, const float *y, uint32_t first_column)
+/* ---- a block's ring ---- */
+
+/* Stages of inputs of COLUMNS columns, then codes and sides of the panels. BLOCKS of a cluster fill each
+ * other's stages. */
+template <uint32_t BITS, uint32_t COLUMNS, uint32_t BLOCKS> struct ring {
+    static constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT;
+    static constexpr bool COPIED = BLOCKS == 1; /* threads copy the inputs */
+    const cuda_tiles &a;
+    uint8_t *stages;
+    uint64_t *full, *empty;
+    uint32_t side, stage_bytes;
+
+    /* Waits for the unit that is in a stage, and makes the warp's fragments of it. */
+    template <bool WHOLE> __device__ __forceinline__ void take(const turn &t, uint32_t *f) const
+    {
+        const uint32_t warp = threadIdx.x / 32;
+        const uint8_t *codes = stages + t.stage * stage_bytes + X;
+        barrier_wait(&full[t.stage], t.phase);
+        fragments_of<BITS, WHOLE>(f, codes + warp * CODES, codes + PANELS * CODES + warp * side, a.w);
+    }
+    __device__ __forceinline__ void release(uint32_t stage) const
+    {
+        if (threadIdx.x % 32 < BLOCKS)
+            barrier_arrive(&empty[stage], threadIdx.x % 32);
+    }
+    /* Shared memory behind the stages. */
+    __device__ __forceinline__ uint8_t *rest() const
+    {
+        return stages + a.stages * stage_bytes;
+    }
+};
+
+template <uint32_t BITS, uint32_t COLUMNS, uint32_t BLOCKS>
+DEVICE ring<BITS, COLUMNS, BLOCKS> ring_of(const cuda_tiles &a, uint8_t *shared, uint64_t *full,
+                                           uint64_t *empty)
 {
-    uint32_t first_row = blockIdx.y * CUDA_TILE_ROWS + threadIdx.x / GROUP * 64;
+    const uint32_t side = unit_side_bytes(a.w);
+    const uint32_t bytes = COLUMNS * 2 * UNIT + PANELS * (128 * BITS + side);
+    return {a, shared + (0u - shared_at(shared)) % 1024, full, empty, side, (bytes + 1023) / 1024 * 1024};
+}
+
+/* `arrivals`: how many threads say that a stage is full. */
+template <class RING> DEVICE void ring_begin(const RING &r, uint32_t arrivals, uint32_t blocks)
+{
+    if (threadIdx.x > 0)
+        return;
+    for (uint32_t i = 0; i < r.a.stages; i++) {
+        barrier_init(&r.full[i], arrivals);
+        barrier_init(&r.empty[i], 2 * GROUP / 32 * blocks);
+    }
+    barriers_made();
+}
+
+/* ---- sums ---- */
+
+/* A chain's sums join the sums of earlier chains, and begin anew. */
+template <uint32_t C> DEVICE void end_chain(float (&sum)[C], float (&c)[C])
+{
 #pragma unroll
-    for (uint32_t i = 0; i < COLUMNS / 2; i++) {
-        uint32_t row = first_row + sum_row(i), column = first_column + sum_column(i);
-        if (row < a.w.n && column < a.count)
-            row_of(a.y, column)[row] = a.bias ? y[i] + a.bias[row] : y[i];
+    for (uint32_t i = 0; i < C; i++) {
+        sum[i] += c[i];
+        c[i] = 0;
     }
 }
 
-/* The second group's values go to the first, which has their gates. Its 64 rows are a unit of the next
- * product's inputs. */
-template <uint32_t COLUMNS>
-DEVICE void put_glu(const cuda_tiles &a, const float *y, uint8_t *shared, uint32_t first_column,
-                    uint32_t columns)
+/* Adds a unit's products, of fragments `f`, and makes the fragments of the next one meanwhile. */
+template <bool WHOLE, class RING, uint32_t C>
+DEVICE void add_unit(const RING &r, float (&c)[C], turn &t, const uint32_t *f, uint32_t *next, bool more)
 {
-    float *values = (float *)shared;
-    uint16_t *out = (uint16_t *)(shared + COLUMNS / 2 * GROUP * 4);
-    uint32_t thread = threadIdx.x % GROUP;
-    meet<1, 2 * GROUP>();
-    if (threadIdx.x >= GROUP) {
-#pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 2; i++)
-            values[i * GROUP + thread] = y[i];
-    }
-    meet<1, 2 * GROUP>();
-    if (threadIdx.x >= GROUP)
-        return;
-#pragma unroll
-    for (uint32_t i = 0; i < COLUMNS / 2; i++)
-        out[sum_column(i) * UNIT + rounded_place(sum_column(i), sum_row(i))] =
-            __bfloat16_as_ushort(__float2bfloat16_rn(silu(y[i]) * values[i * GROUP + thread]));
-    shared_written();
-    meet<2, GROUP>();
-    if (threadIdx.x > 0 || columns == 0 || blockIdx.y * 2 * UNIT >= a.w.n)
-        return;
-    uint16_t *to = a.y_rounded.at + ((uint64_t)blockIdx.y * a.y_rounded.rows + first_column) * UNIT;
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
-                 "cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group 0;" ::"l"(to),
-                 "r"(shared_at(out)), "r"(columns * 2 * UNIT)
-                 : "memory");
-}
-
-/* Adds `UNITS` units and frees their stages. The other group computes while this one loads. */
-template <uint32_t BITS, bool WHOLE, uint32_t COLUMNS, uint32_t UNITS>
-DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t)
-{
-    uint32_t warp = threadIdx.x / 32, f[UNITS][16];
-    uint64_t x[UNITS];
-    turn used = t;
-#pragma unroll
-    for (uint32_t i = 0; i < UNITS; i++) {
-        const uint8_t *stage = b.stages + t.stage * b.stage_bytes, *codes = stage + b.X;
-        barrier_wait(&b.full[t.stage], t.phase);
-        fragments_of<BITS, WHOLE>(f[i], codes + warp * b.CODES, codes + PANELS * b.CODES + warp * b.side,
-                                  b.a.w);
-        x[i] = inputs_of(shared_at(stage));
-        t.next(b.a.stages);
-    }
+    const uint32_t used = t.stage;
+    const uint64_t x = inputs_of(shared_at(r.stages + used * r.stage_bytes));
+    if (RING::COPIED)
+        shared_written();
     wgmma_begin();
 #pragma unroll
-    for (uint32_t i = 0; i < UNITS; i++) {
-#pragma unroll
-        for (uint32_t j = 0; j < 4; j++)
-            wgmma(c, f[i] + 4 * j, x[i] + 2 * j);
-    }
+    for (uint32_t j = 0; j < 4; j++)
+        wgmma(c, f + 4 * j, x + 2 * j);
     wgmma_end();
+    t.next(r.a.stages);
+    if (more)
+        r.template take<WHOLE>(t, next);
     wgmma_wait<0>();
-#pragma unroll
-    for (uint32_t i = 0; i < UNITS; i++) {
-        if (threadIdx.x % 32 < b.DOWN)
-            barrier_arrive(&b.empty[used.stage], threadIdx.x % 32);
-        used.next(b.a.stages);
-    }
+    r.release(used);
 }
 
-/* Units [u, to) in a sum of their own, EACH at a time. */
-template <uint32_t BITS, bool WHOLE, uint32_t COLUMNS, uint32_t EACH>
-DEVICE void add_chain(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t, uint32_t u,
-                      uint32_t to)
+/* A tile's sums: `sum` with 8 chains, else `c`. */
+template <bool WHOLE, uint32_t CHAINS, class RING, uint32_t C>
+DEVICE void multiply(const RING &r, uint32_t units, turn &t, float (&c)[C], float (&sum)[C])
 {
-#pragma unroll
-    for (uint32_t i = 0; i < COLUMNS / 2; i++)
-        c[i] = 0;
-#pragma unroll 1
-    for (; u + EACH <= to; u += EACH)
-        add_units<BITS, WHOLE, COLUMNS, EACH>(b, c, t);
-    if (EACH > 1 && u < to)
-        add_units<BITS, WHOLE, COLUMNS, 1>(b, c, t);
-}
-
-template <uint32_t BITS, bool WHOLE, uint32_t CHAINS, uint32_t COLUMNS>
-DEVICE void multiply(const block<BITS, COLUMNS> &b, uint32_t units, float (&c)[COLUMNS / 2],
-                     float (&sum)[CHAINS > 1 ? COLUMNS / 2 : 1])
-{
-    turn t = {0, 0};
+    uint32_t f[2][16], chain = 0;
     /* -0 + x is x, with its sign. */
 #pragma unroll
-    for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
-        sum[CHAINS > 1 ? i : 0] = -0.0f;
+    for (uint32_t i = 0; i < C; i++) {
+        sum[i] = -0.0f;
+        c[i] = 0;
+    }
+    r.template take<WHOLE>(t, f[0]);
 #pragma unroll 1
-    for (uint32_t chain = 0; chain < CHAINS; chain++) {
-        add_chain<BITS, WHOLE, COLUMNS, 2>(b, c, t, chain_begin(units, chain, CHAINS),
-                                           chain_begin(units, chain + 1, CHAINS));
+    for (uint32_t u = 0; u < units; u += 2) {
 #pragma unroll
-        for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
-            sum[CHAINS > 1 ? i : 0] += c[i];
+        for (uint32_t i = 0; i < 2; i++) {
+            if (u + i >= units)
+                break;
+#pragma unroll 1
+            for (; CHAINS > 1 && chain_begin(units, chain + 1, CHAINS) <= u + i; chain++)
+                end_chain(sum, c);
+            add_unit<WHOLE>(r, c, t, f[i], f[i ^ 1], u + i + 1 < units);
+        }
+    }
+#pragma unroll 1
+    for (; CHAINS > 1 && chain < CHAINS; chain++)
+        end_chain(sum, c);
+}
+
+/* ---- tiles of a matrix ---- */
+
+struct wide_tile {
+    uint32_t row, first, count; /* row: in tiles; first, count: columns */
+};
+
+/* Tiles of a cluster: neighbours have the same rows, and the last tiles are those of the columns that fill
+ * no whole tile. False: there are fewer tiles. */
+DEVICE bool find_wide_tile(const cuda_tiles &a, uint32_t tile, wide_tile &ret)
+{
+    const uint32_t rows = a.glu ? a.w.n / 2 : a.w.n, each = a.glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS;
+    const uint32_t downs = (rows + each * CUDA_WIDE_DOWN - 1) / (each * CUDA_WIDE_DOWN);
+    const uint32_t whole = a.count / a.columns, rest = a.count % a.columns;
+    uint32_t down = tile - whole * downs, column = whole, count = rest;
+    if (tile < whole * downs) {
+        down = tile / whole;
+        column = tile % whole;
+        count = a.columns;
+    }
+    ret = {down * CUDA_WIDE_DOWN + blockIdx.y, column * a.columns, count};
+    return count > 0 && down < downs;
+}
+
+template <uint32_t BITS, uint32_t COLUMNS> using wide_ring = ring<BITS, COLUMNS, CUDA_WIDE_DOWN>;
+
+/* With `glu` the second half are the values' panels; past the last one it comes again. */
+DEVICE uint32_t wide_panel(const cuda_tiles &a, const wide_tile &tile, uint32_t i)
+{
+    const uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL;
+    if (a.glu)
+        return min(tile.row * (PANELS / 2) + i % (PANELS / 2), all / 2 - 1) + (i < PANELS / 2 ? 0 : all / 2);
+    return min(tile.row * PANELS + i, all - 1);
+}
+
+/* A thread's pieces of codes in a unit, and of sides at most, where threads copy them. */
+template <uint32_t BITS> DEVICE constexpr uint32_t code_pieces()
+{
+    return BITS < 16 ? PANELS * 128 * BITS / 16 / GROUP : 1;
+}
+#define SIDE_PIECES 2u
+
+/* Brings a tile's units, by four warps. The first thread brings the block's part of the inputs to all blocks
+ * of the cluster. With 16 bits a thread of each warp brings two panels. Fewer bits are copied by all threads,
+ * as the bulk engine takes long for small copies. */
+template <uint32_t BITS, uint32_t COLUMNS>
+DEVICE void bring_wide(const wide_ring<BITS, COLUMNS> &r, const wide_tile &tile, uint32_t units, turn &t)
+{
+    constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT;
+    constexpr uint32_t EACH = BITS < 16 ? code_pieces<BITS>() : PANELS / 4;
+    const cuda_tiles &a = r.a;
+    const uint32_t thread = threadIdx.x % GROUP, mine = thread / 32;
+    const uint32_t bytes = tile.count * 2 * UNIT + (BITS < 16 ? 0 : PANELS * CODES);
+    const uint32_t part = blockIdx.y * (a.columns / CUDA_WIDE_DOWN);
+    const uint32_t x_bytes =
+        tile.count > part ? min(tile.count - part, a.columns / CUDA_WIDE_DOWN) * 2 * UNIT : 0;
+    const uint32_t side_pieces = max(r.side / 16, 1),
+                   each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT;
+    const uint64_t panel_bytes = fragment_panel_bytes(a.w);
+    const uint8_t *codes[EACH], *sides[SIDE_PIECES];
+    const uint16_t *x = a.x.at + (uint64_t)(a.x.first + tile.first + part) * UNIT;
+    uint32_t left = each;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        const uint32_t piece = thread + i * GROUP;
+        codes[i] = BITS < 16 ? a.w.data + wide_panel(a, tile, piece / (CODES / 16)) * panel_bytes +
+                                   piece % (CODES / 16) * 16
+                             : a.w.data + wide_panel(a, tile, mine * EACH + i) * panel_bytes;
+    }
+#pragma unroll
+    for (uint32_t i = 0; BITS < 16 && i < SIDE_PIECES; i++) {
+        const uint32_t piece = thread + i * GROUP;
+        sides[i] = a.w.data + wide_panel(a, tile, min(piece / side_pieces, PANELS - 1)) * panel_bytes +
+                   sides_at(a.w, 0) + piece % side_pieces * 16;
+    }
+    /* Unrolled, it is miscompiled: addresses of inputs lose their upper half (ptxas 13.0). */
+#pragma unroll 1
+    for (uint32_t u = 0; u < units; u++) {
+        uint8_t *to = r.stages + t.stage * r.stage_bytes;
+        uint64_t *b = &r.full[t.stage];
+        const uint32_t place = shared_at(to) + X;
+        barrier_wait(&r.empty[t.stage], t.phase);
+        if (thread == 0) {
+            barrier_expect(b, bytes);
+            if (x_bytes > 0)
+                bring_to_all(to + part * 2 * UNIT, x, x_bytes, b);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            if (BITS < 16)
+                copy16(place + (thread + i * GROUP) * 16, codes[i]);
+            else
+                bulk_copy(to + X + (mine * EACH + i) * CODES, codes[i], CODES, b);
+            codes[i] += CODES;
+        }
+#pragma unroll
+        for (uint32_t i = 0; BITS < 16 && i < SIDE_PIECES; i++)
+            if (thread + i * GROUP < PANELS * side_pieces)
+                copy16(place + PANELS * CODES + (thread + i * GROUP) * 16, sides[i]);
+        if (BITS < 16)
+            barrier_copied(b);
+        x += (uint64_t)a.x.rows * UNIT;
+        if (BITS < 16 && --left == 0) {
+#pragma unroll
+            for (uint32_t i = 0; i < SIDE_PIECES; i++)
+                sides[i] += r.side;
+            left = each;
+        }
+        t.next(a.stages);
     }
 }
 
-template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
-DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
+template <uint32_t C> DEVICE void put_wide(const cuda_tiles &a, const wide_tile &tile, const float (&y)[C])
 {
-    float c[COLUMNS / 2], sum[CHAINS > 1 ? COLUMNS / 2 : 1];
-    if (BITS < 16 && is_whole(b.a.w))
-        multiply<BITS, true, CHAINS, COLUMNS>(b, units, c, sum);
+    const uint32_t first_row = tile.row * CUDA_TILE_ROWS + threadIdx.x / GROUP * 64;
+#pragma unroll
+    for (uint32_t i = 0; i < C; i++) {
+        const uint32_t row = first_row + sum_row(i), column = sum_column(i);
+        if (row < a.w.n && column < tile.count)
+            row_of(a.y, tile.first + column)[row] = a.bias ? y[i] + a.bias[row] : y[i];
+    }
+}
+
+/* The thread's puts have read shared memory, but the last LEFT. */
+template <uint32_t LEFT> DEVICE void bulk_puts_wait()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+#define MEET_VALUES 16u /* values of a thread that the other group gets at a time: of 32 columns */
+static_assert(CUDA_WIDE_GLU_BYTES == 2 * GROUP * MEET_VALUES * 4 + 2 * 2 * 32 * 2 * UNIT,
+              "put_wide_glu() has that room");
+
+/* One group has gates, the other their values. Of 64 columns each gets what it lacks for half of them. The
+ * 64 rows are a unit of the next product's inputs. */
+template <uint32_t C>
+DEVICE void put_wide_glu(const cuda_tiles &a, const wide_tile &tile, const float (&y)[C], uint8_t *shared)
+{
+    const uint32_t group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP;
+    float *to = (float *)shared + threadIdx.x;
+    const float *from = (float *)shared + (threadIdx.x ^ GROUP);
+    uint16_t *outs = (uint16_t *)(shared + 2 * GROUP * MEET_VALUES * 4) + group * 2 * 32 * UNIT;
+    const bool some = 2 * tile.row * UNIT < a.w.n;
+#pragma unroll
+    for (uint32_t q = 0; q < C / (2 * MEET_VALUES); q++) {
+        const uint32_t mine = (2 * q) * MEET_VALUES, first = 64 * q + 32 * group;
+        uint16_t *out = outs + q % 2 * 32 * UNIT;
+        if (thread == 0)
+            bulk_puts_wait<C / (2 * MEET_VALUES) % 2 == 0>();
+        meet_at<2 * GROUP>(1); /* earlier readers */
+#pragma unroll
+        for (uint32_t i = 0; i < MEET_VALUES; i++)
+            to[i * 2 * GROUP] = group ? y[mine + i] : y[mine + MEET_VALUES + i];
+        meet_at<2 * GROUP>(1);
+#pragma unroll
+        for (uint32_t i = 0; i < MEET_VALUES; i++) {
+            const float other = from[i * 2 * GROUP];
+            const float gate = group ? other : y[mine + i], value = group ? y[mine + MEET_VALUES + i] : other;
+            out[sum_column(i) * UNIT + rounded_place(sum_column(i), sum_row(i))] =
+                __bfloat16_as_ushort(__float2bfloat16_rn(silu(gate) * value));
+        }
+        shared_written();
+        meet_at<GROUP>(2 + group);
+        if (thread == 0 && some && tile.count > first) {
+            uint16_t *at =
+                a.y_rounded.at + ((uint64_t)tile.row * a.y_rounded.rows + tile.first + first) * UNIT;
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(at),
+                         "r"(shared_at(out)), "r"(min(tile.count - first, 32u) * 2 * UNIT)
+                         : "memory");
+        }
+        if (thread == 0)
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+}
+
+template <bool WHOLE, uint32_t CHAINS, uint32_t COLUMNS, class RING>
+DEVICE void consume_wide(const RING &r, const wide_tile &tile, uint32_t units, turn &t)
+{
+    float c[COLUMNS / 2], sum[COLUMNS / 2];
+    multiply<WHOLE, CHAINS>(r, units, t, c, sum);
+    if (r.a.glu && CHAINS > 1)
+        put_wide_glu(r.a, tile, sum, r.rest());
+    else if (r.a.glu)
+        put_wide_glu(r.a, tile, c, r.rest());
+    else if (CHAINS > 1)
+        put_wide(r.a, tile, sum);
     else
-        multiply<BITS, false, CHAINS, COLUMNS>(b, units, c, sum);
-    const float *y = CHAINS > 1 ? sum : c;
-    if (b.a.glu)
-        put_glu<COLUMNS>(b.a, y, b.stages, b.first_column, b.columns);
-    else
-        put_sums<COLUMNS>(b.a, y, b.first_column);
+        put_wide(r.a, tile, c);
+}
+
+template <bool WHOLE, uint32_t CHAINS, uint32_t COLUMNS, class RING>
+DEVICE void consume_all(const RING &r, uint32_t units)
+{
+    turn t = {0, 0};
+    wide_tile tile;
+    for (uint32_t i = blockIdx.x; find_wide_tile(r.a, i, tile); i += gridDim.x) {
+        if (tile.count <= 64)
+            consume_wide<WHOLE, CHAINS, 64>(r, tile, units, t);
+        else if (tile.count <= 128)
+            consume_wide<WHOLE, CHAINS, 128>(r, tile, units, t);
+        else if (COLUMNS > 128)
+            consume_wide<WHOLE, CHAINS, COLUMNS>(r, tile, units, t);
+    }
+    if (threadIdx.x % GROUP == 0)
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ uint64_t full[CUDA_WIDE_STAGES], empty[CUDA_WIDE_STAGES];
-    uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
-    uint32_t units = fragment_units(a.w), side = unit_side_bytes(a.w), first = blockIdx.x * COLUMNS;
-    uint32_t stage_bytes = (COLUMNS * 2 * UNIT + PANELS * (128 * BITS + side) + 1023) / 1024 * 1024;
-    const block<BITS, COLUMNS> b = {
-        a,    stages,      full,  empty,
-        side, stage_bytes, first, first < a.count ? min(COLUMNS, a.count - first) : 0};
+    const wide_ring<BITS, COLUMNS> r = ring_of<BITS, COLUMNS, CUDA_WIDE_DOWN>(a, shared, full, empty);
+    const uint32_t units = fragment_units(a.w);
     grid_next();
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < a.stages; i++) {
-            barrier_init(&full[i], 1);
-            barrier_init(&empty[i], 8 * b.DOWN);
-        }
-        barriers_made();
-    }
+    ring_begin(r, BITS < 16 ? GROUP + 1 : 1, CUDA_WIDE_DOWN);
     cluster_meet();
     if (threadIdx.x >= 2 * GROUP) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-        if (threadIdx.x % 32 == 0)
-            b.bring_all(units);
+        turn t = {0, 1};
+        wide_tile tile;
+        if (BITS < 16 || threadIdx.x % 32 == 0) {
+            grid_wait();
+            for (uint32_t i = blockIdx.x; find_wide_tile(a, i, tile); i += gridDim.x)
+                bring_wide<BITS, COLUMNS>(r, tile, units, t);
+            copies_wait_all();
+        }
         __syncwarp();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        consume<BITS, CHAINS, COLUMNS>(b, units);
+        if (BITS < 16 && is_whole(a.w))
+            consume_all<true, CHAINS, COLUMNS>(r, units);
+        else
+            consume_all<false, CHAINS, COLUMNS>(r, units);
     }
     cluster_meet(); /* others still arrive here */
 }
 
-/* ---- 8 chains: blocks walk through tiles, of experts with their sorted columns ----
- *
- * While a group of four warps multiplies a unit, it makes the fragments of the next one. The groups wait for
- * each other in the ring alone: one puts its outputs while the other one multiplies. */
+/* ---- tiles of experts ---- */
 
 /* 128 rows of an expert's matrix, and a group of its columns. */
 struct walk_tile {
@@ -313,148 +436,76 @@ DEVICE bool find_walk_tile(const cuda_tiles &a, uint32_t tile, walk_tile &ret)
     if (tile / downs >= *a.sorted.group_count)
         return false;
     const cuda_expert_group g = a.sorted.groups[tile / downs];
-    ret = {a.w.data + g.expert * a.w.expert_bytes,
-           a.bias ? a.bias + (uint64_t)g.expert * a.bias_step : NULL, tile % downs * CUDA_TILE_ROWS, g.first,
-           g.count};
+    ret = {a.w.data + g.expert * a.w.expert_bytes, a.bias ? a.bias + (uint64_t)g.expert * a.bias_step : NULL,
+           tile % downs * CUDA_TILE_ROWS, g.first, g.count};
     return true;
 }
 
-/* A chain's sums join the sums of earlier chains, and begin anew. */
-template <uint32_t C> DEVICE void end_chain(float (&sum)[C], float (&c)[C])
-{
-#pragma unroll
-    for (uint32_t i = 0; i < C; i++) {
-        sum[i] += c[i];
-        c[i] = 0;
-    }
-}
+template <uint32_t BITS> using walk_ring = ring<BITS, CUDA_TILE_COLUMNS, 1>;
 
 /* Pieces of inputs that a thread brings of each unit. */
 #define WALK_PIECES (CUDA_TILE_COLUMNS * 8 / GROUP)
 
-template <uint32_t BITS> struct walk_block {
-    static constexpr uint32_t CODES = 128 * BITS, X = CUDA_TILE_COLUMNS * 2 * UNIT;
-    const cuda_tiles &a;
-    uint8_t *stages;
-    uint64_t *full, *empty;
-    uint32_t side, stage_bytes;
-
-    /* With `glu` each group of four warps has two panels of gates, then the panels of their values. */
-    __device__ __forceinline__ uint32_t panel(const walk_tile &tile, uint32_t i) const
-    {
-        uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL, first = tile.first_row / CUDA_PANEL;
-        if (a.glu)
-            return first / 2 + i / 4 * 2 + i % 2 + (i % 4 < 2 ? 0 : all / 2);
-        return min(first + i, all - 1);
-    }
-    /* Waits for the unit that is in a stage, and makes the warp's fragments of it. */
-    template <bool WHOLE> __device__ __forceinline__ void take(const turn &t, uint32_t *f) const
-    {
-        const uint32_t warp = threadIdx.x / 32;
-        const uint8_t *codes = stages + t.stage * stage_bytes + X;
-        barrier_wait(&full[t.stage], t.phase);
-        fragments_of<BITS, WHOLE>(f, codes + warp * CODES, codes + PANELS * CODES + warp * side, a.w);
-    }
-    /* A lane of each warp brings two panels, all threads the rows of their columns. A row's pieces lie in an
-     * order that its number gives, in a stage the column's number does. */
-    __device__ __forceinline__ void bring(const walk_tile &tile, uint32_t units, turn &t) const
-    {
-        constexpr uint32_t EACH = PANELS / 4;
-        const uint32_t thread = threadIdx.x % GROUP, mine = thread / 32, bytes = PANELS * (CODES + side);
-        const uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT;
-        const uint64_t panel_bytes = fragment_panel_bytes(a.w);
-        const uint8_t *panels[EACH];
-        uint32_t from[WALK_PIECES], left = each;
-        uint64_t at = 0, side_at = sides_at(a.w, 0);
-#pragma unroll
-        for (uint32_t i = 0; i < EACH; i++)
-            panels[i] = tile.weights + panel(tile, mine * EACH + i) * panel_bytes;
-#pragma unroll
-        for (uint32_t i = 0; i < WALK_PIECES; i++) {
-            uint32_t column = min(thread / 8 + i * (GROUP / 8), tile.count - 1);
-            from[i] = (a.x.first + input_row(a.sorted, a.x_div, tile.first + column)) * 8 + thread % 8;
-        }
-        const uint16_t *x = a.x.at;
-#pragma unroll 1
-        for (uint32_t u = 0; u < units; u++) {
-            uint8_t *to = stages + t.stage * stage_bytes;
-            uint64_t *b = &full[t.stage];
-            barrier_wait(&empty[t.stage], t.phase);
-            if (thread == 0)
-                barrier_expect(b, bytes);
-#pragma unroll
-            for (uint32_t i = 0; thread % 32 == 0 && i < EACH; i++) {
-                uint32_t p = mine * EACH + i;
-                bulk_copy(to + X + p * CODES, panels[i] + at, CODES, b);
-                if (BITS < 16)
-                    bulk_copy(to + X + PANELS * CODES + p * side, panels[i] + side_at, side, b);
-            }
-            const uint32_t place = shared_at(to);
-#pragma unroll
-            for (uint32_t i = 0; i < WALK_PIECES; i++)
-                if (thread / 8 + i * (GROUP / 8) < tile.count)
-                    copy16(place + ((thread + i * GROUP) ^ (from[i] / 8 % 8 ^ thread / 8 % 8)) * 16,
-                           x + (uint64_t)from[i] * 8);
-            barrier_copied(b);
-            x += (uint64_t)a.x.rows * UNIT;
-            at += CODES;
-            if (--left == 0) {
-                side_at += side;
-                left = each;
-            }
-            t.next(a.stages);
-        }
-    }
-};
-
-/* Adds a unit's products, of fragments `f`, and makes the fragments of the next one meanwhile. */
-template <uint32_t BITS, bool WHOLE, uint32_t C>
-DEVICE void add_walked(const walk_block<BITS> &b, float (&c)[C], turn &t, const uint32_t *f, uint32_t *next,
-                       bool more)
+/* With `glu` each group of four warps has two panels of gates, then the panels of their values. */
+DEVICE uint32_t walk_panel(const cuda_tiles &a, const walk_tile &tile, uint32_t i)
 {
-    const uint32_t used = t.stage;
-    const uint64_t x = inputs_of(shared_at(b.stages + used * b.stage_bytes));
-    shared_written();
-    wgmma_begin();
-#pragma unroll
-    for (uint32_t j = 0; j < 4; j++)
-        wgmma(c, f + 4 * j, x + 2 * j);
-    wgmma_end();
-    t.next(b.a.stages);
-    if (more)
-        b.template take<WHOLE>(t, next);
-    wgmma_wait<0>();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(&b.empty[used], 0);
+    uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL, first = tile.first_row / CUDA_PANEL;
+    if (a.glu)
+        return first / 2 + i / 4 * 2 + i % 2 + (i % 4 < 2 ? 0 : all / 2);
+    return min(first + i, all - 1);
 }
 
-template <uint32_t BITS, bool WHOLE, uint32_t C>
-DEVICE void multiply_walked(const walk_block<BITS> &b, uint32_t units, turn &t, float (&sum)[C])
+/* A lane of each warp brings two panels, all threads the rows of their columns. A row's pieces lie in an
+ * order that its number gives, in a stage the column's number does. */
+template <uint32_t BITS>
+DEVICE void bring_walk(const walk_ring<BITS> &r, const walk_tile &tile, uint32_t units, turn &t)
 {
-    uint32_t f[2][16], chain = 0;
-    float c[C];
-    /* -0 + x is x, with its sign. */
+    constexpr uint32_t EACH = PANELS / 4, CODES = 128 * BITS, X = walk_ring<BITS>::X;
+    const cuda_tiles &a = r.a;
+    const uint32_t thread = threadIdx.x % GROUP, mine = thread / 32, bytes = PANELS * (CODES + r.side);
+    const uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT;
+    const uint64_t panel_bytes = fragment_panel_bytes(a.w);
+    const uint8_t *panels[EACH];
+    uint32_t from[WALK_PIECES], left = each;
+    uint64_t at = 0, side_at = sides_at(a.w, 0);
 #pragma unroll
-    for (uint32_t i = 0; i < C; i++) {
-        sum[i] = -0.0f;
-        c[i] = 0;
+    for (uint32_t i = 0; i < EACH; i++)
+        panels[i] = tile.weights + walk_panel(a, tile, mine * EACH + i) * panel_bytes;
+#pragma unroll
+    for (uint32_t i = 0; i < WALK_PIECES; i++) {
+        uint32_t column = min(thread / 8 + i * (GROUP / 8), tile.count - 1);
+        from[i] = (a.x.first + input_row(a.sorted, a.x_div, tile.first + column)) * 8 + thread % 8;
     }
-    b.template take<WHOLE>(t, f[0]);
+    const uint16_t *x = a.x.at;
 #pragma unroll 1
-    for (uint32_t u = 0; u < units; u += 2) {
+    for (uint32_t u = 0; u < units; u++) {
+        uint8_t *to = r.stages + t.stage * r.stage_bytes;
+        uint64_t *b = &r.full[t.stage];
+        barrier_wait(&r.empty[t.stage], t.phase);
+        if (thread == 0)
+            barrier_expect(b, bytes);
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            if (u + i >= units)
-                break;
-#pragma unroll 1
-            for (; chain_begin(units, chain + 1, CUDA_CHAINS) <= u + i; chain++)
-                end_chain(sum, c);
-            add_walked<BITS, WHOLE>(b, c, t, f[i], f[i ^ 1], u + i + 1 < units);
+        for (uint32_t i = 0; thread % 32 == 0 && i < EACH; i++) {
+            uint32_t p = mine * EACH + i;
+            bulk_copy(to + X + p * CODES, panels[i] + at, CODES, b);
+            if (BITS < 16)
+                bulk_copy(to + X + PANELS * CODES + p * r.side, panels[i] + side_at, r.side, b);
         }
+        const uint32_t place = shared_at(to);
+#pragma unroll
+        for (uint32_t i = 0; i < WALK_PIECES; i++)
+            if (thread / 8 + i * (GROUP / 8) < tile.count)
+                copy16(place + ((thread + i * GROUP) ^ (from[i] / 8 % 8 ^ thread / 8 % 8)) * 16,
+                       x + (uint64_t)from[i] * 8);
+        barrier_copied(b);
+        x += (uint64_t)a.x.rows * UNIT;
+        at += CODES;
+        if (--left == 0) {
+            side_at += r.side;
+            left = each;
+        }
+        t.next(a.stages);
     }
-#pragma unroll 1
-    for (; chain < CUDA_CHAINS; chain++)
-        end_chain(sum, c);
 }
 
 template <uint32_t C> DEVICE void put_walked(const cuda_tiles &a, const walk_tile &tile, const float (&y)[C])
@@ -503,57 +554,54 @@ DEVICE void put_walked_glu(const cuda_tiles &a, const walk_tile &tile, const flo
     }
 }
 
-template <uint32_t BITS, uint32_t COLUMNS>
-DEVICE void consume_walked(const walk_block<BITS> &b, const walk_tile &tile, uint32_t units, turn &t)
+template <bool WHOLE, uint32_t COLUMNS, class RING>
+DEVICE void consume_walked(const RING &r, const walk_tile &tile, uint32_t units, turn &t)
 {
-    float sum[COLUMNS / 2];
-    if (BITS < 16 && is_whole(b.a.w))
-        multiply_walked<BITS, true>(b, units, t, sum);
+    float c[COLUMNS / 2], sum[COLUMNS / 2];
+    multiply<WHOLE, CUDA_CHAINS>(r, units, t, c, sum);
+    if (r.a.glu)
+        put_walked_glu(r.a, tile, sum, (float *)r.rest());
     else
-        multiply_walked<BITS, false>(b, units, t, sum);
-    if (b.a.glu)
-        put_walked_glu(b.a, tile, sum, (float *)(b.stages + b.a.stages * b.stage_bytes));
-    else
-        put_walked(b.a, tile, sum);
+        put_walked(r.a, tile, sum);
+}
+
+template <bool WHOLE, class RING> DEVICE void consume_walk(const RING &r, uint32_t units)
+{
+    turn t = {0, 0};
+    walk_tile tile;
+    for (uint32_t i = blockIdx.x; find_walk_tile(r.a, i, tile); i += gridDim.x) {
+        if (tile.count <= 32)
+            consume_walked<WHOLE, 32>(r, tile, units, t);
+        else if (tile.count <= 64)
+            consume_walked<WHOLE, 64>(r, tile, units, t);
+        else
+            consume_walked<WHOLE, CUDA_TILE_COLUMNS>(r, tile, units, t);
+    }
 }
 
 template <uint32_t BITS> DEVICE void walk(const cuda_tiles &a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ uint64_t full[CUDA_WIDE_STAGES], empty[CUDA_WIDE_STAGES];
-    uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
-    const uint32_t units = fragment_units(a.w), side = unit_side_bytes(a.w);
-    const uint32_t stage_bytes =
-        (CUDA_TILE_COLUMNS * 2 * UNIT + PANELS * (128 * BITS + side) + 1023) / 1024 * 1024;
-    const walk_block<BITS> b = {a, stages, full, empty, side, stage_bytes};
-    walk_tile tile;
+    const walk_ring<BITS> r = ring_of<BITS, CUDA_TILE_COLUMNS, 1>(a, shared, full, empty);
+    const uint32_t units = fragment_units(a.w);
     grid_next();
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < a.stages; i++) {
-            barrier_init(&full[i], GROUP + 1);
-            barrier_init(&empty[i], 8);
-        }
-        barriers_made();
-    }
+    ring_begin(r, GROUP + 1, 1);
     __syncthreads();
     grid_wait();
     if (threadIdx.x >= 2 * GROUP) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
         turn t = {0, 1};
+        walk_tile tile;
         for (uint32_t i = blockIdx.x; find_walk_tile(a, i, tile); i += gridDim.x)
-            b.bring(tile, units, t);
+            bring_walk<BITS>(r, tile, units, t);
         copies_wait_all();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        turn t = {0, 0};
-        for (uint32_t i = blockIdx.x; find_walk_tile(a, i, tile); i += gridDim.x) {
-            if (tile.count <= 32)
-                consume_walked<BITS, 32>(b, tile, units, t);
-            else if (tile.count <= 64)
-                consume_walked<BITS, 64>(b, tile, units, t);
-            else
-                consume_walked<BITS, CUDA_TILE_COLUMNS>(b, tile, units, t);
-        }
+        if (BITS < 16 && is_whole(a.w))
+            consume_walk<true>(r, units);
+        else
+            consume_walk<false>(r, units);
     }
 }
 
@@ -581,11 +629,11 @@ WIDE(8, 8)
 WIDE(4, 1)
 WIDE(4, 8)
 
-#define WALK(bits)                                                                                         \
+#define WALK(bits)                                                                                           \
     extern "C" __global__ void __launch_bounds__(CUDA_WIDE_THREADS, 1)                                       \
-        plateau_walk##bits(const __grid_constant__ cuda_tiles a)                                           \
+        plateau_walk##bits(const __grid_constant__ cuda_tiles a)                                             \
     {                                                                                                        \
-        walk<bits>(a);                                                                                     \
+        walk<bits>(a);                                                                                       \
     }
 WALK(16)
 WALK(8)
