@@ -10,6 +10,7 @@
 #include "api/field.h"
 #include "api/metrics.h"
 #include "api/reject_http.h"
+#include "api/timings.h"
 #include "api/wire.h"
 
 #include "api/memory_refusal.h"
@@ -171,11 +172,6 @@ void exchange_free(struct exchange *x)
     atomic_fetch_sub(&a->requests_now, 1);
 }
 
-static double ms_between(uint64_t from_ns, uint64_t to_ns)
-{
-    return to_ns > from_ns ? (double)(to_ns - from_ns) / (double)NS_PER_MS : 0;
-}
-
 /* One line for each request that computed tokens, or should have. */
 static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
 {
@@ -192,7 +188,7 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
         "first_token_ms=%.1f seconds=%.3f",
         x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end, x->code ? x->code : "-",
         s->prompt_tokens, s->cached_tokens, s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
-        ms_between(x->arrived_ns, x->first_token_ns), seconds);
+        timings_first_token_ms(x), seconds);
 }
 
 static const char *model_name(const struct exchange *x)

@@ -44,8 +44,8 @@ enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES, WAIT_GRAMMA
 /* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
-    uint64_t queued_ns;     /* the longest */
-    enum finish_reason end; /* finish reason of the last choice */
+    uint64_t queued_ns, prefill_ns, decode_ns; /* the longest of each; choice_times() */
+    enum finish_reason end;                    /* finish reason of the last choice */
 };
 
 /* Options of a REQUEST_ITEMS. */

@@ -15,6 +15,7 @@
 #include "api/request.h"
 #include "api/responses_list.h"
 #include "api/tenants.h"
+#include "api/timings.h"
 #include "api/trace.h"
 #include "api/wait.h"
 #include "api/wire.h"
@@ -55,21 +56,6 @@ struct metrics_counts *exchange_metrics_own(struct exchange *x)
 
 /* ---- the end of its work ---- */
 
-static void sum_up(struct exchange *x, const struct choice *c)
-{
-    struct exchange_sums *s = &x->sums;
-    struct stream_admission a;
-    /* A choice that is cut in the queue has waited until now. */
-    if (!choice_admitted(c, &a))
-        a.queued_ns = clock_now_ns() - x->submitted_ns;
-    s->choices++;
-    s->prompt_tokens += x->gen.prompts[c->prompt_index].count;
-    s->tokens += c->tokens;
-    s->end = c->over ? c->finish.reason : x->cut_reason;
-    s->cached_tokens += a.cached_tokens;
-    s->queued_ns = MAX_OF(s->queued_ns, a.queued_ns);
-}
-
 /* Its finish record will not arrive. */
 static void count_cut(struct exchange *x, const struct choice *c)
 {
@@ -80,10 +66,10 @@ static void count_cut(struct exchange *x, const struct choice *c)
 
 static void drop_replies(struct exchange *x)
 {
+    if (x->gen.choice_count > 0)
+        x->sums = timings_sum_up(x);
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         const struct choice *c = &x->gen.choices[i];
-        if (c->stream || c->over)
-            sum_up(x, c);
         if (c->stream && !c->over)
             count_cut(x, c);
     }

@@ -83,6 +83,8 @@ bool fields_openai_check(struct request *r, struct reject *why)
 {
     if (!r->stream && r->stream_options)
         return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
+    /* Times are a part of the usage. */
+    r->include_usage |= r->stream && r->include_timings && !r->stream_options;
     return true;
 }
 
@@ -92,6 +94,7 @@ static const struct field shared[] = {
     {"max_completion_tokens", field_max_tokens},
     {"stop", field_stop},
     {"stream_options", read_stream_options},
+    {"timings_per_token", field_bool, FIELD_AT(timings_per_token)},
     FIELD_ADD_SPECIAL_TOKENS,
     /* Labels for the client's accounting. */
     {"user", field_accept_string},

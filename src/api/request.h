@@ -82,7 +82,8 @@ struct request {
     bool without_documents; /* rerank: the results do not repeat their documents */
     bool return_token_strs;
     bool stream, include_usage, continuous_usage;
-    bool stream_options;   /* it was given */
+    bool stream_options; /* it was given */
+    bool include_timings, timings_per_token;
     bool tools_off;        /* the tools are not to be called */
     bool thinking_omitted; /* Messages: blocks of thinking are sent without their text */
     bool stores;           /* Responses: the reply is stored */

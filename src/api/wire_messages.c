@@ -9,6 +9,7 @@
 #include "api/exchange.h"
 #include "api/reasoning_seal.h"
 #include "api/reply.h"
+#include "api/timings.h"
 #include "api/wire.h"
 #include "base/check.h"
 #include "http/sse.h"
@@ -35,9 +36,11 @@ static void write_usage(const struct exchange *x, struct buf *ret)
     buf_printf(ret,
                "\"usage\":{\"input_tokens\":%llu,\"cache_creation_input_tokens\":0,"
                "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu,"
-               "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"}",
+               "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"",
                (ull)(u.prompt_tokens - u.cached_tokens), (ull)u.cached_tokens, (ull)u.completion_tokens,
                (ull)u.reasoning_tokens);
+    timings_write(x, ret);
+    buf_putc(ret, '}');
 }
 
 /* `"id":...` up to the content. */

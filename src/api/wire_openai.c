@@ -3,6 +3,7 @@
 
 #include "api/exchange.h"
 #include "api/reply.h"
+#include "api/timings.h"
 #include "api/token_text.h"
 #include "base/check.h"
 #include "http/sse.h"
@@ -164,9 +165,11 @@ static void write_usage(const struct exchange *x, struct buf *ret)
     buf_printf(ret,
                "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
+               "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}",
                (ull)u.prompt_tokens, (ull)u.completion_tokens, (ull)(u.prompt_tokens + u.completion_tokens),
                (ull)u.cached_tokens, (ull)u.reasoning_tokens);
+    timings_write(x, ret);
+    buf_putc(ret, '}');
 }
 
 /* ---- the frame ---- */
@@ -194,6 +197,7 @@ void openai_whole(const struct exchange *x, openai_choice_fn *write_choice, stru
     }
     buf_puts(ret, "],");
     write_usage(x, ret);
+    timings_write_llama(x, ret);
 }
 
 void openai_chunk_begin(struct exchange *x)
@@ -214,6 +218,7 @@ void openai_chunk_end(struct exchange *x, bool with_prompt_ids)
     } else if (x->request.include_usage) {
         buf_puts(&x->out, ",\"usage\":null");
     }
+    timings_write_llama(x, &x->out);
     buf_puts(&x->out, "}\n\n");
 }
 
@@ -233,6 +238,7 @@ static void write_usage_chunk(struct exchange *x)
     write_head(x, true, &x->out);
     buf_puts(&x->out, ",\"choices\":[],");
     write_usage(x, &x->out);
+    timings_write_llama(x, &x->out);
     buf_puts(&x->out, "}\n\n");
 }
 

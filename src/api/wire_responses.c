@@ -12,6 +12,7 @@
 #include "api/reply.h"
 #include "api/request.h"
 #include "api/responses_store.h"
+#include "api/timings.h"
 #include "api/wire_openai.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -118,10 +119,12 @@ static void write_usage(const struct exchange *x, struct buf *ret)
     buf_printf(ret,
                ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
                "\"cache_write_tokens\":%llu},\"output_tokens\":%llu,\"output_tokens_details\":{"
-               "\"reasoning_tokens\":%llu},\"total_tokens\":%llu}",
+               "\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
                (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)(u.prompt_tokens - u.cached_tokens),
                (ull)u.completion_tokens, (ull)u.reasoning_tokens,
                (ull)(u.prompt_tokens + u.completion_tokens));
+    timings_write(x, ret);
+    buf_putc(ret, '}');
 }
 
 static void write_error_member(const struct reject *why, struct buf *ret)

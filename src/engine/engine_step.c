@@ -59,8 +59,12 @@ static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
         if (j->admitted_ns > 0)
             continue;
         j->admitted_ns = now_ns;
-        stream_admit(j->stream, &(struct stream_admission){.cached_tokens = j->seq.cached,
-                                                           .queued_ns = now_ns - j->arrival_ns});
+        stream_admit(j->stream,
+                     &(struct stream_admission){.cached_tokens = j->seq.cached,
+                                                .pinned_tokens = j->seq.fetched_pinned,
+                                                .ssd_tokens = j->seq.fetched - j->seq.fetched_pinned,
+                                                .queued_ns = now_ns - j->arrival_ns,
+                                                .admitted_ns = now_ns});
         stream_wake(j->stream); /* its reply begins before the first token */
     }
 }
@@ -213,6 +217,7 @@ static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
     if (j->first_token_ns != 0)
         return;
     j->first_token_ns = now_ns;
+    stream_note_first_token(j->stream, now_ns);
     en->now.prompt_tokens += j->prompt_count;
     en->now.cached_tokens += j->seq.cached;
     en->now.fetched_tokens += j->seq.fetched - j->seq.fetched_pinned;

@@ -32,6 +32,7 @@ struct stream {
     atomic_bool closed;
     atomic_bool admitted; /* `admission` is written before */
     struct stream_admission admission;
+    _Atomic uint64_t first_token_ns;
     struct stream_finish finish; /* written before FINISHED is set */
     struct ring ring;            /* the job puts, the exchange takes */
 };
@@ -125,6 +126,7 @@ int stream_create(const struct stream_opts *opts, struct stream **ret)
     atomic_init(&s->refs, 2);
     atomic_init(&s->signals, 0);
     atomic_init(&s->closed, false);
+    atomic_init(&s->first_token_ns, 0);
     ring_init(&s->ring, STREAM_TOKENS, element, (char *)s + head);
     *ret = s;
     return 0;
@@ -258,4 +260,15 @@ bool stream_admitted(const struct stream *s, struct stream_admission *ret)
     bool admitted = atomic_load_explicit(&s->admitted, memory_order_acquire);
     *ret = admitted ? s->admission : (struct stream_admission){0};
     return admitted;
+}
+
+void stream_note_first_token(struct stream *s, uint64_t now_ns)
+{
+    ASSERT(now_ns > 0 && atomic_load_explicit(&s->first_token_ns, memory_order_relaxed) == 0);
+    atomic_store_explicit(&s->first_token_ns, now_ns, memory_order_relaxed);
+}
+
+uint64_t stream_first_token_ns(const struct stream *s)
+{
+    return atomic_load_explicit(&s->first_token_ns, memory_order_relaxed);
 }

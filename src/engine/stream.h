@@ -45,8 +45,9 @@ const char *finish_reason_name(enum finish_reason r);
 
 struct stream_finish {
     enum finish_reason reason;
-    uint32_t prompt_tokens, cached_tokens,
-        completion_tokens; /* completion: all that were sampled, the end token included */
+    uint32_t prompt_tokens, cached_tokens, pinned_tokens,
+        ssd_tokens;             /* the last two: parts of cached_tokens */
+    uint32_t completion_tokens; /* all that were sampled, the end token included */
     bool stopped_by_string;
     uint32_t stop_index; /* which of the job's stop strings */
     uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
@@ -90,11 +91,15 @@ void stream_close(struct stream *s);
 
 /* Facts about a job from its admission on. */
 struct stream_admission {
-    uint32_t cached_tokens; /* prompt tokens found in the prefix cache */
-    uint64_t queued_ns;     /* from its arrival to its admission */
+    uint32_t cached_tokens;             /* prompt tokens found in the prefix cache */
+    uint32_t pinned_tokens, ssd_tokens; /* parts of cached_tokens that came from these tiers */
+    uint64_t queued_ns;                 /* from its arrival to its admission */
+    uint64_t admitted_ns;               /* clock time */
 };
 /* True once the job has been admitted; zeros before. */
 bool stream_admitted(const struct stream *s, struct stream_admission *ret);
+/* Clock time at which the engine had the job's first token; 0: not yet. */
+uint64_t stream_first_token_ns(const struct stream *s);
 
 /* With a job without tokens that ended well: its result, until the release. */
 const float *stream_values(const struct stream *s);
@@ -104,6 +109,8 @@ const float *stream_values(const struct stream *s);
 float *stream_result(struct stream *s, uint32_t *values_max);
 /* Once. */
 void stream_admit(struct stream *s, const struct stream_admission *a);
+/* Notes the time of the first token. Once. */
+void stream_note_first_token(struct stream *s, uint64_t now_ns);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);

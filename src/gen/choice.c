@@ -303,8 +303,25 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
 
 bool choice_admitted(const struct choice *c, struct stream_admission *ret)
 {
-    *ret = (struct stream_admission){c->finish.cached_tokens, c->finish.queued_ns};
+    const struct stream_finish *f = &c->finish;
+    *ret = (struct stream_admission){.cached_tokens = f->cached_tokens,
+                                     .pinned_tokens = f->pinned_tokens,
+                                     .ssd_tokens = f->ssd_tokens,
+                                     .queued_ns = f->queued_ns};
     return c->over || (c->stream && stream_admitted(c->stream, ret));
+}
+
+struct choice_times choice_times(const struct choice *c, uint64_t now_ns)
+{
+    struct stream_admission a;
+    if (c->over)
+        return (struct choice_times){c->finish.queued_ns, c->finish.prefill_ns, c->finish.decode_ns};
+    if (!choice_admitted(c, &a))
+        return (struct choice_times){0};
+    uint64_t first_ns = stream_first_token_ns(c->stream), prefilled_ns = first_ns ? first_ns : now_ns;
+    return (struct choice_times){.queued_ns = a.queued_ns,
+                                 .prefill_ns = prefilled_ns - MIN_OF(a.admitted_ns, prefilled_ns),
+                                 .decode_ns = now_ns - MIN_OF(prefilled_ns, now_ns)};
 }
 
 const float *choice_vector(struct choice *c, uint32_t *count)

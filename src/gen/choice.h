@@ -67,6 +67,13 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 
 /* True once its job has been admitted, or has ended; zeros before. */
 bool choice_admitted(const struct choice *c, struct stream_admission *ret);
+/* Phases of its job as its engine measures them, until `now_ns` or its end; zeros before its admission. */
+struct choice_times {
+    uint64_t queued_ns;  /* from its arrival to its admission */
+    uint64_t prefill_ns; /* to its first token */
+    uint64_t decode_ns;  /* to its end */
+};
+struct choice_times choice_times(const struct choice *c, uint64_t now_ns);
 
 /* Returns the vector of GEN_VECTOR, once it is over and ended well, cut and normalised by the request and the
  * model. Once only; valid until the stream is released. */

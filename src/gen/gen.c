@@ -402,8 +402,11 @@ struct gen_usage gen_usage(const struct gen *g)
         ret.reasoning_tokens += c->reasoning_tokens;
         struct stream_admission admission;
         ret.admitted &= choice_admitted(c, &admission);
-        if (c->index % g->request->n == 0)
-            ret.cached_tokens += admission.cached_tokens;
+        if (c->index % g->request->n != 0)
+            continue;
+        ret.cached_tokens += admission.cached_tokens;
+        ret.pinned_tokens += admission.pinned_tokens;
+        ret.ssd_tokens += admission.ssd_tokens;
     }
     return ret;
 }

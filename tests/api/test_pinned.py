@@ -54,6 +54,11 @@ def test_a_hit_from_pinned_memory_is_a_cold_answer():
         assert [tokens for tokens, _ in found] == want
         assert hits(server, "pinned") > 0 and hits(server, "ssd") == 0
         assert all(cached >= TOKENS // PAGE * PAGE - PAGE for _, cached in found)
+        fill(server)
+        usage = server.complete(prompt_of(0), max_tokens=1, include_timings=True).json()["usage"]
+        tiers = usage["timings"]["cached_tokens"]
+        assert tiers["pinned"] > 0 and tiers["host"] == tiers["ssd"] == 0
+        assert tiers["pinned"] + tiers["device"] == usage["prompt_tokens_details"]["cached_tokens"]
         memory = server.memory()
         check_ledger(memory)
         limits = account(memory, "pinned cache")

@@ -81,6 +81,10 @@ TEST(an_admission_is_known_before_the_end)
     assert_int_equal(a.cached_tokens, 96);
     assert_int_equal(a.queued_ns, 5);
     assert_stops(stream_admit(s, &a));
+    assert_int_equal(stream_first_token_ns(s), 0);
+    stream_note_first_token(s, 77);
+    assert_int_equal(stream_first_token_ns(s), 77);
+    assert_stops(stream_note_first_token(s, 78));
     stream_release(s);
     stream_release(s);
 }
