@@ -345,37 +345,47 @@ struct op_copy_row {
 
 /* ---- a backend ---- */
 
+/* All operations that take their arguments alone. A row makes the entry of compute_ops and compute_NAME(); a
+ * backend BACKEND has a function BACKEND_NAME for it, which COMPUTE_OP_FUNCTION declares and COMPUTE_OP_ENTRY
+ * puts into its table. */
+#define COMPUTE_OPS(X, backend)                                                                              \
+    X(backend, embed, op_embed)                                                                              \
+    X(backend, layer_inputs, op_layer_inputs)                                                                \
+    X(backend, norm, op_norm)                                                                                \
+    X(backend, add_features, op_features)                                                                    \
+    X(backend, append, op_attention)                                                                         \
+    X(backend, attend, op_attention)                                                                         \
+    X(backend, latent, op_latent)                                                                            \
+    X(backend, convolve, op_delta)                                                                           \
+    X(backend, recur, op_delta)                                                                              \
+    X(backend, ssm_convolve, op_ssm)                                                                         \
+    X(backend, ssm_recur, op_ssm)                                                                            \
+    X(backend, scale, op_scale)                                                                              \
+    X(backend, short_conv, op_short_conv)                                                                    \
+    X(backend, glu, op_glu)                                                                                  \
+    X(backend, route, op_route)                                                                              \
+    X(backend, gather, op_gather)                                                                            \
+    X(backend, finish, op_finish)                                                                            \
+    X(backend, values, op_values)                                                                            \
+    X(backend, pair, op_pair)                                                                                \
+    X(backend, best, op_best)                                                                                \
+    X(backend, copy_row, op_copy_row)
+
 struct compute;
+#define COMPUTE_OP_FUNCTION(backend, name, type)                                                             \
+    void backend##_##name(struct compute *c, const struct type *a);
+#define COMPUTE_OP_ENTRY(backend, name, type)  .name = backend##_##name,
+#define COMPUTE_OP_MEMBER(backend, name, type) void (*name)(struct compute * c, const struct type *a);
 struct compute_ops {
     void (*close)(struct compute *c); /* NULL: its memory is all that it has */
     void (*step_begin)(struct compute *c, const struct batch *b);
     bool (*replay)(struct compute *c, uint32_t key);
     int (*step_end)(struct compute *c);
     void (*step_cancel)(struct compute *c);
-    void (*embed)(struct compute *c, const struct op_embed *a);
-    void (*layer_inputs)(struct compute *c, const struct op_layer_inputs *a);
-    void (*norm)(struct compute *c, const struct op_norm *a);
-    void (*add_features)(struct compute *c, const struct op_features *a);
+    COMPUTE_OPS(COMPUTE_OP_MEMBER, )
     void (*project)(struct compute *c, const struct op_product *list, uint32_t count);
     void (*project_glu)(struct compute *c, const struct op_product *p,
                         const struct op_glu *a); /* NULL: none */
-    void (*append)(struct compute *c, const struct op_attention *a);
-    void (*attend)(struct compute *c, const struct op_attention *a);
-    void (*latent)(struct compute *c, const struct op_latent *a);
-    void (*convolve)(struct compute *c, const struct op_delta *a);
-    void (*recur)(struct compute *c, const struct op_delta *a);
-    void (*ssm_convolve)(struct compute *c, const struct op_ssm *a);
-    void (*ssm_recur)(struct compute *c, const struct op_ssm *a);
-    void (*scale)(struct compute *c, const struct op_scale *a);
-    void (*short_conv)(struct compute *c, const struct op_short_conv *a);
-    void (*glu)(struct compute *c, const struct op_glu *a);
-    void (*route)(struct compute *c, const struct op_route *a);
-    void (*gather)(struct compute *c, const struct op_gather *a);
-    void (*finish)(struct compute *c, const struct op_finish *a);
-    void (*values)(struct compute *c, const struct op_values *a);
-    void (*pair)(struct compute *c, const struct op_pair *a);
-    void (*best)(struct compute *c, const struct op_best *a);
-    void (*copy_row)(struct compute *c, const struct op_copy_row *a);
     int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no draws */
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
@@ -423,33 +433,14 @@ static inline int compute_row(struct compute *c, uint32_t row)
     return c->ops->row ? c->ops->row(c, row) : 0;
 }
 
-#define COMPUTE_OP(name, type)                                                                               \
+#define COMPUTE_OP_CALL(backend, name, type)                                                                 \
     static inline void compute_##name(struct compute *c, const struct type *a)                               \
     {                                                                                                        \
         c->ops->name(c, a);                                                                                  \
     }
-COMPUTE_OP(embed, op_embed)
-COMPUTE_OP(layer_inputs, op_layer_inputs)
-COMPUTE_OP(norm, op_norm)
-COMPUTE_OP(add_features, op_features)
-COMPUTE_OP(append, op_attention)
-COMPUTE_OP(attend, op_attention)
-COMPUTE_OP(latent, op_latent)
-COMPUTE_OP(convolve, op_delta)
-COMPUTE_OP(recur, op_delta)
-COMPUTE_OP(ssm_convolve, op_ssm)
-COMPUTE_OP(ssm_recur, op_ssm)
-COMPUTE_OP(scale, op_scale)
-COMPUTE_OP(short_conv, op_short_conv)
-COMPUTE_OP(glu, op_glu)
-COMPUTE_OP(route, op_route)
-COMPUTE_OP(gather, op_gather)
-COMPUTE_OP(finish, op_finish)
-COMPUTE_OP(values, op_values)
-COMPUTE_OP(pair, op_pair)
-COMPUTE_OP(best, op_best)
-COMPUTE_OP(copy_row, op_copy_row)
-#undef COMPUTE_OP
+COMPUTE_OPS(COMPUTE_OP_CALL, )
+#undef COMPUTE_OP_CALL
+#undef COMPUTE_OP_MEMBER
 
 static inline void compute_project(struct compute *c, const struct op_product *list, uint32_t count)
 {

@@ -298,31 +298,12 @@ static inline uint32_t cpu_draft_panels(uint32_t rows, uint32_t workers)
     return panels;
 }
 
-/* ---- the operations, by file ---- */
+/* ---- the operations ---- */
 
-void cpu_embed(struct compute *c, const struct op_embed *a);                     /* cpu_rows.c */
-void cpu_layer_inputs(struct compute *c, const struct op_layer_inputs *a);       /* cpu_rows.c */
-void cpu_norm(struct compute *c, const struct op_norm *a);                       /* cpu_rows.c */
-void cpu_add_features(struct compute *c, const struct op_features *a);           /* cpu_rows.c */
-void cpu_glu(struct compute *c, const struct op_glu *a);                         /* cpu_rows.c */
-void cpu_gather(struct compute *c, const struct op_gather *a);                   /* cpu_rows.c */
-void cpu_finish(struct compute *c, const struct op_finish *a);                   /* cpu_rows.c */
-void cpu_values(struct compute *c, const struct op_values *a);                   /* cpu_rows.c */
+COMPUTE_OPS(COMPUTE_OP_FUNCTION, cpu)
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
-void cpu_project_glu(struct compute *c, const struct op_product *p, const struct op_glu *a);
-void cpu_append(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
-void cpu_attend(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
-void cpu_latent(struct compute *c, const struct op_latent *a);               /* cpu_attention.c */
-void cpu_convolve(struct compute *c, const struct op_delta *a);              /* cpu_delta.c */
-void cpu_recur(struct compute *c, const struct op_delta *a);                 /* cpu_delta.c */
-void cpu_ssm_convolve(struct compute *c, const struct op_ssm *a);            /* cpu_ssm.c */
-void cpu_ssm_recur(struct compute *c, const struct op_ssm *a);               /* cpu_ssm.c */
-void cpu_scale(struct compute *c, const struct op_scale *a);                 /* cpu_rows.c */
-void cpu_short_conv(struct compute *c, const struct op_short_conv *a);       /* cpu_short_conv.c */
-void cpu_route(struct compute *c, const struct op_route *a);                 /* cpu_moe.c */
-void cpu_pair(struct compute *c, const struct op_pair *a);                   /* cpu_mtp.c */
-void cpu_best(struct compute *c, const struct op_best *a);                   /* cpu_mtp.c */
-void cpu_copy_row(struct compute *c, const struct op_copy_row *a);           /* cpu_rows.c */
+void cpu_project_glu(struct compute *c, const struct op_product *p,
+                     const struct op_glu *a);                                /* cpu_project.c */
 bool cpu_encode(struct compute *c, const struct op_encode *a, uint32_t *at); /* cpu_encode.c */
 
 #endif

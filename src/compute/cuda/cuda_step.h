@@ -320,30 +320,10 @@ uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,
 /* Multiplies with fragments, also for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);
 
-/* ---- the operations, by file ---- */
+/* ---- the operations ---- */
 
-void cuda_embed(struct compute *c, const struct op_embed *a);                     /* cuda_rows.c */
-void cuda_layer_inputs(struct compute *c, const struct op_layer_inputs *a);       /* cuda_rows.c */
-void cuda_norm(struct compute *c, const struct op_norm *a);                       /* cuda_rows.c */
-void cuda_add_features(struct compute *c, const struct op_features *a);           /* cuda_rows.c */
-void cuda_scale(struct compute *c, const struct op_scale *a);                     /* cuda_rows.c */
-void cuda_glu(struct compute *c, const struct op_glu *a);                         /* cuda_rows.c */
-void cuda_gather(struct compute *c, const struct op_gather *a);                   /* cuda_rows.c */
-void cuda_pair(struct compute *c, const struct op_pair *a);                       /* cuda_rows.c */
-void cuda_copy_row(struct compute *c, const struct op_copy_row *a);               /* cuda_rows.c */
+COMPUTE_OPS(COMPUTE_OP_FUNCTION, cuda)
 void cuda_project(struct compute *c, const struct op_product *l, uint32_t count); /* cuda_project.c */
-void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_route.c */
-void cuda_finish(struct compute *c, const struct op_finish *a);                   /* cuda_project.c */
-void cuda_best(struct compute *c, const struct op_best *a);                       /* cuda_project.c */
-void cuda_values(struct compute *c, const struct op_values *a);                   /* cuda_project.c */
-void cuda_append(struct compute *c, const struct op_attention *a);                /* cuda_attention.c */
-void cuda_attend(struct compute *c, const struct op_attention *a);                /* cuda_attention.c */
-void cuda_latent(struct compute *c, const struct op_latent *a);                   /* cuda_attention.c */
-void cuda_convolve(struct compute *c, const struct op_delta *a);                  /* cuda_recurrent.c */
-void cuda_recur(struct compute *c, const struct op_delta *a);                     /* cuda_recurrent.c */
-void cuda_ssm_convolve(struct compute *c, const struct op_ssm *a);                /* cuda_recurrent.c */
-void cuda_ssm_recur(struct compute *c, const struct op_ssm *a);                   /* cuda_recurrent.c */
-void cuda_short_conv(struct compute *c, const struct op_short_conv *a);           /* cuda_recurrent.c */
 bool cuda_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cuda_encode.c */
 
 #endif

@@ -26,56 +26,20 @@
 #define COPIES_MAX 64u /* rows of weights, ahead of a step's other operations */
 #define OP_BYTES   16u
 
-enum op {
-    OP_EMBED,
-    OP_LAYER_INPUTS,
-    OP_NORM,
-    OP_FEATURES,
-    OP_PROJECT,
-    OP_APPEND,
-    OP_ATTEND,
-    OP_LATENT,
-    OP_CONVOLVE,
-    OP_RECUR,
-    OP_SSM_CONVOLVE,
-    OP_SSM_RECUR,
-    OP_SCALE,
-    OP_SHORT_CONV,
-    OP_GLU,
-    OP_ROUTE,
-    OP_GATHER,
-    OP_FINISH,
-    OP_VALUES,
-    OP_PAIR,
-    OP_BEST,
-    OP_COPY_ROW
-};
+struct queued;
+typedef void run_fn(struct compute *cpu, const struct queued *q);
 
+/* Arguments of the operation of that name. */
+#define ARGUMENTS(backend, name, type) struct type name;
 struct queued {
-    enum op op;
-    uint32_t products; /* products of OP_PROJECT */
+    run_fn *run;
+    uint32_t products; /* products of compute_project() */
     union {
-        struct op_embed embed;
-        struct op_layer_inputs layer_inputs;
-        struct op_norm norm;
-        struct op_features features;
+        COMPUTE_OPS(ARGUMENTS, )
         struct op_product product[OP_PRODUCTS_MAX];
-        struct op_attention attention;
-        struct op_latent latent;
-        struct op_delta delta;
-        struct op_ssm ssm;
-        struct op_scale scale;
-        struct op_short_conv short_conv;
-        struct op_glu glu;
-        struct op_route route;
-        struct op_gather gather;
-        struct op_finish finish;
-        struct op_values values;
-        struct op_pair pair;
-        struct op_best best;
-        struct op_copy_row copy_row;
     } a;
 };
+#undef ARGUMENTS
 
 struct list {
     struct queued *ops; /* [max] */
@@ -216,82 +180,10 @@ static bool replay(struct compute *compute, uint32_t key)
     return false;
 }
 
-static void run_one(struct compute *cpu, const struct queued *q)
-{
-    switch (q->op) {
-    case OP_EMBED:
-        compute_embed(cpu, &q->a.embed);
-        break;
-    case OP_LAYER_INPUTS:
-        compute_layer_inputs(cpu, &q->a.layer_inputs);
-        break;
-    case OP_NORM:
-        compute_norm(cpu, &q->a.norm);
-        break;
-    case OP_FEATURES:
-        compute_add_features(cpu, &q->a.features);
-        break;
-    case OP_PROJECT:
-        compute_project(cpu, q->a.product, q->products);
-        break;
-    case OP_APPEND:
-        compute_append(cpu, &q->a.attention);
-        break;
-    case OP_ATTEND:
-        compute_attend(cpu, &q->a.attention);
-        break;
-    case OP_LATENT:
-        compute_latent(cpu, &q->a.latent);
-        break;
-    case OP_CONVOLVE:
-        compute_convolve(cpu, &q->a.delta);
-        break;
-    case OP_RECUR:
-        compute_recur(cpu, &q->a.delta);
-        break;
-    case OP_SSM_CONVOLVE:
-        compute_ssm_convolve(cpu, &q->a.ssm);
-        break;
-    case OP_SSM_RECUR:
-        compute_ssm_recur(cpu, &q->a.ssm);
-        break;
-    case OP_SCALE:
-        compute_scale(cpu, &q->a.scale);
-        break;
-    case OP_SHORT_CONV:
-        compute_short_conv(cpu, &q->a.short_conv);
-        break;
-    case OP_GLU:
-        compute_glu(cpu, &q->a.glu);
-        break;
-    case OP_ROUTE:
-        compute_route(cpu, &q->a.route);
-        break;
-    case OP_GATHER:
-        compute_gather(cpu, &q->a.gather);
-        break;
-    case OP_FINISH:
-        compute_finish(cpu, &q->a.finish);
-        break;
-    case OP_VALUES:
-        compute_values(cpu, &q->a.values);
-        break;
-    case OP_PAIR:
-        compute_pair(cpu, &q->a.pair);
-        break;
-    case OP_BEST:
-        compute_best(cpu, &q->a.best);
-        break;
-    case OP_COPY_ROW:
-        compute_copy_row(cpu, &q->a.copy_row);
-        break;
-    }
-}
-
 static void run_list(struct fake *f, const struct list *l)
 {
     for (uint32_t i = 0; l && i < l->count; i++)
-        run_one(f->cpu, &l->ops[i]);
+        l->ops[i].run(f->cpu, &l->ops[i]);
 }
 
 /* Runs the queue: first the step's own operations. */
@@ -385,46 +277,35 @@ static void step_cancel(struct compute *compute)
 
 /* ---- queueing ---- */
 
-static struct queued *queue(struct compute *compute, enum op op)
+static struct queued *queue(struct compute *compute, run_fn *fn)
 {
     struct fake *f = fake_of_compute(compute);
     ASSERT(f->begun && f->open && f->open->count < f->open->max);
     struct queued *q = &f->open->ops[f->open->count++];
-    q->op = op;
+    q->run = fn;
     return q;
 }
 
-#define QUEUE(function, kind, type, member)                                                                  \
-    static void function(struct compute *c, const struct type *a)                                            \
+#define QUEUE(backend, name, type)                                                                           \
+    static void run_##name(struct compute *cpu, const struct queued *q)                                      \
     {                                                                                                        \
-        queue(c, kind)->a.member = *a;                                                                       \
+        compute_##name(cpu, &q->a.name);                                                                     \
+    }                                                                                                        \
+    static void backend##_##name(struct compute *c, const struct type *a)                                    \
+    {                                                                                                        \
+        queue(c, run_##name)->a.name = *a;                                                                   \
     }
-QUEUE(embed, OP_EMBED, op_embed, embed)
-QUEUE(layer_inputs, OP_LAYER_INPUTS, op_layer_inputs, layer_inputs)
-QUEUE(norm, OP_NORM, op_norm, norm)
-QUEUE(add_features, OP_FEATURES, op_features, features)
-QUEUE(append, OP_APPEND, op_attention, attention)
-QUEUE(attend, OP_ATTEND, op_attention, attention)
-QUEUE(latent, OP_LATENT, op_latent, latent)
-QUEUE(convolve, OP_CONVOLVE, op_delta, delta)
-QUEUE(recur, OP_RECUR, op_delta, delta)
-QUEUE(ssm_convolve, OP_SSM_CONVOLVE, op_ssm, ssm)
-QUEUE(ssm_recur, OP_SSM_RECUR, op_ssm, ssm)
-QUEUE(scale, OP_SCALE, op_scale, scale)
-QUEUE(short_conv, OP_SHORT_CONV, op_short_conv, short_conv)
-QUEUE(glu, OP_GLU, op_glu, glu)
-QUEUE(route, OP_ROUTE, op_route, route)
-QUEUE(gather, OP_GATHER, op_gather, gather)
-QUEUE(finish, OP_FINISH, op_finish, finish)
-QUEUE(values, OP_VALUES, op_values, values)
-QUEUE(pair, OP_PAIR, op_pair, pair)
-QUEUE(best, OP_BEST, op_best, best)
-QUEUE(copy_row, OP_COPY_ROW, op_copy_row, copy_row)
+COMPUTE_OPS(QUEUE, queue)
 #undef QUEUE
+
+static void run_products(struct compute *cpu, const struct queued *q)
+{
+    compute_project(cpu, q->a.product, q->products);
+}
 
 static void project(struct compute *c, const struct op_product *list, uint32_t count)
 {
-    struct queued *q = queue(c, OP_PROJECT);
+    struct queued *q = queue(c, run_products);
     ASSERT(count <= OP_PRODUCTS_MAX);
     q->products = count;
     memcpy(q->a.product, list, count * sizeof(list[0]));
@@ -459,30 +340,10 @@ static const struct compute_ops ops = {.close = close_fake,
                                        .replay = replay,
                                        .step_end = step_end,
                                        .step_cancel = step_cancel,
-                                       .embed = embed,
-                                       .layer_inputs = layer_inputs,
-                                       .norm = norm,
-                                       .add_features = add_features,
                                        .project = project,
-                                       .append = append,
-                                       .attend = attend,
-                                       .latent = latent,
-                                       .convolve = convolve,
-                                       .recur = recur,
-                                       .ssm_convolve = ssm_convolve,
-                                       .ssm_recur = ssm_recur,
-                                       .scale = scale,
-                                       .short_conv = short_conv,
-                                       .glu = glu,
-                                       .route = route,
-                                       .gather = gather,
-                                       .finish = finish,
-                                       .values = values,
-                                       .pair = pair,
-                                       .best = best,
-                                       .copy_row = copy_row,
                                        .row = row,
-                                       .encode = encode};
+                                       .encode = encode,
+                                       COMPUTE_OPS(COMPUTE_OP_ENTRY, queue)};
 
 int fake_open(const struct compute_opts *o, struct compute **ret)
 {
