@@ -120,13 +120,11 @@ static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
     *max = high;
 }
 
+/* Absent: what `ret` has. */
 static void read_triple(struct json_read *r, const char *key, double min, float ret[VISION_CHANNELS])
 {
     const json_t *list = json_read_get(r, key);
-    for (uint32_t i = 0; i < VISION_CHANNELS; i++) {
-        ret[i] = 0.5f;
-        if (!list)
-            continue;
+    for (uint32_t i = 0; list && i < VISION_CHANNELS; i++) {
         const json_t *n = json_array_get(list, i);
         double value = json_is_number(n) ? json_number_value(n) : NAN;
         if (json_array_size(list) != VISION_CHANNELS || !(value >= min && value <= 1e3))
@@ -147,25 +145,38 @@ static void expect_steps(struct json_read *r)
     expect(r, "resample", 3);
 }
 
-static void read_image(struct json_read *r, struct vision_config *v)
+/* Reads the steps that images and videos share. */
+static void read_pixels(struct json_read *r, const struct model_vision *s, float mean[VISION_CHANNELS],
+                        float std[VISION_CHANNELS])
 {
-    struct model_vision *s = &v->shape;
     double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
     expect(r, "temporal_patch_size", VISION_FRAMES);
     expect_steps(r);
-    s->pixels_min = 65536;
-    s->pixels_max = 16777216;
-    read_bounds(r, &s->pixels_min, &s->pixels_max);
-    read_triple(r, "image_mean", -1e3, v->mean);
-    read_triple(r, "image_std", 1e-3, v->std);
+    read_triple(r, "image_mean", -1e3, mean);
+    read_triple(r, "image_std", 1e-3, std);
     if (fabs(factor * 255 - 1) > 1e-6)
         json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
 }
 
-static void read_video(struct json_read *r, struct model_vision *s)
+static void read_image(struct json_read *r, struct vision_config *v)
 {
+    for (uint32_t i = 0; i < VISION_CHANNELS; i++)
+        v->mean[i] = v->std[i] = 0.5f;
+    read_pixels(r, &v->shape, v->mean, v->std);
+    v->shape.pixels_min = 65536;
+    v->shape.pixels_max = 16777216;
+    read_bounds(r, &v->shape.pixels_min, &v->shape.pixels_max);
+}
+
+static void read_video(struct json_read *r, struct vision_config *v)
+{
+    struct model_vision *s = &v->shape;
+    struct vision_config own = *v;
+    read_pixels(r, s, own.mean, own.std);
+    if (memcmp(own.mean, v->mean, sizeof(own.mean)) != 0 || memcmp(own.std, v->std, sizeof(own.std)) != 0)
+        json_read_fail(r, -ENOTSUP, "image_mean and image_std are not those of images");
     s->video_pixels_min = 4096;
     s->video_pixels_max = 25165824;
     read_bounds(r, &s->video_pixels_min, &s->video_pixels_max);
@@ -198,7 +209,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
     if (!r.error)
         read_image(&p, &v);
     if (!r.error && !p.error)
-        read_video(&q, &v.shape);
+        read_video(&q, &v);
     int error = r.error ? r.error : p.error ? p.error : q.error;
     if (error)
         return error;

@@ -180,6 +180,43 @@ static int load_defaults(struct load *l)
     return 0;
 }
 
+static bool ends_texts(const struct generation_defaults *d, uint32_t id)
+{
+    for (uint32_t i = 0; i < d->eos_count; i++)
+        if (d->eos_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Tokens by which prompts are searched for the places of images: what the template or a text writes in
+ * another sense may not be one of them. */
+static int check_image_tokens(struct load *l)
+{
+    const struct model_vision *v = &l->opts->settings->shape.vision;
+    const struct tokenizer *t = l->h->tokenizer;
+    const struct {
+        const char *key;
+        uint32_t id;
+    } tokens[] = {{"image_token_id", v->image_token},
+                  {"video_token_id", v->video_token},
+                  {"vision_start_token_id", v->start_token},
+                  {"vision_end_token_id", v->end_token}};
+    const char *hint = "--max-image-pixels 0 serves the text alone";
+    for (size_t i = 0; v->present && t && i < COUNT_OF(tokens); i++) {
+        struct slice text = tokenizer_token_text(t, tokens[i].id);
+        if (!tokenizer_is_special(t, tokens[i].id) || ends_texts(&l->h->defaults, tokens[i].id))
+            return err_set(l->e, -EINVAL,
+                           "config.json: %s is %u, which is %s%.*s%s and not a special token for images; %s",
+                           tokens[i].key, tokens[i].id, text.len ? "'" : "not in the tokenizer",
+                           (int)MIN_OF(text.len, (size_t)40), text.ptr, text.len ? "'" : "", hint);
+        for (size_t k = 0; k < i; k++)
+            if (tokens[k].id == tokens[i].id)
+                return err_set(l->e, -EINVAL, "config.json: %s and %s are both %u; %s", tokens[k].key,
+                               tokens[i].key, tokens[i].id, hint);
+    }
+    return 0;
+}
+
 static int find_use(struct load *l)
 {
     struct loaded_model *h = l->h;
@@ -335,10 +372,11 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},   {"room", make_room},           {"tokenizer", load_tokenizer},
-                  {"template", load_template}, {"syntax", find_syntax},       {"defaults", load_defaults},
-                  {"use", find_use},           {"weights", load_weights},     {"engine", create_engine},
-                  {"limits", apply_plan},      {"grammars", create_grammars}, {"start", start_engine}};
+} load_steps[] = {{"account", open_account},      {"room", make_room},     {"tokenizer", load_tokenizer},
+                  {"template", load_template},    {"syntax", find_syntax}, {"defaults", load_defaults},
+                  {"images", check_image_tokens}, {"use", find_use},       {"weights", load_weights},
+                  {"engine", create_engine},      {"limits", apply_plan},  {"grammars", create_grammars},
+                  {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {

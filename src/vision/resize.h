@@ -7,6 +7,9 @@
  * the order shows: by 2 at most without overshoot or in smooth images, by up to 30 in noise of black and
  * white (300 images of random sizes; the others are equal to the byte in both).
  *
+ * torchvision's weights have fewer bits: its bytes differ by 2 at most, by 0.06 on average (0.29.2 in
+ * transformers 5.24, 241 images of 1 to 2,000 pixels an edge, up and down, smooth and noise).
+ *
  * Rows are pushed from the top. Each is resized across, and the results are kept for as many rows as an
  * output row reads; an output row is written when its last one has come. So the memory is that of a few
  * rows, whatever the image's height. One thread. */

@@ -2,7 +2,10 @@
 left out."""
 
 import json
+import os
 
+import pytest
+from conftest import MODEL
 from test_generate import run
 
 
@@ -65,3 +68,22 @@ def test_a_plan_without_images_has_no_vision_encoder():
 def test_a_plan_tells_people():
     text = run("plan", "--memory-limit", "4G").stdout
     assert "An image has at most 1048576 pixels, which are 1024 tokens" in text
+
+
+@pytest.mark.parametrize("key, id, says", [
+    ("image_token_id", 300, "image_token_id is 300, which is ' n' and not a special token"),
+    ("video_token_id", 8191, "video_token_id is 8191, which is '</think>'"),
+    ("vision_start_token_id", 8180, "vision_start_token_id is 8180, which is '<|im_end|>'"),
+    ("vision_end_token_id", 8185, "video_token_id and vision_end_token_id are both 8185"),
+    ("image_token_id", 8192, "image_token_id is 8192, but must be in 0..8191"),
+    ("vision_start_token_id", None, "vision_start_token_id is missing")])
+def test_tokens_that_do_not_stand_for_images_are_refused(tmp_path, key, id, says):
+    for file in MODEL.iterdir():
+        os.symlink(file, tmp_path / file.name)
+    config = {**json.loads((MODEL / "config.json").read_text()), key: id}
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    got = run("serve", "--model", tmp_path, "--port", "0", "--memory-limit", "1G")
+    assert got.returncode != 0 and says in got.stderr
+    text = run("generate", "--model", tmp_path, "--max-tokens", "1", "--temperature", "0", "hello")
+    assert text.returncode == 0 and text.stdout.strip(), "the text needs none of them: " + text.stderr

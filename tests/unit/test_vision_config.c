@@ -106,6 +106,29 @@ TEST(bounds_come_from_either_file_and_the_older_keys_win)
     assert_int_equal(v.shape.video_pixels_max, 99999);
 }
 
+TEST(videos_are_prepared_as_images_are)
+{
+    static const struct {
+        const char *video, *says;
+    } bad[] = {{"{\"image_mean\":[0.5,0.5,0.4]}", "image_mean and image_std are not those of images"},
+               {"{\"image_std\":[0.2,0.5,0.5]}", "image_mean and image_std are not those of images"},
+               {"{\"patch_size\":14}", "patch_size is 14; supported is 16"},
+               {"{\"merge_size\":1}", "merge_size is 1"},
+               {"{\"temporal_patch_size\":1}", "temporal_patch_size is 1"},
+               {"{\"do_rescale\":false}", "video_preprocessor_config.json: do_rescale is false"},
+               {"{\"resample\":2}", "resample is 2"}};
+    const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}",
+               *image = "{\"image_mean\":[0.1,0.2,0.3]}";
+    struct vision_config v = reads(config, image, NULL, "{\"image_mean\":[0.1,0.2,0.3]}");
+    assert_true(v.mean[2] == 0.3f && v.std[2] == 0.5f);
+    reads(config, image, NULL, "{\"fps\":1}");
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        struct err e = {{0}};
+        assert_int_equal(load(config, NULL, NULL, bad[i].video, 0, &v, &e), -ENOTSUP);
+        assert_non_null(strstr(e.text, bad[i].says));
+    }
+}
+
 TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
 {
     const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}";
