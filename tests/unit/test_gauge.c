@@ -189,19 +189,34 @@ static const char *path_of(const char *object)
     return NULL;
 }
 
-static void write_row(const struct gauge *g, struct buf *b)
+/* Rows of one series follow each other and share a row of the page. Returns how many there are from `g`. */
+static uint32_t series_rows(const struct gauge *g, uint32_t left)
+{
+    uint32_t ret = 1;
+    while (ret < left && is_same(g[ret].series, g->series))
+        ret++;
+    return ret;
+}
+
+static void write_row(const struct gauge *g, uint32_t count, struct buf *b)
 {
     static const char *const scopes[] = {"", " Also of the client itself.", " Of the client itself."};
     const char *labels = g->item_label ? g->item_label : g->labels;
+    buf_puts(b, "| ");
     if (g->series)
-        buf_printf(b, labels ? "| `%s{%s}` " : "| `%s` ", g->series, labels);
-    else
-        buf_puts(b, "| ");
-    if (g->object)
-        buf_printf(b, "| `%s%s` ", path_of(g->object), g->member);
-    else
-        buf_puts(b, "| ");
-    buf_printf(b, "| %s | %s%s |\n", g->kind ? g->kind : "", g->help, scopes[g->scope]);
+        buf_printf(b, labels ? "`%s{%s}`" : "`%s`", g->series, labels);
+    for (uint32_t i = 1; i < count; i++)
+        buf_printf(b, ", `{%s}`", g[i].labels);
+    buf_puts(b, g->series ? " | " : "| ");
+    for (uint32_t i = 0; i < count; i++) {
+        assert_string_equal(g[i].help, g->help);
+        if (!g[i].object)
+            continue;
+        const char *path = i > 0 && is_same(g[i].object, g[i - 1].object) ? "" : path_of(g[i].object);
+        buf_printf(b, "%s`%s%s`", i > 0 ? ", " : "", path, g[i].member);
+    }
+    buf_puts(b, g->object ? " | " : "| ");
+    buf_printf(b, "%s | %s%s |\n", g->kind ? g->kind : "", g->help, scopes[g->scope]);
 }
 
 static void write_histograms(struct buf *b)
@@ -223,8 +238,11 @@ static void write_docs(struct buf *b)
     for (uint32_t t = 0; t < REPORT_TABLES; t++) {
         buf_printf(b, "\n## %s\n\n| series | in `/api/status` | kind | meaning |\n|---|---|---|---|\n",
                    report_tables[t]->title);
-        for (uint32_t i = 0; i < report_tables[t]->count; i++)
-            write_row(&report_tables[t]->rows[i], b);
+        for (uint32_t i = 0, count; i < report_tables[t]->count; i += count) {
+            const struct gauge *g = &report_tables[t]->rows[i];
+            count = series_rows(g, report_tables[t]->count - i);
+            write_row(g, count, b);
+        }
     }
     write_histograms(b);
     buf_putc(b, 0);
