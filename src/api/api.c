@@ -5,6 +5,7 @@
  * exchange that needs one has a lease on it. */
 #include "api/api_state.h"
 
+#include "api/conversations.h"
 #include "api/exchange.h"
 #include "api/figures.h"
 #include "api/metrics.h"
@@ -182,6 +183,13 @@ static int open_responses(struct api *a)
     return r;
 }
 
+static int open_conversations(struct api *a)
+{
+    struct conversations_opts opts = {.account = a->opts.conversations};
+    opts.bytes_max = opts.account ? account_numbers(opts.account).limit : 0;
+    return opts.bytes_max < CONVERSATIONS_BYTES_LEAST ? 0 : conversations_create(&opts, &a->conversations);
+}
+
 /* All parts lie in memory of their own; the log's stays with the process. */
 uint64_t api_history_bytes(void)
 {
@@ -250,6 +258,8 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
         r = open_responses(a);
+    if (r == 0)
+        r = open_conversations(a);
     if (r == 0)
         r = open_history(a);
     if (r == 0)
@@ -415,6 +425,7 @@ void api_free(struct api *a)
     api_stop(a);
     media_free(a->media);
     responses_store_free(a->responses);
+    conversations_free(a->conversations);
     close_history(a);
     prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 struct account_numbers;
+struct conversations;
 struct engine_numbers;
 struct figures;
 struct job_numbers;
@@ -35,10 +36,11 @@ struct api {
     /* Set by create, then constant. */
     struct api_opts opts;
     struct request_limits limits;
-    struct charge text;                /* charge on opts.text: pays for memory that outlives one request's
+    struct charge text;                  /* charge on opts.text: pays for memory that outlives one request's
                                         * account */
-    struct media *media;               /* NULL: no images */
-    struct responses_store *responses; /* NULL: none are stored */
+    struct media *media;                 /* NULL: no images */
+    struct responses_store *responses;   /* NULL: none are stored */
+    struct conversations *conversations; /* NULL: none are kept */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;

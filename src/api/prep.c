@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "api/api_state.h"
 #include "api/exchange.h"
+#include "api/later_tools.h"
 #include "api/memory_refusal.h"
 #include "api/prep_queue.h"
 #include "api/reply.h"
@@ -79,6 +80,18 @@ static uint32_t max_tokens_default(const struct exchange *x)
     return own ? own : atomic_load(&x->api->max_tokens_default);
 }
 
+/* Tools that came after the conversation's first turn leave the head of its prompt as it was. */
+static bool place_later_tools(struct exchange *x)
+{
+    if (x->kind != REQUEST_GENERATE && x->kind != REQUEST_COUNT_TOKENS && x->kind != REQUEST_INPUT_TOKENS)
+        return true;
+    struct later_tools_opts opts = {.conversations = x->api->conversations,
+                                    .tenant = x->gen.tenant,
+                                    .model = x->gen.model->id,
+                                    .keeps = x->kind == REQUEST_GENERATE};
+    return later_tools_place(&x->request, &opts, &x->gen.memory, x->arrived_ns) || out_of_memory(x);
+}
+
 /* ---- one exchange ---- */
 
 static enum prepare work(struct exchange *x, struct arena *scratch)
@@ -105,6 +118,8 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         if (r != PREPARE_DONE)
             return r;
         x->gen.max_tokens_default = max_tokens_default(x);
+        if (!place_later_tools(x))
+            return PREPARE_REFUSED;
         x->stage = EXCHANGE_AT_GEN;
         /* fall through */
     case EXCHANGE_AT_GEN:

@@ -41,7 +41,7 @@ static bool is_heap(const struct account_numbers *n)
 {
     enum account_id id = accounts_of(n->name);
     return id == ACCOUNT_TEXT || id == ACCOUNT_NETWORK || id == ACCOUNT_HEAP || id == ACCOUNT_RESPONSES ||
-           id == ACCOUNT_RECORDED_STEPS;
+           id == ACCOUNT_CONVERSATIONS || id == ACCOUNT_RECORDED_STEPS;
 }
 
 /* The sum of an account's children. Blocks on a disk are not memory. */

@@ -1,7 +1,9 @@
-/* responses_rest.c - bounded work for a tick: a check visits WALK_ASKS entries, the least recently used. */
+/* responses_rest.c - bounded work for a tick: a check visits WALK_ASKS entries, the least recently used.
+ * conversations.h is checked beside it. */
 #include "api/responses_rest.h"
 
 #include "api/api_state.h"
+#include "api/conversations.h"
 #include "api/responses_store.h"
 
 #include "base/clock.h"
@@ -27,16 +29,18 @@ static bool goes_on(void *arg)
 
 void responses_rest(struct api *a, uint64_t now_ns)
 {
-    struct walk w = {.goes_on = goes_on};
-    if (!a->responses)
-        return;
-    responses_store_expire(a->responses, now_ns);
-    if (a->opts.guard && now_ns >= a->responses_shrink_ns) {
+    struct walk w = {.goes_on = goes_on}, conversations = w;
+    if (a->responses)
+        responses_store_expire(a->responses, now_ns);
+    if (a->responses && a->opts.guard && now_ns >= a->responses_shrink_ns) {
         a->responses_shrink_ns = now_ns + SHRINK_NS;
         shrink(a);
     }
     if (now_ns < a->responses_check_ns || atomic_load(&a->requests_now) > 0)
         return;
     a->responses_check_ns = now_ns + CHECK_EVERY_NS;
-    responses_store_check(a->responses, &w);
+    if (a->responses)
+        responses_store_check(a->responses, &w);
+    if (a->conversations)
+        conversations_check(a->conversations, &conversations);
 }

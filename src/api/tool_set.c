@@ -49,13 +49,19 @@ json_t *tool_set_find(const struct tool_set *s, const char *name)
 }
 
 /* On a line of its own: texts of the system are joined without a separator. */
-static bool add_sentence(json_t *parts, const char *name, const char *says)
+static bool add_line(json_t *parts, json_t *line)
 {
     const char *before = json_array_size(parts) > 0 ? "\n" : "";
-    json_t *text = json_sprintf("%sThe tool %s %s.", before, name, says);
+    json_t *text = line ? json_sprintf("%s%s", before, json_string_value(line)) : NULL;
     bool ok = text && json_array_append_new(parts, json_pack("{sssO}", "type", "text", "text", text)) == 0;
     json_decref(text);
+    json_decref(line);
     return ok;
+}
+
+static bool add_sentence(json_t *parts, const char *name, const char *says)
+{
+    return add_line(parts, json_sprintf("The tool %s %s.", name, says));
 }
 
 /* The definition joins a part before it with the same lead. */
@@ -87,6 +93,13 @@ bool tool_set_take(struct tool_set *s, const char *name, json_t *parts)
     s->changed = true;
     json_object_del(s->force, name);
     return add_sentence(parts, name, "is no longer available");
+}
+
+bool tool_set_take_all(struct tool_set *s, json_t *parts)
+{
+    s->changed = true;
+    json_object_clear(s->force);
+    return add_line(parts, json_string("No tool is available any longer."));
 }
 
 bool tool_set_restart(struct tool_set *s)

@@ -32,8 +32,9 @@ json_t *tool_set_find(const struct tool_set *s, const char *name);
 /* A message brings a tool: it is in force from here on. Appends to the message's parts the definition, after
  * `lead` (NULL: nothing), or a sentence if the prompt has it. */
 bool tool_set_bring(struct tool_set *s, json_t *tool, const char *lead, json_t *parts);
-/* A message takes a tool away. */
+/* A message takes a tool away, or all of them. */
 bool tool_set_take(struct tool_set *s, const char *name, json_t *parts);
+bool tool_set_take_all(struct tool_set *s, json_t *parts);
 /* All messages until now leave the prompt: the tools of the head are in force again, and no others. */
 bool tool_set_restart(struct tool_set *s);
 /* Sets the tools of the request. Its body owns them, under these names. */

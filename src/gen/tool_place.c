@@ -86,11 +86,27 @@ static bool end_all(const json_t *messages)
 {
     size_t i, k;
     json_t *message, *part;
-    json_array_foreach((json_t *)messages, i, message)
-        json_array_foreach(json_object_get(message, "content"), k, part)
+    json_array_foreach((json_t *)messages, i, message) {
+        json_array_foreach(json_object_get(message, "content"), k, part) {
+            json_object_del(part, TOOL_PLACE_LATER);
             if (brings_tools(part) && !end_part(part))
                 return false;
+        }
+    }
     return true;
+}
+
+/* Parts of changes that the client's messages do not have. */
+static void drop_later(const json_t *messages)
+{
+    size_t i;
+    json_t *message;
+    json_array_foreach((json_t *)messages, i, message) {
+        json_t *content = json_object_get(message, "content");
+        for (size_t k = json_array_size(content); k-- > 0;)
+            if (json_object_get(json_array_get(content, k), TOOL_PLACE_LATER))
+                json_array_remove(content, k);
+    }
 }
 
 bool tool_place(struct gen *g, struct arena *scratch, const struct chat_template_input *in,
@@ -109,6 +125,7 @@ bool tool_place(struct gen *g, struct arena *scratch, const struct chat_template
     wide_integers_enter(before);
     if (n == -ENOENT) {
         r->head_tools = r->tools;
+        drop_later(r->messages);
         n = write_all(NULL, scratch, &charge, r->messages);
     }
     if (n == -ECANCELED || n == -ETIME)

@@ -14,10 +14,11 @@ struct chat_template_input;
 struct chat_template_limits;
 struct gen;
 
-#define TOOL_PLACE_TYPE "tools" /* type of a part that brings tools */
+#define TOOL_PLACE_TYPE  "tools" /* type of a part that brings tools */
+#define TOOL_PLACE_LATER "later" /* true in a part that no message of the client brings */
 
 /* Replaces the parts of the request's messages. Some conversations have all tools in force at the head, as
- * request.head_tools, and the parts become the names of their tools:
+ * request.head_tools; the parts become the names of their tools, or leave if no message brings them:
  * - if the head had no tool: the model would not read how it calls one;
  * - if turns may be dropped, with the tools in them;
  * - if the template has no words for one of the tools.

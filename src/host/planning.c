@@ -37,6 +37,9 @@
 /* Stored responses take at most this part of the ceiling. */
 #define RESPONSES_PART        32
 #define RESPONSES_BYTES_LEAST MIB
+/* So do the heads of conversations. */
+#define CONVERSATIONS_PART        64
+#define CONVERSATIONS_BYTES_SMALL (MIB / 4)
 
 /* ---- the process ---- */
 
@@ -98,6 +101,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
     ret->responses_bytes =
         MIN_OF(o->process.response_store, least ? RESPONSES_BYTES_LEAST : ceiling / RESPONSES_PART);
+    ret->conversations_bytes = MIN_OF(o->process.conversation_store,
+                                      least ? CONVERSATIONS_BYTES_SMALL : ceiling / CONVERSATIONS_PART);
     ret->history_bytes = api_history_bytes();
     ret->pull_bytes = o->process.allow_pull ? HUB_CHILD_BYTES : 0;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);

@@ -126,6 +126,8 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, ACCOUNT_TEXT, p->text_bytes, &rt->text);
     if (r == 0 && p->responses_bytes > 0)
         r = open_account(rt, ACCOUNT_RESPONSES, p->responses_bytes, &rt->responses);
+    if (r == 0 && p->conversations_bytes > 0)
+        r = open_account(rt, ACCOUNT_CONVERSATIONS, p->conversations_bytes, &rt->conversations);
     if (r == 0 && p->history_bytes > 0)
         r = open_account(rt, ACCOUNT_HISTORY, p->history_bytes, &rt->history);
     if (r == 0 && p->pull_bytes > 0)
@@ -351,6 +353,7 @@ void runtime_close(struct runtime *rt)
     account_close(rt->media);
     account_close(rt->pull);
     account_close(rt->history);
+    account_close(rt->conversations);
     account_close(rt->responses);
     account_close(rt->text);
     account_close(rt->network);

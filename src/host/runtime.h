@@ -29,6 +29,7 @@ struct runtime {
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
     struct account *responses;                       /* child of the root; NULL: none are stored */
+    struct account *conversations;                   /* child of the root; NULL: none are kept */
     struct account *history;                         /* child of the root; NULL: the process does not serve */
     struct account *pull;                            /* child of the root; NULL: none are pulled */
     struct account *media;                           /* child of the root; NULL: no model accepts images */

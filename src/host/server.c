@@ -116,6 +116,7 @@ static int open_api(struct server *s, struct err *e)
     opts.guard = s->rt.guard;
     opts.text = s->rt.text;
     opts.responses = s->rt.responses;
+    opts.conversations = s->rt.conversations;
     opts.history = s->rt.history;
     opts.pull = s->rt.pull;
     opts.threads = s->rt.threads;

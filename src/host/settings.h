@@ -26,7 +26,7 @@
 /* planning.c: memory and threads of the process; 0: what planning.c decides. device_choice.c: device. */
 struct process_settings {
     const char *device; /* NULL: auto */
-    uint64_t memory_limit, device_memory_limit, text_limit, media_memory, response_store;
+    uint64_t memory_limit, device_memory_limit, text_limit, media_memory, response_store, conversation_store;
     uint32_t threads;
     bool allow_pull;
 };

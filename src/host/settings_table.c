@@ -67,6 +67,10 @@ const struct setting_row settings_table[] = {
      "deleted first; 0: none are stored"},
     {GROUP_MODEL, "response-ttl", "SECONDS", SETTING_SECONDS, AT(api.response_ttl_ns), 1, 1e7, "3600",
      COMMAND_SERVE, "delete a stored response that no request used for SECONDS"},
+    {GROUP_MODEL, "conversation-store", "BYTES", SETTING_BYTES, AT(process.conversation_store), 0, 1e13, "8M",
+     COMMAND_SIZE,
+     "memory for the tools with which conversations began, at most 1/64 of the ceiling: later tools stand "
+     "behind, and the prefix cache finds the head; 0: none"},
     {GROUP_MODEL, "trim", "on|off", SETTING_TEXT, AT(model.trim), 0, 0, "on", COMMAND_SERVE,
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto",

@@ -112,8 +112,8 @@ uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain)
     if (domain > 0)
         return p->devices[domain - 1].context_bytes;
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
-           p->responses_bytes + p->history_bytes + p->pull_bytes + p->media_bytes + p->ssd_staging_bytes +
-           p->ssd_table_bytes;
+           p->responses_bytes + p->conversations_bytes + p->history_bytes + p->pull_bytes + p->media_bytes +
+           p->ssd_staging_bytes + p->ssd_table_bytes;
 }
 
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
@@ -429,6 +429,8 @@ static void add_process(struct plan *p)
     add(p, 0, "text", ACCOUNT_ANON, o->text_floor_bytes, o->text_bytes, "requests from JSON to reply");
     if (o->responses_bytes > 0)
         add(p, 0, "responses", ACCOUNT_ANON, 0, o->responses_bytes, "stored responses");
+    if (o->conversations_bytes > 0)
+        add(p, 0, "conversations", ACCOUNT_ANON, 0, o->conversations_bytes, "tools at the heads of prompts");
     if (o->history_bytes > 0)
         add(p, 0, "history", ACCOUNT_ANON, o->history_bytes, o->history_bytes,
             "figures of 30 days, log lines");

@@ -34,6 +34,7 @@ struct plan_process {
     uint64_t connection_bytes;             /* one of them; for reports */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
     uint64_t responses_bytes;              /* stored responses; 0: none are stored */
+    uint64_t conversations_bytes;          /* heads of conversations; 0: none are kept */
     uint64_t history_bytes;                /* figures of the last 30 days and log lines; 0: none are kept */
     uint64_t pull_bytes;                   /* the process that pulls a model; 0: none are pulled */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */

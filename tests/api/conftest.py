@@ -338,14 +338,15 @@ def account(memory, name):
 
 def account_bytes(memory):
     """(reserved, used) of every account by its path. Which steps are recorded depends on the batches: their
-    bytes count as not used."""
+    bytes count as not used. Heads of conversations stay."""
     found = {}
 
     def walk(a, path):
         path += "/" + a["name"]
         own = a["own_bytes"] if a["name"] != "recorded steps" else 0
-        used = own + sum(walk(c, path) for c in a["children"])
-        found[path] = (a["reserved_bytes"], used)
+        stays = [c for c in a["children"] if c["name"] == "conversations"]
+        used = own + sum(walk(c, path) for c in a["children"] if c not in stays)
+        found[path] = (a["reserved_bytes"] - sum(c["reserved_bytes"] for c in stays), used)
         return used
 
     for a in memory["accounts"]:

@@ -1,0 +1,20 @@
+/* json_digest.h - hashes of JSON values, by which two turns of a conversation are compared.
+ *
+ * Equal values have equal hashes in one process: the order of an object's members changes nothing. The hashes
+ * are seeded, so that a client cannot choose values that collide. Pure; any thread. */
+#ifndef PLATEAU_API_JSON_DIGEST_H
+#define PLATEAU_API_JSON_DIGEST_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* NULL has a hash, too. */
+uint64_t json_digest(const json_t *value);
+/* As `json_digest()` of an object, but without the member `but`. */
+uint64_t json_digest_but(const json_t *object, const char *but);
+/* The hash of a list in which the order counts for nothing. */
+uint64_t json_digest_set(const json_t *list);
+/* The hash of a chain that had `before` and goes on with `next`. */
+uint64_t json_digest_chain(uint64_t before, uint64_t next);
+
+#endif

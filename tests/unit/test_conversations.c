@@ -1,0 +1,183 @@
+/* test_conversations.c - heads of conversations: which one a turn continues, tenants, bounds. */
+#include "test_ledger.h"
+
+#include "api/conversations.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGES_MAX 40
+
+struct scene {
+    struct account *account;
+    struct conversations *store;
+    struct buf texts;
+};
+
+static struct scene begin(uint64_t bytes_max)
+{
+    struct scene s = {.account = test_account(4 << 20)};
+    struct conversations_opts opts = {s.account, bytes_max};
+    assert_int_equal(conversations_create(&opts, &s.store), 0);
+    buf_init(&s.texts, 1 << 20, NULL);
+    return s;
+}
+
+static void check(const struct scene *s)
+{
+    struct walk w = {.arg = NULL};
+    conversations_check(s->store, &w);
+    assert_int_equal(account_numbers(s->account).used, conversations_numbers(s->store).bytes);
+}
+
+static void end(struct scene *s)
+{
+    check(s);
+    buf_done(&s->texts);
+    conversations_free(s->store);
+    assert_int_equal(account_numbers(s->account).used, 0);
+}
+
+/* A turn of `count` messages, the last of which are those of branch `branch`, which begins at `from`. */
+static struct conversation_turn turn_of(uint64_t *chain, uint64_t tenant, uint32_t count, uint32_t from,
+                                        uint64_t branch, uint64_t tools)
+{
+    chain[0] = 0;
+    for (uint32_t i = 0; i < count; i++)
+        chain[i + 1] = rng_at(chain[i], i >= from ? branch : 0);
+    return (struct conversation_turn){.key = tenant * 1000 + chain[1],
+                                      .tenant = tenant,
+                                      .tools = tools,
+                                      .chain = chain,
+                                      .count = count,
+                                      .first = count == 1};
+}
+
+static struct conversation_past past_of(const char *head, uint64_t tools)
+{
+    return (struct conversation_past){.tools = tools, .head = slice_of(head)};
+}
+
+static void add(struct conversation_past *p, uint32_t message, uint64_t tools, const char *text)
+{
+    p->changes[p->change_count++] = (struct conversation_change){message, tools, slice_of(text)};
+}
+
+TEST(a_turn_finds_its_head_and_the_changes_before_it)
+{
+    uint64_t chain[MESSAGES_MAX + 1];
+    struct scene s = begin(1 << 20);
+    struct conversation_past past = past_of("head", 1), got;
+    struct conversation_turn turn = turn_of(chain, 1, 1, 0, 0, 1);
+    assert_false(conversations_find(s.store, &turn, &s.texts, &got));
+    conversations_put(s.store, &turn, &past, 1);
+    turn = turn_of(chain, 1, 3, 0, 0, 2);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_true(slice_eq(got.head, SLICE("head")) && got.change_count == 0 && got.tools == 1);
+    add(&past, 2, 2, "first change");
+    conversations_put(s.store, &turn, &past, 2);
+    turn = turn_of(chain, 1, 7, 0, 0, 3);
+    add(&past, 6, 3, "second");
+    conversations_put(s.store, &turn, &past, 3);
+    assert_int_equal(conversations_numbers(s.store).entries, 1);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_true(slice_eq(got.head, SLICE("head")) && got.change_count == 2);
+    assert_true(slice_eq(got.changes[0].text, SLICE("first change")) && got.changes[0].message == 2);
+    assert_true(slice_eq(got.changes[1].text, SLICE("second")) && got.changes[1].tools == 3);
+    /* Another message stands where the second change was. */
+    turn = turn_of(chain, 1, 7, 5, 9, 2);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_int_equal(got.change_count, 1);
+    conversations_put(s.store, &turn, &got, 4);
+    assert_int_equal(conversations_numbers(s.store).entries, 2);
+    /* Each branch goes on from its own last turn. */
+    turn = turn_of(chain, 1, 9, 0, 0, 3);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_int_equal(got.change_count, 2);
+    turn = turn_of(chain, 1, 9, 5, 9, 3);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_int_equal(got.change_count, 1);
+    end(&s);
+}
+
+TEST(first_turns_with_other_tools_are_conversations_of_their_own)
+{
+    uint64_t chain[MESSAGES_MAX + 1];
+    struct scene s = begin(1 << 20);
+    struct conversation_past a = past_of("a", 1), b = past_of("b", 2), got;
+    struct conversation_turn turn = turn_of(chain, 1, 1, 0, 0, 1);
+    conversations_put(s.store, &turn, &a, 1);
+    turn.tools = 2;
+    assert_false(conversations_find(s.store, &turn, &s.texts, &got));
+    conversations_put(s.store, &turn, &b, 2);
+    for (uint64_t tools = 1; tools <= 2; tools++) {
+        turn = turn_of(chain, 1, 3, 0, 0, tools);
+        assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+        assert_true(slice_eq(got.head, tools == 1 ? a.head : b.head));
+    }
+    turn = turn_of(chain, 2, 3, 0, 0, 1);
+    assert_false(conversations_find(s.store, &turn, &s.texts, &got));
+    end(&s);
+}
+
+TEST(a_tenant_with_much_evicts_its_own_conversations)
+{
+    uint64_t chain[MESSAGES_MAX + 1];
+    char *head = malloc(8001);
+    struct scene s = begin(256 << 10);
+    struct conversation_turn turn = turn_of(chain, 1, 1, 0, 0, 1);
+    struct conversation_past past = past_of("small", 1), got;
+    conversations_put(s.store, &turn, &past, 1);
+    for (uint32_t i = 0; i < 200; i++) {
+        memset(head, 'a' + (int)(i % 26), 8000);
+        snprintf(head + 7990, 11, "%010u", i);
+        turn = turn_of(chain, 2, 1, 0, i, 1);
+        past = past_of(head, 1);
+        conversations_put(s.store, &turn, &past, i);
+        check(&s);
+    }
+    struct conversations_numbers n = conversations_numbers(s.store);
+    assert_true(n.evicted > 100 && n.refused == 0 && n.bytes <= n.bytes_max);
+    turn = turn_of(chain, 1, 1, 0, 0, 1);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got) && slice_eq(got.head, SLICE("small")));
+    /* One that is too large leaves all others. */
+    free(head);
+    head = calloc(1, 100001);
+    memset(head, 'x', 100000);
+    turn = turn_of(chain, 3, 1, 0, 0, 1);
+    past = past_of(head, 1);
+    conversations_put(s.store, &turn, &past, 1000);
+    assert_int_equal(conversations_numbers(s.store).refused, 1);
+    assert_int_equal(conversations_numbers(s.store).evicted, n.evicted);
+    free(head);
+    end(&s);
+}
+
+PROPERTY(random_turns_keep_every_invariant, seed)
+{
+    uint64_t chain[MESSAGES_MAX + 1], at = 0;
+    char text[3000];
+    struct scene s = begin(128 << 10);
+    for (uint32_t i = 0; i < 300; i++) {
+        uint32_t count = 1 + (uint32_t)(rng_at(seed, at++) % MESSAGES_MAX);
+        uint64_t tenant = rng_at(seed, at++) % 4, branch = rng_at(seed, at++) % 3,
+                 tools = rng_at(seed, at++) % 3;
+        struct conversation_turn turn = turn_of(chain, tenant, count, count / 2, branch, tools);
+        struct conversation_past past;
+        size_t len = 1 + rng_at(seed, at++) % (sizeof(text) - 1);
+        memset(text, 'a' + (int)(rng_at(seed, at++) % 5), len);
+        text[len - 1] = 0;
+        if (!conversations_find(s.store, &turn, &s.texts, &past))
+            past = past_of(text, turn.tools);
+        else if (past.change_count < CONVERSATIONS_CHANGES_MAX && rng_at(seed, at++) % 2)
+            add(&past, count - 1, turn.tools, text);
+        conversations_put(s.store, &turn, &past, i * NS_PER_S);
+        check(&s);
+    }
+    end(&s);
+}
+
+TEST_MAIN()
