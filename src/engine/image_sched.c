@@ -263,7 +263,7 @@ static enum room find_room(struct image_sched *s, const struct job *j, uint64_t 
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
-/* The job's image got no memory. error -ENOBUFS: other programs have it. True: there is some now. */
+/* The job's image got no memory. error -ENOBUFS: the system refused it. True: there is some now. */
 static bool refuse(struct image_sched *s, struct job *j, uint32_t i, int error, bool stepped)
 {
     const struct image *p = j->images[i];
@@ -271,7 +271,7 @@ static bool refuse(struct image_sched *s, struct job *j, uint32_t i, int error, 
     uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
     enum room room = find_room(s, j, features + encoding, stepped);
-    bool taken = room == ROOM_NONE && error == -ENOBUFS;
+    bool taken = room == ROOM_NONE && error == -ENOBUFS && !pools_are_limited(s->opts.pools);
     if (taken && s->taken_ns == 0)
         s->taken_ns = now_ns;
     if (room == ROOM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))

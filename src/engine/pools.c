@@ -13,6 +13,7 @@
 #include "cache/prefix_index.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
+#include "memory/footprint.h"
 #include "memory/holders.h"
 
 #include <errno.h>
@@ -112,13 +113,18 @@ static void ask_others(struct pools *p)
         p->holder && is_refused_by_all(p) && holder_want(p->holder, REQUEST_BYTES, p->now_ns);
 }
 
-/* Whether the system has refused the unit, or an account. */
+bool pools_are_limited(const struct pools *p)
+{
+    return account_domain(p->kv)->resident && footprint_is_limited(UNIT_BYTES);
+}
+
+/* Whether the system has refused the unit for lack of memory, or an account or a limit of this process. */
 static void note_refusal(struct pools *p)
 {
     uint64_t refused = 0;
     for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
         refused += pools_numbers(p, kind).refused;
-    if (refused > p->refused)
+    if (refused > p->refused && !pools_are_limited(p))
         p->taken_ns = p->now_ns;
     p->refused = refused;
 }

@@ -48,7 +48,8 @@ struct pools {
     struct units_crew crew;
     /* A unit was refused since the clock was set, and other holders have been asked to give one. */
     bool memory_requested;
-    uint64_t refused, taken_ns; /* units that the system refused, and when it last did; 0: never */
+    uint64_t refused, taken_ns; /* units that the system refused, and when it last did,
+                                 * without a limit of this process; 0: never */
 };
 
 struct pools_opts {
@@ -128,7 +129,10 @@ uint64_t pools_spare_bytes(const struct pools *p);
 /* All units. */
 uint64_t pools_held_bytes(const struct pools *p);
 uint64_t pools_recommitted(const struct pools *p);
-/* The system refused a unit since `before_ns`, and no account did: other programs have the memory. */
+/* A limit of this process refuses a unit: waiting for other programs would not help. */
+bool pools_are_limited(const struct pools *p);
+/* The system refused a unit since `before_ns`, and no account or limit of this process did: other programs
+ * have the memory. */
 static inline bool pools_memory_taken(const struct pools *p, uint64_t before_ns)
 {
     return p->taken_ns > 0 && p->taken_ns >= before_ns;

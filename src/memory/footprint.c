@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -193,6 +194,20 @@ void footprint_read(struct footprint *ret)
         read_without_proc(ret);
     ret->heap_bytes = heap_resident_bytes();
     footprint_read_cgroup(ret);
+}
+
+bool footprint_is_limited(uint64_t bytes)
+{
+    struct rlimit limit;
+    char text[128];
+    unsigned long long data_pages = 0;
+    ASSERT(bytes > 0);
+    if (getrlimit(RLIMIT_DATA, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return false;
+    read_small("/proc/self/statm", text, sizeof(text));
+    /* Writable memory that is not shared, with the first thread's stack. */
+    (void)sscanf(text, "%*u %*u %*u %*u %*u %llu", &data_pages);
+    return data_pages * (uint64_t)sysconf(_SC_PAGESIZE) + bytes > limit.rlim_cur;
 }
 
 uint64_t footprint_reserve(const struct footprint *f)

@@ -22,6 +22,10 @@ struct footprint {
 /* Reads /proc and /sys: about 100 us, never from an engine thread. Unknown values are 0. */
 void footprint_read(struct footprint *ret);
 
+/* True if RLIMIT_DATA refuses this process so many more bytes: other programs have no part in it. One system
+ * call without a limit, else about 10 us: any thread. */
+bool footprint_is_limited(uint64_t bytes);
+
 /* Opens all arenas of the general allocator, before other threads exist. jemalloc 5.3.0 ends the process when
  * a thread's first allocation has to open an arena and the system refuses. */
 void footprint_open_heap(void);

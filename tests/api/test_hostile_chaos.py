@@ -184,6 +184,21 @@ def test_address_space_runs_out_and_comes_back():
                 until(lambda: server.http.get("/health").status_code == 200, 30)
 
 
+@pytest.mark.skipif(SANITIZED, reason="the sanitizer's heap is most of the data")
+def test_a_prompt_beyond_a_limit_of_the_process_ends():
+    """RLIMIT_DATA refuses the next page: no other program can give it back, so the request does not wait."""
+    with serving("--host-cache", "0") as server:
+        body = {"prompt": [5] * 5000, "max_tokens": 2}
+        assert server.post("/v1/completions", prompt=[5], max_tokens=2).status_code == 200
+        data = int(pathlib.Path(f"/proc/{server.process.pid}/status").read_text().split("VmData:")[1].split()[0]) << 10
+        resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (data + (4 << 20), resource.RLIM_INFINITY))
+        reply = server.post("/v1/completions", **body)
+        assert reply.status_code == 500 and "no memory for the KV cache" in reply.json()["error"]["message"], reply.text
+        assert not server.said("event=memory_taken")
+        resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert server.post("/v1/completions", **body).status_code == 200
+
+
 def spoil(rng, server, directory):
     """Something that happens to a directory while a server writes there."""
     files = [p for p in directory.rglob("*") if p.is_file() and not p.is_symlink()]

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const char *root;
@@ -49,6 +50,25 @@ static struct footprint read_all(void)
     footprint_read(&f);
     root = NULL;
     return f;
+}
+
+static bool is_limited_at(rlim_t data, uint64_t bytes)
+{
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &usual), 0);
+    struct rlimit low = {data, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_DATA, &low), 0);
+    bool limited = footprint_is_limited(bytes);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &usual), 0);
+    return limited;
+}
+
+TEST(a_limit_of_the_process_is_told_from_a_full_machine)
+{
+    assert_false(is_limited_at(RLIM_INFINITY, (uint64_t)1 << 60));
+    assert_true(is_limited_at((rlim_t)1 << 50, (uint64_t)1 << 50));
+    assert_false(is_limited_at((rlim_t)1 << 50, (uint64_t)1 << 20));
+    assert_true(is_limited_at(4096, 4096));
 }
 
 TEST(limits_are_the_least_on_the_way_up)
