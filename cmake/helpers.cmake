@@ -4,12 +4,12 @@ macro(plateau_layer name)
   set(PLATEAU_LAYER_${name} ${ARGN})
 endmacro()
 
-# The layers that fuzz targets run report their coverage, or the fuzzer would search blindly. In the others, and in
-# tests, a call at each comparison would only take time. Of the engine a target runs one file.
+# The layers that fuzz targets run report their coverage, or the fuzzer would search blindly. The engine is not among
+# them: a target runs one file of it.
 set(PLATEAU_FUZZED base memory http weights hub text grammar vision model media store gen api host cli)
 function(plateau_coverage target name)
   if(PLATEAU_FUZZ AND name IN_LIST PLATEAU_FUZZED)
-    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+    target_compile_options(${target} PRIVATE ${PLATEAU_COVERAGE})
   endif()
 endfunction()
 
