@@ -108,6 +108,13 @@ static void refuse_true(struct json_read *p, const char *key, const char *what)
         json_read_fail(p, -ENOTSUP, "%s: %s is not supported", key, what);
 }
 
+static void refuse_given(struct json_read *p, const char *key, const char *what)
+{
+    const json_t *value = json_read_get(p, key);
+    if (value && !json_is_false(value))
+        json_read_fail(p, -ENOTSUP, "%s: %s is not supported", key, what);
+}
+
 /* `wanted` or absent. */
 static void want_word(struct json_read *p, const char *key, const char *const *wanted)
 {
@@ -168,6 +175,8 @@ static void read_gptq(struct json_read *p, struct arena *a, struct quantization 
     if (q->group != UINT32_MAX)
         refuse_true(p, "desc_act", "GPTQ with columns in the order of their activations");
     refuse_true(p, "is_marlin_format", "GPTQ in Marlin's layout");
+    refuse_given(p, "rotation", "GPTQ whose inputs of down_proj are rotated");
+    refuse_given(p, "adapter", "GPTQ with an adapter");
     q->method = read_gptq_layout(p);
 }
 
