@@ -2,7 +2,9 @@
  *
  * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until
  * one is nullable: always the one that lacks the fewest bytes, by a lower bound, and of equal ones the
- * newest. A search that ends without one has seen every derivative, so none matches. */
+ * newest. A search that ends without one has seen every derivative, so none matches. A string of at least a
+ * thousand characters without its end mark would take a thousand derivatives and more: a text of one byte, as
+ * often as needed, is tried first. */
 #include "grammar/rx_store.h"
 
 #include "base/check.h"
@@ -10,6 +12,7 @@
 #include <errno.h>
 
 enum { SEEN_LOG2 = 12, SEEN = 1 << SEEN_LOG2 };
+enum { RUN_LEAST = 16 }; /* shorter repetitions are searched soon enough */
 
 /* ---- Classes of bytes ---- */
 
@@ -72,6 +75,69 @@ static int known(const struct rx_store *s, rx_id id)
     return memo / 2 == id ? (int)(memo & 1) : -1;
 }
 
+/* ---- Texts of one byte ---- */
+
+static bool is_long_repeat(const struct rx_item *n)
+{
+    return n->kind == RX_K_REPEAT && n->min > RUN_LEAST;
+}
+
+/* Limits how often `byte` may stand in a text of the element. False: the element shows no such text. */
+static bool limit_run(struct rx_store *s, rx_id element, uint8_t byte, uint32_t *min, uint32_t *max)
+{
+    const struct rx_item n = *rx_at(s, element);
+    if (n.kind == RX_K_REPEAT && rx_nullable(s, rx_derive(s, n.a, byte))) {
+        *min = MAX_OF(*min, n.min);
+        *max = MIN_OF(*max, n.max);
+        return true;
+    }
+    return n.flags & RX_F_NULLABLE && rx_derive(s, element, byte) == element;
+}
+
+static bool matches_run(struct rx_store *s, rx_id x, uint8_t byte)
+{
+    uint32_t min = 0, max = RX_UNBOUNDED;
+    for (; rx_at(s, x)->kind == RX_K_AND; x = rx_at(s, x)->b)
+        if (!limit_run(s, rx_at(s, x)->a, byte, &min, &max))
+            return false;
+    return limit_run(s, x, byte, &min, &max) && min <= max;
+}
+
+/* The only element of a concatenation that may match nothing; `x` itself, if it is none or has several. */
+static rx_id doubtful(const struct rx_store *s, rx_id x)
+{
+    rx_id at = x;
+    while (rx_at(s, at)->kind == RX_K_CAT) {
+        const struct rx_item *n = rx_at(s, at);
+        if (!((rx_at(s, n->a)->flags | rx_at(s, n->b)->flags) & RX_F_EVIDENT))
+            return x;
+        at = rx_at(s, n->a)->flags & RX_F_EVIDENT ? n->b : n->a;
+    }
+    return at;
+}
+
+static bool has_long_repeat(const struct rx_store *s, rx_id x)
+{
+    for (; rx_at(s, x)->kind == RX_K_AND; x = rx_at(s, x)->b)
+        if (is_long_repeat(rx_at(s, rx_at(s, x)->a)))
+            return true;
+    return is_long_repeat(rx_at(s, x));
+}
+
+/* True if an intersection with a long repetition matches a text of one byte alone. */
+static bool has_run(struct rx_search *q, rx_id x)
+{
+    struct rx_store *s = q->store;
+    x = doubtful(s, x);
+    bool tries = rx_at(s, x)->kind == RX_K_AND && has_long_repeat(s, x);
+    for (uint32_t c = 0; tries && c < s->class_count && !s->failed; c++, q->steps++)
+        if (matches_run(s, x, q->bytes[c]))
+            return true;
+    return false;
+}
+
+/* ---- Derivatives ---- */
+
 static int found(struct rx_search *q, uint32_t place)
 {
     for (uint32_t at = place + 1; at > 0; at = q->seen[at - 1].parent)
@@ -118,6 +184,10 @@ static int expand(struct rx_search *q, uint32_t place)
         if (s->failed)
             return -1;
         int alive = known(s, next);
+        if (alive < 0 && has_run(q, next)) {
+            remember(s, next, true);
+            alive = 1;
+        }
         if (alive == 1)
             return found(q, place);
         if (alive == 0)
@@ -176,6 +246,10 @@ int rx_alive(struct rx_store *s, rx_id x, uint32_t steps)
     }
     rx_refine(s);
     search_begin(s->search, s, x);
+    if (has_run(s->search, x)) {
+        remember(s, x, true);
+        return 1;
+    }
     r = search(s->search, steps);
     if (r == 0)
         forget_all(s->search);

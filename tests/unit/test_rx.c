@@ -177,6 +177,31 @@ TEST(counters_stay_numbers)
     arena_free(arena);
 }
 
+/* `min` to `max` of a, b and c without the mark, between two other bytes. */
+static rx_id marked(struct rx_store *s, uint32_t min, uint32_t max, const char *mark)
+{
+    rx_id has = rx_cat(s, RX_ALL, rx_cat(s, rx_literal(s, slice_of(mark)), RX_ALL));
+    rx_id text = rx_and(s, rx_repeat(s, byte_set(s, "abc"), min, RX_UNBOUNDED), rx_not(s, has));
+    if (max != RX_UNBOUNDED)
+        text = rx_and(s, text, rx_repeat(s, byte_set(s, "abc"), 0, max));
+    return rx_cat(s, rx_literal(s, SLICE("<")), rx_cat(s, text, rx_literal(s, SLICE(">"))));
+}
+
+TEST(a_long_repetition_without_a_mark_matches_a_text)
+{
+    struct rx_store *s = store_new(20000);
+    assert_int_equal(rx_alive(s, marked(s, 100000, RX_UNBOUNDED, "ab"), 1000), 1);
+    assert_int_equal(rx_alive(s, marked(s, 100000, 100000, "ba"), 1000), 1);
+    assert_int_equal(rx_alive(s, rx_derive(s, marked(s, 100000, RX_UNBOUNDED, "cc"), '<'), 1000), 1);
+    assert_int_not_equal(rx_alive(s, marked(s, 100000, 99999, "ab"), 1000), 1);
+    /* No text of one byte: each of the three is a mark. */
+    rx_id x = marked(s, 17, RX_UNBOUNDED, "a");
+    x = rx_and(s, x, rx_and(s, marked(s, 17, RX_UNBOUNDED, "b"), marked(s, 17, RX_UNBOUNDED, "c")));
+    assert_int_equal(rx_alive(s, x, 1000), 0);
+    assert_false(rx_failed(s));
+    arena_free(arena);
+}
+
 TEST(long_literals_and_unions_need_no_recursion)
 {
     struct rx_store *s = store_new(400000);

@@ -223,6 +223,28 @@ TEST(texts_are_without_the_tokens_of_their_own_markers)
     json_decref(tools);
 }
 
+/* The end mark of a raw string is excluded from 3,000 characters without a search through all of them. */
+TEST(a_forced_call_may_have_a_string_of_thousands_of_characters)
+{
+    json_t *tools = json_of("[{\"type\": \"function\", \"function\": {\"name\": \"write\", \"parameters\": "
+                            "{\"type\": \"object\", \"properties\": {\"text\": {\"type\": \"string\", "
+                            "\"minLength\": 3000, \"maxLength\": 3001}}, \"required\": [\"text\"]}}}]");
+    for (uint32_t i = 0; chat_syntax_tool_name(i); i++) {
+        const char *name = chat_syntax_tool_name(i);
+        struct chat_syntax syntax;
+        struct tool_test t;
+        struct err e = {{0}};
+        assert_int_equal(chat_syntax_named(name, NULL, &syntax, &e), 0);
+        struct tool_source_opts o = {.syntax = &syntax, .tools = tools, .required = true};
+        if (strcmp(name, "none") == 0)
+            continue;
+        if (tool_test_open(&o, &t, &e) < 0)
+            fail_msg("%s: %s", name, e.text);
+        tool_test_close(&t);
+    }
+    json_decref(tools);
+}
+
 /* ---- walks ---- */
 
 static const char *const hints[] = {
