@@ -64,22 +64,32 @@ TEST(a_part_that_is_left_out_says_so_in_whole_characters)
 
 /* ---- docs/api.md ---- */
 
-static void write_row(const struct known_type *row, struct buf *b)
+/* Neighbours of one fate share a row of the document. */
+static bool is_like(const struct known_type *a, const struct known_type *b)
+{
+    return a->fate == b->fate && strcmp(a->say, b->say) == 0 && strcmp(b->name, "*") != 0;
+}
+
+static size_t write_row(const struct known_type *row, size_t left, struct buf *b)
 {
     static const char *const says[] = {[TYPE_CONVERTED] = "",
                                        [TYPE_AS_TEXT] = "named in `x-ignored-fields`: ",
                                        [TYPE_IGNORED] = "left out, named in `x-ignored-fields`: ",
                                        [TYPE_REFUSED] = "refused: "};
     bool any = strcmp(row->name, "*") == 0;
-    buf_printf(b, any ? "| others " : "| `%s` ", row->name);
-    buf_printf(b, "| %s%s |\n", says[row->fate], row->say);
+    size_t ret = 1;
+    buf_printf(b, any ? "| others" : "| `%s`", row->name);
+    for (; ret < left && is_like(row, &row[ret]); ret++)
+        buf_printf(b, ", `%s`", row[ret].name);
+    buf_printf(b, " | %s%s |\n", says[row->fate], row->say);
+    return ret;
 }
 
 static void write_table(const struct type_table *t, struct buf *b)
 {
     buf_printf(b, "| %s | in the prompt |\n|---|---|\n", t->title);
-    for (size_t i = 0; i < t->count; i++)
-        write_row(&t->rows[i], b);
+    for (size_t i = 0; i < t->count;)
+        i += write_row(&t->rows[i], t->count - i, b);
     buf_putc(b, 0);
     assert_int_equal(b->error, 0);
 }
