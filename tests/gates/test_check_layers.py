@@ -15,8 +15,8 @@ TREE = {
     "docs/model-contract.md": "# Contract\n\n## 2 Models\n\n### 2.7 One layer\n",
     "src/base/box.h": "/* box.h - see run.c (contract 2.7), docs/layers.md#the-layers. */\n"
     "struct box {\n    pthread_mutex_t lock;\n};\n",
-    "src/base/run.c": '#include "base/box.h"\nint run(void)\n{\n    return thread_stack_start(0);\n}\n',
-    "src/cache/page.c": '#include "base/box.h"\n/* rule C1 */\nconst char *text = "contract 9.9";\n',
+    "src/base/run.c": '#include "base/box.h"\nint run(struct box *b)\n{\n    return thread_stack_start(b);\n}\n',
+    "src/cache/page.c": '#include "base/box.h"\n/* rule C1 */\nstruct box *all;\nconst char *text = "contract 9.9";\n',
     "src/cache/README.md": "# cache\n\n**C1** A page is free or not. Tested: `test_page` `a_page_is_free`.\n",
     "tests/test_page.c": "TEST(a_page_is_free)\n",
 }
@@ -44,6 +44,7 @@ def test_a_whole_tree_passes(tmp_path):
         ("CMakeLists.txt", "plateau_layer(base)\n", "cache has no plateau_layer line"),
         ("CMakeLists.txt", "plateau_layer(base cache)\nplateau_layer(cache)\n", "uses cache, which is not declared before"),
         ("src/base/up.c", '#include "cache/page.h"\n', "src/base includes cache, but declares only: nothing"),
+        ("src/cache/page.c", '#include "base/box.h"\n/* a box */\nint x;\n', "no name of base/box.h is used"),
         ("src/cache/page.c", "/* as contract 2.7, 2.8 says */\n", "page.c:1: contract 2.8:"),
         ("src/cache/page.c", "int x; // rule C2\n", "rule C2: no README.md in src/ has it"),
         ("src/cache/page.c", "/* from\n * gone.h */\n", "page.c:2: gone.h: there is no such file"),
@@ -64,3 +65,17 @@ def test_a_whole_tree_passes(tmp_path):
 )
 def test_a_fault_is_named(tmp_path, name, text, said):
     assert said in check(tmp_path, {name: text})
+
+
+def test_reach_is_bounded(tmp_path):
+    layers = {"CMakeLists.txt": "plateau_layer(base)\nplateau_layer(kernel base)\nplateau_layer(cache base)\n"
+              "plateau_layer(api base kernel)\n",
+              "docs/layers.md": TREE["docs/layers.md"] + "    kernel/  sums\n    api/    requests\n",
+              "src/kernel/sum.h": "struct sum;\n"}
+    user = '#include "kernel/sum.h"\nstruct sum *s;\n'
+    assert check(tmp_path, {**layers, "src/api/a.c": user}) == (
+        "src/api/a.c: reaches kernel/sum.h, which its folder must not\n")
+    headers = {f"src/base/h{i}.h": f"struct h{i};\n" for i in range(71)}
+    uses = "".join(f'#include "base/h{i}.h"\nstruct h{i} *p{i};\n' for i in range(71))
+    said = check(tmp_path, {**layers, **headers, "src/api/a.c": uses})
+    assert "all of the .c files should reach 70 own headers at most: api/a.c reaches 71" in said
