@@ -219,16 +219,18 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
     return 0;
 }
 
-/* The file's object, or processor_config.json's value of `key`; NULL where neither exists. */
+/* processor_config.json's value of `key`, which transformers reads first, or the file's object; NULL where
+ * neither exists. */
 static int find_file(const char *dir, const char *name, const json_t *processor, const char *key,
                      json_t **ret, struct err *e)
 {
-    int r = json_read_file(dir, name, ret, e);
-    if (r != -ENOENT)
-        return r;
     json_t *inner = json_object_get(processor, key);
-    *ret = json_is_object(inner) ? json_incref(inner) : NULL;
-    return 0;
+    if (json_is_object(inner)) {
+        *ret = json_incref(inner);
+        return 0;
+    }
+    int r = json_read_file(dir, name, ret, e);
+    return r == -ENOENT ? 0 : r;
 }
 
 int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,

@@ -94,11 +94,11 @@ TEST(bounds_come_from_either_file_and_the_older_keys_win)
     const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}";
     struct vision_config v = reads(
         config, "{\"size\":{\"shortest_edge\":4096,\"longest_edge\":1048576},\"image_mean\":[0.1,0.2,0.3]}",
-        "{\"image_processor\":{\"max_pixels\":5}}", "{\"fps\":1.5,\"max_frames\":12,\"min_frames\":2}");
+        "{\"video_processor\":null}", "{\"fps\":1.5,\"max_frames\":12,\"min_frames\":2}");
     assert_true(v.shape.pixels_min == 4096 && v.shape.pixels_max == 1048576);
     assert_true(v.mean[1] == 0.2f && v.shape.video_fps == 1.5 && v.shape.video_frames_max == 12);
     v = reads(
-        config, NULL,
+        config, "{\"max_pixels\":5}",
         "{\"image_processor\":{\"size\":{\"longest_edge\":7},\"max_pixels\":262144,\"min_pixels\":2048},"
         "\"video_processor\":{\"size\":{\"longest_edge\":99999}}}",
         NULL);
