@@ -29,7 +29,8 @@ function(plateau_library name)
   endforeach()
 endfunction()
 
-# The tests that take longest, in this order. CTest starts them first, so that no core is idle at the end.
+# The tests that take longest, in this order, which have the label `long`. CTest starts them first, so that no core is
+# idle at the end. ./test quick leaves them out, unless their own source changed.
 set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_tool_grammar test_engine_head test_golden
   test_engine_trim test_guard test_vision_weights test_forms test_engine_holders test_engine_canary
   test_engine_draft test_engine test_pending test_http_stream test_engine_phases test_engine_prefix
@@ -80,7 +81,8 @@ function(plateau_test name)
   list(FIND PLATEAU_LONGEST ${name} place)
   if(NOT place EQUAL -1)
     math(EXPR cost "1000 - ${place}")
-    set_tests_properties(${name} PROPERTIES COST ${cost})
+    set_tests_properties(${name} PROPERTIES COST ${cost} LABELS "${folder};long;${arg_LABELS}"
+      REQUIRED_FILES ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SOURCE})
   endif()
   if(threads IN_LIST arg_LABELS)
     add_dependencies(threads_tests ${name})

@@ -247,3 +247,30 @@ def test_tests_run_until_they_pass_and_again_once_they_change(tmp_path):
     assert changed_tests(tmp_path, "--list").stdout == "one\n"
     changed_tests(tmp_path, "--passed")
     assert changed_tests(tmp_path, "--list").stdout == ""
+
+
+A_LONG_TEST = """
+cmake_minimum_required(VERSION 3.25)
+project(long NONE)
+enable_testing()
+add_test(NAME one COMMAND ${CMAKE_SOURCE_DIR}/one.sh)
+set_tests_properties(one PROPERTIES LABELS long REQUIRED_FILES ${CMAKE_SOURCE_DIR}/one.c)
+"""
+
+
+def test_a_quick_run_has_a_long_test_only_if_its_own_source_changed(tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(A_LONG_TEST)
+    (tmp_path / "one.c").write_text("1")
+    write_program(tmp_path / "one.sh", "exit 0")
+    subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build"], check=True, capture_output=True)
+    assert "1 of 1 tests had changed" in changed_tests(tmp_path, "--quick").stdout
+
+    write_program(tmp_path / "one.sh", "exit 0 # a library changed")
+    for _ in range(2):
+        ran = changed_tests(tmp_path, "--quick").stdout
+        assert "left for ./test release: one\n" in ran and "0 of 1 tests had changed" in ran
+        assert changed_tests(tmp_path, "--list").stdout == "one\n"
+
+    (tmp_path / "one.c").write_text("2")
+    assert "1 of 1 tests had changed" in changed_tests(tmp_path, "--quick").stdout
+    assert changed_tests(tmp_path, "--list").stdout == ""
