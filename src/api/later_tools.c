@@ -55,14 +55,13 @@ static uint32_t begin_of(const json_t *messages)
     return 0;
 }
 
+/* A last message that the reply continues is not one. */
 static bool has_reply(const json_t *messages)
 {
-    size_t i;
-    const json_t *message;
-    json_array_foreach(messages, i, message)
-        if (chat_history_has_role(message, "assistant"))
-            return true;
-    return false;
+    size_t count = json_array_size(messages), i = 0;
+    while (i + 1 < count && !chat_history_has_role(json_array_get(messages, i), "assistant"))
+        i++;
+    return i + 1 < count;
 }
 
 static uint64_t key_of(const struct later *l, uint32_t begin)
