@@ -5,7 +5,6 @@
  * exchange that needs one has a lease on it. */
 #include "api/api_state.h"
 
-#include "api/conversations.h"
 #include "api/exchange.h"
 #include "api/figures.h"
 #include "api/metrics.h"
@@ -14,6 +13,7 @@
 #include "api/responses_store.h"
 #include "api/routes.h"
 #include "api/tenants.h"
+#include "api/turn_memory.h"
 #include "api/watch.h"
 #include "api/wire.h"
 
@@ -183,13 +183,6 @@ static int open_responses(struct api *a)
     return r;
 }
 
-static int open_conversations(struct api *a)
-{
-    struct conversations_opts opts = {.account = a->opts.conversations};
-    opts.bytes_max = opts.account ? account_numbers(opts.account).limit : 0;
-    return opts.bytes_max < CONVERSATIONS_BYTES_LEAST ? 0 : conversations_create(&opts, &a->conversations);
-}
-
 /* All parts lie in memory of their own; the log's stays with the process. */
 uint64_t api_history_bytes(void)
 {
@@ -259,7 +252,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     if (r == 0)
         r = open_responses(a);
     if (r == 0)
-        r = open_conversations(a);
+        r = turn_memory_open(a);
     if (r == 0)
         r = open_history(a);
     if (r == 0)
@@ -425,7 +418,7 @@ void api_free(struct api *a)
     api_stop(a);
     media_free(a->media);
     responses_store_free(a->responses);
-    conversations_free(a->conversations);
+    turn_memory_close(a);
     close_history(a);
     prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);

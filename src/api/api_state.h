@@ -24,6 +24,7 @@ struct figures;
 struct job_numbers;
 struct media;
 struct metrics;
+struct prompt_parts;
 struct tenants;
 struct trace;
 struct watch;
@@ -40,6 +41,7 @@ struct api {
                                         * account */
     struct media *media;                 /* NULL: no images */
     struct responses_store *responses;   /* NULL: none are stored */
+    struct prompt_parts *parts;          /* NULL: without conversations */
     struct conversations *conversations; /* NULL: none are kept */
     uint32_t streams_max;
     uint64_t started_ns;

@@ -182,13 +182,14 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
                   x->code ? x->code : "-", seconds);
         return;
     }
-    LOG_INFO(
-        "request_ended",
-        "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
-        "first_token_ms=%.1f seconds=%.3f",
-        x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end, x->code ? x->code : "-",
-        s->prompt_tokens, s->cached_tokens, s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
-        timings_first_token_ms(x), seconds);
+    LOG_INFO("request_ended",
+             "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u cache_miss=%s tokens=%u "
+             "queued_ms=%.1f "
+             "first_token_ms=%.1f seconds=%.3f",
+             x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end,
+             x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens,
+             x->cache_miss[0] ? x->cache_miss : "-", s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
+             timings_first_token_ms(x), seconds);
 }
 
 static const char *model_name(const struct exchange *x)

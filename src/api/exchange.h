@@ -25,6 +25,7 @@
 #include "registry/registry.h"
 
 struct api;
+struct prompt_compared;
 struct reject_envelope;
 
 enum exchange_phase {
@@ -107,8 +108,10 @@ struct exchange {
     uint32_t reply_count;
     void *own; /* wire.own_bytes for each of them */
     struct exchange_list list;
-    struct buf reply;         /* a reply that needs no engine */
-    uint64_t reclaimed_bytes; /* bytes that an admin's order returned to the system */
+    struct prompt_compared *compared; /* owned: parts of its prompt; NULL: not compared */
+    char cache_miss[32];              /* prompt_loss_reason() when its work is dropped; empty: no miss */
+    struct buf reply;                 /* a reply that needs no engine */
+    uint64_t reclaimed_bytes;         /* bytes that an admin's order returned to the system */
 
     /* Network thread, running. */
     uint32_t choices_over;

@@ -5,6 +5,7 @@
  * then its sequence pauses. A stream's header goes out when the sequence is admitted, or with the first bytes
  * that keep the connection alive before: an earlier failure is an HTTP status and not an event. */
 #include "api/exchange_reply.h"
+#include "api/prompt_parts.h"
 
 #include "api/api_state.h"
 #include "api/exchange.h"
@@ -64,10 +65,21 @@ static void count_cut(struct exchange *x, const struct choice *c)
     exchange_metrics_own(x)->completion_tokens += c->tokens;
 }
 
+/* NULL: it found what was there, or the engine has not said yet. */
+static const char *cache_miss_of(const struct exchange *x)
+{
+    struct gen_usage u = gen_usage(&x->gen);
+    bool known = x->compared && u.admitted && x->gen.choice_count > 0;
+    return known ? prompt_loss_reason(&x->compared->loss, (uint32_t)u.cached_tokens) : NULL;
+}
+
 static void drop_replies(struct exchange *x)
 {
-    if (x->gen.choice_count > 0)
+    if (x->gen.choice_count > 0) {
         x->sums = timings_sum_up(x);
+        const char *why = cache_miss_of(x);
+        snprintf(x->cache_miss, sizeof(x->cache_miss), "%s", why ? why : "");
+    }
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         const struct choice *c = &x->gen.choices[i];
         if (c->stream && !c->over)
@@ -78,6 +90,8 @@ static void drop_replies(struct exchange *x)
     if (x->own)
         request_memory_free(&x->gen.memory, x->own, x->reply_count * x->wire->own_bytes);
     request_memory_free(&x->gen.memory, x->replies, x->reply_count * sizeof(*x->replies));
+    request_memory_free(&x->gen.memory, x->compared, sizeof(*x->compared));
+    x->compared = NULL;
     x->own = NULL;
     x->replies = NULL;
     x->reply_count = 0;
@@ -118,6 +132,13 @@ static void set_stream_headers(struct exchange *x)
 {
     http_header_set(x->http, "cache-control", "no-cache");
     http_header_set(x->http, "x-accel-buffering", "no");
+}
+
+static void tell_cache_miss(struct exchange *x)
+{
+    const char *why = cache_miss_of(x);
+    if (why)
+        http_header_set(x->http, "x-cache-miss", why);
 }
 
 static void note_refusal(struct exchange *x, const struct reject *why)
@@ -282,6 +303,7 @@ static void pump_whole(struct exchange *x)
             return;
     if (!go_on(x) || x->choices_over < x->gen.choice_count)
         return;
+    tell_cache_miss(x);
     x->wire->whole(x, &x->reply);
     if (x->reply.error) {
         fail_memory(x);
@@ -295,6 +317,7 @@ static int begin_stream(struct exchange *x)
     if (http_stream_is_begun(x->http))
         return 0;
     set_stream_headers(x);
+    tell_cache_miss(x);
     return http_stream_begin(x->http, 200, SSE_CONTENT_TYPE);
 }
 

@@ -7,6 +7,7 @@
 #include "api/later_tools.h"
 #include "api/memory_refusal.h"
 #include "api/prep_queue.h"
+#include "api/prompt_parts.h"
 #include "api/reply.h"
 #include "api/responses_list.h"
 #include "api/utility.h"
@@ -63,6 +64,11 @@ static bool answer(struct exchange *x, struct arena *scratch)
     default:
         break;
     }
+    if (x->compared) {
+        struct prompt_turn *t = &x->compared->turn;
+        prompt_turn_tokens(t, x->gen.prompts[0].ids, x->gen.prompts[0].count);
+        prompt_parts_turn(x->api->parts, t, x->gen.prompts[0].ids, x->arrived_ns, &x->compared->loss);
+    }
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         reply_init(&x->replies[i], x, &x->gen.choices[i],
                    x->own ? (char *)x->own + i * x->wire->own_bytes : NULL);
@@ -92,6 +98,18 @@ static bool place_later_tools(struct exchange *x)
     return later_tools_place(&x->request, &opts, &x->gen.memory, x->arrived_ns) || out_of_memory(x);
 }
 
+/* The parts of a conversation's prompt, while its messages are there. */
+static bool read_parts(struct exchange *x)
+{
+    if (!x->api->parts || x->kind != REQUEST_GENERATE || !x->request.gen.messages)
+        return true;
+    x->compared = request_memory_alloc(&x->gen.memory, sizeof(*x->compared));
+    if (!x->compared)
+        return out_of_memory(x);
+    prompt_turn_read(&x->request.gen, x->gen.tenant, x->gen.model->id, &x->compared->turn);
+    return true;
+}
+
 /* ---- one exchange ---- */
 
 static enum prepare work(struct exchange *x, struct arena *scratch)
@@ -118,7 +136,7 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         if (r != PREPARE_DONE)
             return r;
         x->gen.max_tokens_default = max_tokens_default(x);
-        if (!place_later_tools(x))
+        if (!place_later_tools(x) || !read_parts(x))
             return PREPARE_REFUSED;
         x->stage = EXCHANGE_AT_GEN;
         /* fall through */

@@ -1,0 +1,13 @@
+/* turn_memory.h - the memory of conversations between turns, in one account: conversations.h and
+ * prompt_parts.h. */
+#ifndef PLATEAU_API_TURN_MEMORY_H
+#define PLATEAU_API_TURN_MEMORY_H
+
+struct api;
+
+/* 0, or -ENOMEM. Nothing is kept where the account has too little. */
+int turn_memory_open(struct api *a);
+/* Twice is fine. */
+void turn_memory_close(struct api *a);
+
+#endif
