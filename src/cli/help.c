@@ -41,6 +41,17 @@ const struct help_row help_rows[] = {
      "  plateau generate --temperature 0 \"What does ls do?\"\n"
      "  plateau generate --image photo.jpg \"What is in the image?\"\n"
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
+    {COMMAND_LAUNCH, "launch", "CLIENT [OPTION...] [-- ARGUMENT...]",
+     "run a coding agent with a served model",
+     "CLIENT is claude, codex, opencode or aider. A server of this machine that has the model is used, or "
+     "the\n"
+     "server of --url; without one a server starts, which ends with the client. The client gets address, "
+     "key,\n"
+     "model and context for this session, in its environment and its arguments: no file is changed. What\n"
+     "follows -- goes to the client.\n",
+     "  plateau launch claude\n"
+     "  plateau launch codex --model Qwen3-4B -- exec \"Write a test for main.c\"\n"
+     "  plateau launch claude --print\n"},
     {COMMAND_PULL, "pull", "ORG/NAME[@REVISION] [OPTION...]", "fetch a model of the Hugging Face hub",
      "Fetches into the hub's cache of this machine, where other programs find it, too. The headers come\n"
      "first: a model that is not served here or does not fit is refused before its weights are fetched.\n"

@@ -225,8 +225,9 @@ static int add_model(const char *text, struct settings *o, struct err *e)
 
 static int set_argument(enum setting_command command, const char *text, struct settings *o, struct err *e)
 {
-    if ((command & (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR |
-                    COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL | COMMAND_COMPLETION | COMMAND_MANUAL)) &&
+    if ((command &
+         (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR | COMMAND_SCHEMA |
+          COMMAND_MODELS | COMMAND_PULL | COMMAND_COMPLETION | COMMAND_MANUAL | COMMAND_LAUNCH)) &&
         !o->argument) {
         o->argument = text;
         return 0;
@@ -245,8 +246,9 @@ static int set_argument(enum setting_command command, const char *text, struct s
         o->argument = text;
         return 0;
     }
-    if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS |
-                                       COMMAND_PULL | COMMAND_OPEN | COMMAND_COMPLETION | COMMAND_MANUAL)))
+    if (o->models.model ||
+        (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL |
+                    COMMAND_OPEN | COMMAND_COMPLETION | COMMAND_MANUAL | COMMAND_LAUNCH)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->models.model = text;
     return 0;
@@ -323,6 +325,10 @@ static int read_arguments(struct line_read *l)
         int r;
         if (!plain && strcmp(text, "--") == 0) {
             plain = true;
+            if (l->command == COMMAND_LAUNCH) {
+                l->o->rest = l->argv + l->at + 1;
+                return 0;
+            }
             continue;
         }
         if (!plain && strncmp(text, "--", 2) == 0)

@@ -111,6 +111,7 @@ struct settings {
     /* Settings of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *log_format, *history;
     const char *socket, *url; /* server that commands ask; NULL: the one of this machine */
+    char *const *rest;        /* launch: the client's arguments, after --; ends with NULL; NULL: none */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
     bool hide_reasoning, stats, local, print, names, json, yes, help, help_all;
     struct settings_text *texts;         /* texts of the files */

@@ -57,6 +57,8 @@ class World:
         for name in ("plateau", "bin/plateau"):
             (home / name).parent.mkdir(exist_ok=True)
             (home / name).symlink_to(PROGRAM)
+        for name in ("claude", "codex"):  # of plateau launch
+            (home / "bin" / name).symlink_to("/bin/true")
         for name in ("srv/models", "models-of-the-user", "etc/plateau", "ssd", "run", "cache"):
             (home / name).mkdir(parents=True)
         for name in ("srv/models/Qwen3-0.6B", "models-of-the-user/Qwen3-4B"):

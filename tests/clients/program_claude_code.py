@@ -12,6 +12,7 @@ MODELS = ["canary"]
 OVERFLOW = "Prompt is too long"
 TOOL = ("Read", "file_path")
 WINDOW = 32768
+LAUNCH = ("claude", {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "300", "CLAUDE_CODE_EXTRA_BODY": '{"temperature": 0}', "DISABLE_AUTOUPDATER": "1"})
 
 
 def command(*words):

@@ -13,6 +13,7 @@ MODULE = "codex_cli_bin"
 MODELS = ["canary"]
 OVERFLOW = "ran out of room in the model's context window"
 LACKS = {"tools": "its tool_choice is auto, and the bundled model calls none of its tools by itself"}
+LAUNCH = ("codex", {})
 STREAM = '''
 import json
 import sys

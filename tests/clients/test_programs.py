@@ -2,6 +2,7 @@
 a home and a time limit of its own. One that exceeds it fails with the server's last lines."""
 
 import importlib
+import json
 import os
 import pathlib
 import signal
@@ -10,8 +11,8 @@ import subprocess
 import pytest
 
 from cells import declared
-from servers import ANSWER_S, SDK_KEY, until
-from sdk import Order
+from servers import ANSWER_S, PROGRAM, SDK_KEY, until
+from sdk import MKDIR, Order
 
 PROGRAMS = declared("program") if "PLATEAU_LONG" in os.environ else {}
 
@@ -135,6 +136,23 @@ def test_cancel(at, name):
     program(name).cancel(at)
     at.server.wait_idle()
     assert left() > before
+
+
+LAUNCHED = [(n, "canary") for n in ("claude_code", "codex") if n in PROGRAMS and PROGRAMS[n].here]
+
+
+@pytest.mark.parametrize("name, model", LAUNCHED)
+def test_launch_gives_it_all_that_it_needs(at, name):
+    """In a home without settings."""
+    p = program(name)
+    called, env = p.LAUNCH
+    file, *words = p.command()
+    (at.home / "bin").mkdir()
+    (at.home / "bin" / called).symlink_to(file)
+    env = {**env, "PATH": f"{at.home}/bin:{os.environ['PATH']}"}
+    launch = [PROGRAM, "launch", called, "--url", at.url, "--api-key", at.key, "--model", at.model, "--"]
+    lines = [json.loads(line) for line in at.run(*launch, *words, text=MKDIR, env=env).splitlines() if line.startswith("{")]
+    assert lines[-1]["type"] in ("result", "turn.completed") and not lines[-1].get("is_error")
 
 
 def test_a_program_that_hangs_fails_with_the_lines_of_the_server(both, tmp_path):
