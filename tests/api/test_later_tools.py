@@ -221,11 +221,11 @@ def test_the_first_turn_has_a_head_of_its_own(both):
 def test_memory_is_bounded_and_counted():
     with serving("--conversation-store", "256K") as s:
         for i in range(60):
-            ask(s, "canary", [{"role": "user", "content": f"Question {i}?"}], offered(f"tool{i}", description="Word. " * 2000), max_tokens=1)
+            ask(s, "canary", [{"role": "user", "content": f"Question {i}?"}], offered(f"tool{i}", description="directory " * 1200), max_tokens=1)
             row = account(s.http.get("/api/memory").json(), "conversations")
             assert 0 < row["used_bytes"] <= row["limit_bytes"] == 256 << 10
         # One that does not fit is rendered anew.
-        ask(s, "canary", [{"role": "user", "content": "A long one?"}], offered("huge", description="Word. " * 20000), max_tokens=1)
+        ask(s, "canary", [{"role": "user", "content": "A long one?"}], offered("huge", description="directory " * 6800), max_tokens=1)
 
 
 def test_it_can_be_off_and_a_restart_renders_anew():
