@@ -3,7 +3,7 @@
 
 #include "../tests/test_rng.h"
 #include "base/check.h"
-#include "base/small_file.h"
+#include "base/files/small_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,13 +7,13 @@
  *
  * VOCABULARY is a file in tiktoken's form, else a vocabulary is made up. MOST: as many files in the order of
  * a hash of their names. Printed are processor times; the slowest masks with their places. */
+#include "bench_vocab.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/small_file.h"
-#include "bench_vocab.h"
+#include "base/files/small_file.h"
 #include "grammar/matcher_state.h"
-#include "grammar/schema.h"
+#include "schema/schema.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -12,9 +12,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/mailbox.h"
 #include "base/median.h"
 #include "base/page_tokens.h"
+#include "base/threads/mailbox.h"
 #include "compute/device.h"
 #include "engine/engine.h"
 #include "engine/engine_numbers.h"

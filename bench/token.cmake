@@ -1,2 +1,2 @@
 # What tokenizing takes.
-plateau_bench(token_bench text base)
+plateau_bench(token_bench chat base)

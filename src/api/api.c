@@ -3,24 +3,23 @@
  * Two mailboxes bring news to the network thread: prepared exchanges and streams with new tokens. That thread
  * handles all news in order of arrival, so no exchange needs a lock. Models come and go in the registry: an
  * exchange that needs one has a lease on it. */
+#include "api/access/tenants.h"
 #include "api/api_state.h"
-
 #include "api/exchange.h"
-#include "api/figures.h"
-#include "api/metrics.h"
 #include "api/prep.h"
-#include "api/responses_rest.h"
+#include "api/report/figures.h"
+#include "api/report/metrics.h"
+#include "api/report/watch.h"
 #include "api/responses_store.h"
 #include "api/routes.h"
-#include "api/tenants.h"
 #include "api/turn_memory.h"
-#include "api/watch.h"
-#include "api/wire.h"
+#include "api/wire/responses_rest.h"
+#include "api/wire/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_ring.h"
-#include "base/thread_stack.h"
+#include "base/threads/thread_stack.h"
 #include "engine/engine_numbers.h"
 #include "gen/choice.h"
 

@@ -4,10 +4,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "constraint/grammar_cache.h"
 #include "engine/engine.h"
 #include "engine/engine_numbers.h"
 #include "gen/reject.h"
-#include "grammar/grammar_cache.h"
 #include "registry/model_settings.h"
 
 #include <stdio.h>

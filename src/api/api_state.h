@@ -2,16 +2,16 @@
 #ifndef PLATEAU_API_API_STATE_H
 #define PLATEAU_API_API_STATE_H
 
+#include "api/access/audit.h"
 #include "api/api.h"
-#include "api/audit.h"
 #include "api/prep_queue.h"
 #include "api/pulls.h"
-#include "api/request.h"
+#include "api/request/request.h"
 
 #include "base/buf.h"
 #include "base/list.h"
-#include "base/mailbox.h"
-#include "base/thread_stack.h"
+#include "base/threads/mailbox.h"
+#include "base/threads/thread_stack.h"
 #include "registry/registry.h"
 
 #include <pthread.h>

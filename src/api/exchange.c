@@ -4,18 +4,17 @@
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
 
+#include "api/access/auth.h"
 #include "api/api_state.h"
-#include "api/auth.h"
 #include "api/exchange_reply.h"
-#include "api/field.h"
-#include "api/metrics.h"
-#include "api/reject_http.h"
-#include "api/timings.h"
-#include "api/wire.h"
-
 #include "api/memory_refusal.h"
 #include "api/prep.h"
+#include "api/reject_http.h"
+#include "api/report/metrics.h"
+#include "api/request/field.h"
+#include "api/timings.h"
 #include "api/wait.h"
+#include "api/wire/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -13,11 +13,11 @@
 #ifndef PLATEAU_API_EXCHANGE_H
 #define PLATEAU_API_EXCHANGE_H
 
-#include "api/reply.h"
 #include "api/prep_queue.h"
-#include "api/request.h"
-#include "api/responses_page.h"
-#include "api/trace.h"
+#include "api/reply.h"
+#include "api/report/trace.h"
+#include "api/request/request.h"
+#include "api/wire/responses_page.h"
 
 #include "base/buf.h"
 #include "engine/stream.h"

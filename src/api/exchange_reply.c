@@ -5,21 +5,21 @@
  * then its sequence pauses. A stream's header goes out when the sequence is admitted, or with the first bytes
  * that keep the connection alive before: an earlier failure is an HTTP status and not an event. */
 #include "api/exchange_reply.h"
-#include "api/prompt_parts.h"
 
+#include "api/access/tenants.h"
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
-#include "api/metrics.h"
+#include "api/prompt_parts.h"
 #include "api/reject_http.h"
 #include "api/reply.h"
-#include "api/request.h"
-#include "api/responses_list.h"
-#include "api/tenants.h"
+#include "api/report/metrics.h"
+#include "api/report/trace.h"
+#include "api/request/request.h"
 #include "api/timings.h"
-#include "api/trace.h"
 #include "api/wait.h"
-#include "api/wire.h"
+#include "api/wire/responses_list.h"
+#include "api/wire/wire.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_API_PREP_H
 #define PLATEAU_API_PREP_H
 
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 struct api;
 struct api_opts;

@@ -15,7 +15,7 @@
 #ifndef PLATEAU_API_PREP_QUEUE_H
 #define PLATEAU_API_PREP_QUEUE_H
 
-#include "base/fair_queue.h"
+#include "base/threads/fair_queue.h"
 
 #include <pthread.h>
 #include <stddef.h>

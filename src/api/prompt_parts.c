@@ -4,15 +4,15 @@
  * the places of the turn before. A list of parts that is too long is compared as far as it goes. */
 #include "api/prompt_parts.h"
 
-#include "api/json_digest.h"
+#include "api/request/json_digest.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/page_tokens.h"
 #include "cache/share_list.h"
+#include "chat/chat_history.h"
 #include "gen/gen_request.h"
-#include "text/chat_history.h"
 
 #include <errno.h>
 #include <pthread.h>

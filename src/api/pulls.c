@@ -3,13 +3,13 @@
 
 #include "api/api_state.h"
 #include "api/memory_refusal.h"
+
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "gen/json_depth.h"
-
 #include "gen/reject.h"
-#include "text/json_write.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,8 @@
  * signature, so it is recognised and dropped. */
 #include "api/reasoning_seal.h"
 
-#include "api/messages.h"
+#include "api/wire/messages.h"
+
 #include "base/check.h"
 
 #include <openssl/evp.h>

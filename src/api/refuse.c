@@ -1,11 +1,11 @@
 /* refuse.c - a refused exchange leaves its trace when it ends; all others leave theirs here. */
 #include "api/refuse.h"
 
+#include "api/access/auth.h"
 #include "api/api_state.h"
-#include "api/auth.h"
 #include "api/exchange.h"
 #include "api/reject_http.h"
-#include "api/trace.h"
+#include "api/report/trace.h"
 
 #include "base/clock.h"
 #include "http/http_server.h"

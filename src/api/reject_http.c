@@ -4,9 +4,9 @@
 #include "api/reject_http.h"
 
 #include "base/check.h"
+#include "base/json/json_write.h"
 #include "gen/reject.h"
 #include "http/http_request.h"
-#include "text/json_write.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "api/reply.h"
 
 #include "api/exchange.h"
-#include "api/wire.h"
+#include "api/wire/wire.h"
 
 #include "base/check.h"
 #include "engine/stream.h"

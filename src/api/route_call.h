@@ -2,7 +2,7 @@
 #ifndef PLATEAU_API_ROUTE_CALL_H
 #define PLATEAU_API_ROUTE_CALL_H
 
-#include "api/auth.h"
+#include "api/access/auth.h"
 
 #include "base/slice.h"
 

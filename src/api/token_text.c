@@ -1,9 +1,9 @@
 /* token_text.c - a token may end within a character. */
 #include "api/token_text.h"
 
-#include "text/json_write.h"
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "base/json/json_write.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/utf8.h"
 
 void token_text_write(const struct tokenizer *t, uint32_t id, struct buf *ret)
 {

@@ -4,22 +4,22 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
-#include "api/request.h"
-#include "gen/prompt.h"
+#include "api/request/request.h"
 #include "api/token_text.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/slice.h"
 #include "base/wanted.h"
 #include "gen/gen.h"
+#include "gen/prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
-#include "memory/holders.h"
 #include "model/model.h"
+#include "reclaim/holders.h"
 #include "store/store.h"
-#include "text/detok.h"
-#include "text/json_write.h"
+#include "tokenizer/detok.h"
 
 #include <errno.h>
 #include <jansson.h>

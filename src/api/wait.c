@@ -1,15 +1,15 @@
 /* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
+#include "api/wait.h"
+
 #include "api/api_state.h"
 #include "api/exchange.h"
-#include "api/request.h"
-#include "api/wait.h"
 #include "api/model_name.h"
-
-#include "gen/media_request.h"
+#include "api/request/request.h"
 
 #include "base/clock.h"
+#include "base/json/json_write.h"
+#include "gen/media_request.h"
 #include "registry/registry.h"
-#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/pages.h"
 
 #include "base/check.h"
-#include "base/priority.h"
+#include "base/threads/priority.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 /* admin_client.c - libcurl does the talking: it knows Unix sockets, TLS and proxies. */
 #include "cli/admin_client.h"
 
-#include "api/keyring.h"
-#include "base/small_file.h"
+#include "api/access/keyring.h"
+#include "base/files/small_file.h"
 #include "host/settings.h"
 #include "host/socket_dir.h"
 

@@ -1,19 +1,20 @@
 /* cache.c - the command cache: what a directory of the SSD tier holds, whether it is sound, and tidying it
  * up. */
+#include "cli/cli.h"
+#include "cli/nearest.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/table.h"
+
 #include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"
-#include "cli/cli.h"
-#include "cli/output.h"
-#include "cli/nearest.h"
-#include "cli/options.h"
-#include "cli/table.h"
-#include "host/model_sources.h"
+#include "base/json/json_write.h"
+#include "host/models/model_sources.h"
 #include "host/settings.h"
 #include "store/store_audit.h"
-#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

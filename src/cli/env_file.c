@@ -1,7 +1,7 @@
 /* env_file.c - no escapes, no continued lines: what cannot be misread is enough for settings. */
 #include "cli/env_file.h"
 
-#include "base/small_file.h"
+#include "base/files/small_file.h"
 
 #include <errno.h>
 

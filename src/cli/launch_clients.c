@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/json/json_write.h"
 #include "base/slice.h"
-#include "text/json_write.h"
 
 #include <stdarg.h>
 #include <stdio.h>

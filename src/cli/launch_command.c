@@ -1,12 +1,12 @@
 /* launch_command.c - the command launch: it becomes the client, by exec(), with settings of this session
  * alone. A server that it found goes on afterwards; one that it started ends with the client. */
+#include "cli/chat/remote.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/launch_clients.h"
 #include "cli/launch_server.h"
 #include "cli/nearest.h"
 #include "cli/page_address.h"
-#include "cli/remote.h"
 
 #include "base/check.h"
 #include "base/err.h"

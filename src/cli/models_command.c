@@ -1,17 +1,18 @@
 /* models_command.c - the command models: what a folder or this machine holds, a line each. A source finds
- * models (host/model_folder.h, host/model_sources.h), the listing (host/model_listing.h) describes one. */
-#include "base/bytes_text.h"
-#include "base/check.h"
+ * models (model_folder.h, model_sources.h), the listing (model_listing.h) describes one. */
 #include "cli/cli.h"
 #include "cli/models_remove.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
 #include "cli/table.h"
-#include "host/model_folder.h"
-#include "host/model_listing.h"
-#include "host/model_sources.h"
+
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/json/json_write.h"
+#include "host/models/model_folder.h"
+#include "host/models/model_listing.h"
+#include "host/models/model_sources.h"
 #include "host/settings.h"
-#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,18 +1,18 @@
 /* pack_command.c - the command pack. */
+#include "cli/cli.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
 
 #include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/slice.h"
-#include "cli/cli.h"
-#include "cli/interrupt.h"
-#include "cli/output.h"
-#include "cli/progress.h"
 #include "host/packing.h"
 #include "host/settings.h"
-#include "model/pack.h"
+#include "model/load/pack.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "cli/admin_client.h"
 
 #include "base/err.h"
-#include "base/small_file.h"
+#include "base/files/small_file.h"
 #include "host/socket_dir.h"
 
 #include <errno.h>

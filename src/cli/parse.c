@@ -1,16 +1,17 @@
 /* parse.c - the command parse: a model's raw output through the parser of replies, without a model. */
+#include "cli/cli.h"
+#include "cli/output.h"
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
-#include "cli/cli.h"
-#include "cli/output.h"
+#include "base/json/json_write.h"
+#include "chat/chat_format.h"
+#include "chat/chat_probe.h"
+#include "chat/chat_syntax.h"
 #include "host/settings.h"
-#include "text/chat_format.h"
-#include "text/chat_probe.h"
-#include "text/chat_syntax.h"
-#include "text/chat_template.h"
-#include "text/json_write.h"
-#include "text/utf8.h"
+#include "template/chat_template.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,21 +1,22 @@
 /* plan.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
-#include "base/buf.h"
-#include "base/bytes_text.h"
-#include "base/check.h"
-#include "base/err.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
 #include "cli/table.h"
+
+#include "base/buf.h"
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/json/json_write.h"
 #include "host/device_choice.h"
-#include "host/model_hint.h"
-#include "host/models.h"
+#include "host/models/model_hint.h"
+#include "host/models/models.h"
 #include "host/planning.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
-#include "text/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,20 +1,20 @@
 /* pull_command.c - the command pull, and the plan of a model that is at the hub only. */
+#include "cli/cli.h"
+#include "cli/help_lines.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/output.h"
+#include "cli/pull_plan.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
-#include "cli/cli.h"
-#include "cli/help_lines.h"
-#include "cli/interrupt.h"
-#include "cli/output.h"
-#include "cli/pull_plan.h"
 #include "host/settings.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_name.h"
 #include "hub/hub_pull.h"
-#include "text/json_write.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,12 +2,12 @@
 #include "cli/pull_plan.h"
 
 #include "cli/output.h"
-#include "base/check.h"
-#include "host/device_choice.h"
-#include "host/model_listing.h"
-#include "host/runtime.h"
 
 #include "base/bytes_text.h"
+#include "base/check.h"
+#include "host/device_choice.h"
+#include "host/models/model_listing.h"
+#include "host/runtime.h"
 #include "host/settings.h"
 #include "hub/hub_ggufs.h"
 #include "hub/hub_name.h"

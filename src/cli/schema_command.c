@@ -3,16 +3,17 @@
  *
  * The grammar has members in the schema's order. So an instance is tried as it stands, and then with its
  * members in that order and numbers without exponents: the same value, as a model would write it. */
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/json_source_load.h"
-#include "base/small_file.h"
-#include "base/wide_integer.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/files/small_file.h"
+#include "base/json/json_source_load.h"
+#include "base/wide_integer.h"
 #include "grammar/matcher.h"
-#include "grammar/schema.h"
 #include "host/settings.h"
+#include "schema/schema.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,16 +4,17 @@
  * or SIGINT drains, a second one ends at once. Before it listens either ends the process, because files
  * are read on the main thread then, and a dead drive would block it. A hanging load cannot be joined:
  * everything else is closed, and the process exits beside it. */
-#include "api/keyring.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "cli/chat/first_question.h"
 #include "cli/cli.h"
-#include "cli/first_question.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/page_address.h"
 #include "cli/progress.h"
-#include "host/model_name.h"
+
+#include "api/access/keyring.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "host/models/model_name.h"
 #include "host/server.h"
 
 #include <errno.h>

@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "grammar/matcher.h"
 #include "memory/accounts.h"
-#include "memory/holders.h"
-#include "text/tokenizer.h"
+#include "reclaim/holders.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <stdio.h>

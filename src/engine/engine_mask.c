@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "compute/row_top.h"
-#include "grammar/grammar_cache.h"
+#include "constraint/grammar_cache.h"
 #include "grammar/matcher.h"
 #include "model/model.h"
 

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/accounts.h"
-#include "memory/holders.h"
 #include "model/model.h"
+#include "reclaim/holders.h"
 #include "store/store.h"
 
 #define MIB ((uint64_t)1 << 20)

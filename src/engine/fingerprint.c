@@ -1,9 +1,9 @@
 /* fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "engine/fingerprint.h"
 
-#include "base/bundle.h"
 #include "base/check.h"
-#include "base/regular_file.h"
+#include "base/files/bundle.h"
+#include "base/files/regular_file.h"
 #include "cache/prefix_key.h"
 #include "model/model.h"
 #include "store/store_file.h"

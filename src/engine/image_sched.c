@@ -19,9 +19,9 @@
 #include "base/list.h"
 #include "compute/device.h"
 #include "memory/accounts.h"
-#include "memory/holders.h"
 #include "model/model.h"
 #include "model/vision.h"
+#include "reclaim/holders.h"
 #include "sched/sched.h"
 #include "vision/image.h"
 

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/none.h"
-#include "grammar/grammar_cache.h"
+#include "constraint/grammar_cache.h"
 #include "grammar/matcher.h"
 #include "memory/dev.h"
 #include "model/model.h"

@@ -9,12 +9,12 @@
 #include "engine/engine_think.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
-#include "sched/sched.h"
-#include "spec/drafting.h"
-#include "text/detok.h"
 
 #include "cache/prefix_key.h"
-#include "model/pooling.h"
+#include "model/config/pooling.h"
+#include "sched/sched.h"
+#include "spec/drafting.h"
+#include "tokenizer/detok.h"
 
 struct stop_hit;
 struct stop_match;

@@ -4,7 +4,7 @@
 #define PLATEAU_ENGINE_JOB_SPEC_H
 
 #include "base/slice.h"
-#include "model/pooling.h"
+#include "model/config/pooling.h"
 #include "sample/sampler_params.h"
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #include "memory/accounts.h"
 #include "memory/domain.h"
 #include "memory/footprint.h"
-#include "memory/holders.h"
+#include "reclaim/holders.h"
 
 #include <errno.h>
 #include <stdint.h>

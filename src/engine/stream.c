@@ -7,8 +7,8 @@
 #include "engine/stream.h"
 
 #include "base/check.h"
-#include "base/ring.h"
 #include "base/rng.h"
+#include "base/threads/ring.h"
 
 #include <errno.h>
 #include <stdlib.h>

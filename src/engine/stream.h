@@ -8,7 +8,7 @@
 #define PLATEAU_ENGINE_STREAM_H
 
 #include "base/charge.h"
-#include "base/mailbox.h"
+#include "base/threads/mailbox.h"
 #include "sample/sampler_params.h"
 
 #include <stdatomic.h>

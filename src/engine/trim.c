@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "cache/prefix_index.h"
 #include "memory/domain.h"
-#include "memory/holders.h"
+#include "reclaim/holders.h"
 
 #define PATIENCE_LEAST_NS (50 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (700 * NS_PER_MS)

@@ -12,13 +12,13 @@
 #include "gen/request_memory.h"
 
 #include "base/check.h"
+#include "chat/chat_format.h"
+#include "chat/chat_syntax.h"
 #include "engine/engine.h"
+#include "model/config/pooling.h"
 #include "model/model.h"
-#include "model/pooling.h"
 #include "registry/registry.h"
-#include "text/chat_format.h"
-#include "text/chat_syntax.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 

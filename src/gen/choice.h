@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "base/slice.h"
 #include "engine/stream.h"
-#include "text/detok.h"
+#include "tokenizer/detok.h"
 
 struct chat_parser;
 struct gen;

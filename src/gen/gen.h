@@ -9,13 +9,13 @@
 #define PLATEAU_GEN_GEN_H
 
 #include "gen/reject.h"
+#include "gen/request_memory.h"
 
 #include "base/arena.h"
 #include "base/wanted.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
-#include "gen/request_memory.h"
-#include "text/chat_cuts.h"
+#include "template/chat_cuts.h"
 
 struct gen;
 struct gen_request;

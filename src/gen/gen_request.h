@@ -6,10 +6,10 @@
 #define PLATEAU_GEN_GEN_REQUEST_H
 
 #include "base/slice.h"
-#include "grammar/grammar_source.h"
+#include "constraint/grammar_source.h"
 #include "media/media.h"
 #include "sample/sampler_params.h"
-#include "text/chat_cuts.h"
+#include "template/chat_cuts.h"
 
 #include <jansson.h>
 

@@ -4,20 +4,20 @@
 #include "gen/grammar_request.h"
 
 #include "gen/gen_request.h"
-
-#include "base/check.h"
-#include "base/clock.h"
 #include "gen/json_depth.h"
 #include "gen/reply_frame.h"
 #include "gen/tool_request.h"
-#include "grammar/grammar_cache.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/json/json_write.h"
+#include "constraint/grammar_cache.h"
+#include "constraint/grammar_source.h"
+#include "constraint/structural.h"
 #include "grammar/grammar_frame.h"
-#include "grammar/grammar_source.h"
-#include "grammar/structural.h"
 #include "model/model.h"
 #include "registry/registry.h"
-#include "text/json_write.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 

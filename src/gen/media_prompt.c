@@ -12,8 +12,8 @@
 #include "engine/job_spec.h"
 #include "media/media.h"
 #include "model/model.h"
-#include "text/chat_cuts.h"
-#include "text/tokenizer.h"
+#include "template/chat_cuts.h"
+#include "tokenizer/tokenizer.h"
 #include "vision/image.h"
 
 #include <stdio.h>

@@ -8,12 +8,12 @@
 #include "gen/prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
-#include "text/tokenizer.h"
 
 #include "base/charge.h"
 #include "base/check.h"
 #include "model/model.h"
 #include "registry/registry.h"
+#include "tokenizer/tokenizer.h"
 
 static const char head[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "

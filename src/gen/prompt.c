@@ -6,13 +6,13 @@
 #include "gen/tool_place.h"
 
 #include "base/check.h"
+#include "chat/chat_generic.h"
+#include "chat/chat_history.h"
+#include "chat/chat_syntax.h"
 #include "model/model.h"
 #include "registry/registry.h"
-#include "text/chat_generic.h"
-#include "text/chat_history.h"
-#include "text/chat_syntax.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 

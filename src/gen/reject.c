@@ -3,7 +3,7 @@
 #include "gen/reject.h"
 
 #include "base/check.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>

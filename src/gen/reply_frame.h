@@ -2,7 +2,7 @@
 #ifndef PLATEAU_GEN_REPLY_FRAME_H
 #define PLATEAU_GEN_REPLY_FRAME_H
 
-#include "text/chat_syntax.h"
+#include "chat/chat_syntax.h"
 
 struct grammar_frame;
 struct prompt_ids;

@@ -13,11 +13,11 @@
  * the system, and other threads take small ones. */
 #include "gen/request_memory.h"
 
+#include "gen/json_depth.h"
 #include "gen/reject.h"
 
 #include "base/check.h"
-#include "base/json_source.h"
-#include "gen/json_depth.h"
+#include "base/json/json_source.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "model/generation_config.h"
+#include "model/config/generation_config.h"
 #include "model/model.h"
 #include "registry/registry.h"
 #include "sample/sampler.h"

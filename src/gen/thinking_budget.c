@@ -9,9 +9,9 @@
 #include "gen/request_memory.h"
 
 #include "base/check.h"
+#include "chat/chat_syntax.h"
 #include "model/model.h"
 #include "registry/registry.h"
-#include "text/chat_syntax.h"
 
 static bool is_blank(char c)
 {

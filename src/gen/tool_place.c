@@ -6,9 +6,9 @@
 #include "gen/request_memory.h"
 
 #include "base/wide_integer.h"
+#include "chat/chat_syntax.h"
+#include "chat/chat_tool_words.h"
 #include "registry/registry.h"
-#include "text/chat_syntax.h"
-#include "text/chat_tool_words.h"
 
 #include <errno.h>
 #include <string.h>

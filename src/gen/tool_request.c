@@ -7,10 +7,10 @@
 #include "gen/reject.h"
 
 #include "base/wide_integer.h"
-#include "grammar/grammar_source.h"
+#include "chat/chat_syntax.h"
+#include "chat/tool_source.h"
+#include "constraint/grammar_source.h"
 #include "registry/registry.h"
-#include "text/chat_syntax.h"
-#include "text/tool_source.h"
 
 static bool has_strict(const struct gen_request *r)
 {

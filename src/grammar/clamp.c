@@ -5,9 +5,9 @@
  * that a string with a maximum length has another mask to compute at each of its characters. */
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 static rx_id clamp_repeat(struct matcher_tables *t, rx_id x)
 {

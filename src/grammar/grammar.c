@@ -1,10 +1,10 @@
 /* grammar.c - the builder of a grammar. grammar_finish.c makes the grammar. */
 #include "grammar/grammar.h"
 
-#include "grammar/rx_store.h"
+#include "grammar/grammar_state.h"
 
 #include "base/check.h"
-#include "grammar/grammar_state.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

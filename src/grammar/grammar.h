@@ -9,7 +9,7 @@
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_H
 #define PLATEAU_GRAMMAR_GRAMMAR_H
 
-#include "grammar/rx.h"
+#include "rx/rx.h"
 
 struct charge;
 struct err;

@@ -4,10 +4,10 @@
  * optional one that does not. Symbols that derive no text go. The rest is numbered from the start on and laid
  * out. */
 #include "grammar/grammar_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
 #include "base/err.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

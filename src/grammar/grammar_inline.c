@@ -5,7 +5,8 @@
  * Terminals with loops over characters grow by one byte on each side at most: many rules share the
  * same string terminal, and with it its states and masks. */
 #include "grammar/grammar_state.h"
-#include "grammar/rx_store.h"
+
+#include "rx/rx_store.h"
 
 enum { SIZE_MAX_INLINE = 200, SYMBOLS_MAX_INLINE = 400 };
 

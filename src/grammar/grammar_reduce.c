@@ -3,9 +3,9 @@
  * Without them every row that a parser can make is the prefix of some text of the language, which makes masks
  * exact. Both are worklists over occurrences: linear in the grammar. */
 #include "grammar/grammar_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/err.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

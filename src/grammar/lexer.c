@@ -5,9 +5,9 @@
  * and emptying the pool is one assignment. When the pool or the store of expressions is full, everything goes
  * but the states that the caller stands on; these are carried over by their pairs. */
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

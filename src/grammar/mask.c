@@ -6,9 +6,9 @@
  * comes first and the walk is over the other tokens. */
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

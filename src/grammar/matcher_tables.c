@@ -1,8 +1,8 @@
 /* matcher_tables.c - the memory of an automaton and of the masks of a grammar. */
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

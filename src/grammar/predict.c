@@ -4,9 +4,9 @@
  * is kept by these symbols and shared by all rows. The rules that one symbol predicts are a window of bits.
  * */
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

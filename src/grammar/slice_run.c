@@ -4,9 +4,9 @@
  * once for each x: the plain characters less x are no text at all. An intersection of such repetitions takes
  * as many as the shortest, and one without a bound loses nothing by the complement of finitely many texts. */
 #include "grammar/matcher_state.h"
-#include "grammar/rx_store.h"
 
 #include "base/check.h"
+#include "rx/rx_store.h"
 
 enum { OPEN_DEPTH = 8, OPEN_STEPS = 500 };
 

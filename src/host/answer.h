@@ -3,7 +3,7 @@
 #ifndef PLATEAU_HOST_ANSWER_H
 #define PLATEAU_HOST_ANSWER_H
 
-#include "base/mailbox.h"
+#include "base/threads/mailbox.h"
 #include "gen/choice.h"
 #include "registry/registry.h"
 

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_HOST_ATTACH_H
 #define PLATEAU_HOST_ATTACH_H
 
-#include "base/mailbox.h"
+#include "base/threads/mailbox.h"
 #include "media/media.h"
 
 #include <jansson.h>

@@ -1,14 +1,13 @@
 /* evaluation.c - two models beside each other, each with pages for one sequence and a state. */
 #include "host/evaluation.h"
 
-#include "base/check.h"
-
 #include "base/bytes_text.h"
+#include "base/check.h"
 #include "base/none.h"
 #include "compute/device.h"
 #include "memory/domain.h"
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <string.h>

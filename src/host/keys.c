@@ -4,8 +4,8 @@
 
 #include "host/settings.h"
 
-#include "api/cors.h"
-#include "api/keyring.h"
+#include "api/access/cors.h"
+#include "api/access/keyring.h"
 #include "base/log.h"
 #include "http/http_guard.h"
 

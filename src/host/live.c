@@ -2,13 +2,14 @@
  * log. */
 #include "host/live.h"
 
-#include "api/keyring.h"
+#include "host/listeners.h"
+
+#include "api/access/keyring.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "host/listeners.h"
 
 #include <errno.h>
 #include <string.h>

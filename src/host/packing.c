@@ -1,15 +1,15 @@
 /* packing.c - finds the model, and opens what packing needs of a process. */
 #include "host/packing.h"
 
+#include "host/models/model_hint.h"
+#include "host/planning.h"
+#include "host/runtime.h"
 #include "host/settings.h"
 
 #include "base/hex.h"
 #include "compute/device.h"
 #include "engine/fingerprint.h"
-#include "host/model_hint.h"
-#include "host/planning.h"
-#include "host/runtime.h"
-#include "model/pack.h"
+#include "model/load/pack.h"
 
 #include <stdio.h>
 

@@ -1,20 +1,20 @@
 /* runtime.c - opening is a list, closing is the list backwards. */
 #include "host/runtime.h"
 
+#include "host/device_choice.h"
+#include "host/models/model_hint.h"
+#include "host/models/model_name.h"
+#include "host/models/model_place.h"
+#include "host/models/model_shipped.h"
 #include "host/settings.h"
 
-#include "base/log.h"
 #include "base/check.h"
-#include "host/device_choice.h"
-#include "host/model_hint.h"
-#include "host/model_name.h"
-#include "host/model_place.h"
-#include "host/model_shipped.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "memory/footprint.h"
-#include "memory/holders.h"
-#include "registry/guard.h"
 #include "memory/units.h"
+#include "reclaim/guard.h"
+#include "reclaim/holders.h"
 
 #include <errno.h>
 #include <math.h>

@@ -12,8 +12,8 @@
 
 #include "host/listeners.h"
 #include "host/live.h"
-#include "host/model_finder.h"
-#include "host/models.h"
+#include "host/models/model_finder.h"
+#include "host/models/models.h"
 #include "host/runtime.h"
 #include "host/service.h"
 

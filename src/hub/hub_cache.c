@@ -2,9 +2,10 @@
  * consists of them. */
 #include "hub/hub_cache.h"
 
-#include "base/check.h"
-#include "base/small_file.h"
 #include "hub/hub_ggufs.h"
+
+#include "base/check.h"
+#include "base/files/small_file.h"
 
 #include <dirent.h>
 #include <errno.h>

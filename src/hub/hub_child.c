@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
-#include "base/spawn_attributes.h"
+#include "base/threads/spawn_attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>

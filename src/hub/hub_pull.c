@@ -3,15 +3,15 @@
 #include "hub/hub_pull.h"
 
 #include "hub/hub_blob.h"
-
-#include "base/buf.h"
-#include "base/bytes_text.h"
-#include "base/check.h"
-#include "base/small_file.h"
 #include "hub/hub_links.h"
 #include "hub/hub_probe.h"
 #include "hub/hub_token.h"
 #include "hub/hub_work.h"
+
+#include "base/buf.h"
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/files/small_file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* hub_token.c - a file that is missing is no token; nothing here prints one. */
 #include "hub/hub_token.h"
 
+#include "base/files/small_file.h"
 #include "base/slice.h"
-#include "base/small_file.h"
 
 #include <errno.h>
 #include <stdio.h>

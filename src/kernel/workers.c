@@ -10,10 +10,11 @@
  * futex. */
 #include "kernel/workers.h"
 
+#include "kernel/cpus.h"
+
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/thread_stack.h"
-#include "kernel/cpus.h"
+#include "base/threads/thread_stack.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/spawn_attributes.h"
+#include "base/threads/spawn_attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>

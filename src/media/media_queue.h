@@ -7,7 +7,7 @@
 #ifndef PLATEAU_MEDIA_MEDIA_QUEUE_H
 #define PLATEAU_MEDIA_MEDIA_QUEUE_H
 
-#include "base/fair_queue.h"
+#include "base/threads/fair_queue.h"
 
 #define MEDIA_AGING_NS 10000000000
 #define MEDIA_SMALL_NS 250000000

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 #include "vision/data_url.h"
 #include "vision/image.h"
 

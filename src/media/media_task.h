@@ -5,11 +5,11 @@
 #include "media/media.h"
 #include "media/media_bytes.h"
 #include "media/media_queue.h"
-#include "base/list.h"
-#include "base/thread_stack.h"
-#include "vision/smart_size.h"
 
+#include "base/list.h"
+#include "base/threads/thread_stack.h"
 #include "model/model.h"
+#include "vision/smart_size.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

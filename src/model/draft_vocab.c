@@ -3,10 +3,10 @@
  * The hand goes down from the last place: at first that is the least common token. */
 #include "model/draft_vocab.h"
 
-#include "model/binder.h"
-#include "model/config.h"
+#include "model/config/config.h"
+#include "model/load/binder.h"
+#include "model/load/weight_memory.h"
 #include "model/model.h"
-#include "model/weight_memory.h"
 
 #include "base/arena.h"
 #include "base/check.h"

@@ -1,20 +1,19 @@
 /* measure.c - which parts a checkpoint has, and what packing them takes: nothing of a tensor is read. */
 #include "model/measure.h"
 
+#include "model/blocks/blocks.h"
+#include "model/blocks/forward.h"
+#include "model/blocks/layer.h"
+#include "model/blocks/layer_inputs.h"
+#include "model/blocks/mtp.h"
 #include "model/draft_vocab.h"
-#include "model/forward.h"
-#include "model/layer.h"
-#include "model/mtp.h"
-#include "model/vision_weights.h"
-
-#include "compute/backend.h"
-#include "model/blocks.h"
-#include "model/family.h"
-#include "model/layer_inputs.h"
-#include "model/unread.h"
+#include "model/family/family.h"
+#include "model/load/unread.h"
+#include "model/load/vision_weights.h"
 
 #include "base/check.h"
 #include "base/none.h"
+#include "compute/backend.h"
 #include "tensor/quantise.h"
 #include "weights/checkpoint.h"
 

@@ -5,11 +5,11 @@
 #ifndef PLATEAU_MODEL_MEASURE_H
 #define PLATEAU_MODEL_MEASURE_H
 
-#include "model/binder.h"
-#include "model/packers.h"
+#include "model/load/binder.h"
+#include "model/load/packers.h"
+#include "model/vector_head.h"
 
 #include "memory/accounts.h"
-#include "model/vector_head.h"
 
 struct model_ends;
 struct model_parts;

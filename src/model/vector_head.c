@@ -4,10 +4,10 @@
  * are no operation of the compute contract: mean pooling is on the host, too. */
 #include "model/vector_head.h"
 
-#include "model/config.h"
-#include "model/family.h"
-#include "model/gguf_arch.h"
-#include "model/json_read.h"
+#include "model/config/config.h"
+#include "model/config/gguf_arch.h"
+#include "model/config/json_read.h"
+#include "model/family/family.h"
 
 #include "base/arena.h"
 #include "base/check.h"

@@ -6,7 +6,7 @@
 #ifndef PLATEAU_MODEL_VECTOR_HEAD_H
 #define PLATEAU_MODEL_VECTOR_HEAD_H
 
-#include "model/pooling.h"
+#include "model/config/pooling.h"
 
 #include "tensor/tensor.h"
 

@@ -6,13 +6,12 @@
  * the work and change the sums. */
 #include "model/vision_encoder.h"
 
-#include "model/config.h"
-#include "model/vision_weights.h"
-
-#include "compute/backend.h"
+#include "model/config/config.h"
+#include "model/load/vision_weights.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "compute/backend.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
 

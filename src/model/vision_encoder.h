@@ -8,8 +8,8 @@
 #ifndef PLATEAU_MODEL_VISION_ENCODER_H
 #define PLATEAU_MODEL_VISION_ENCODER_H
 
+#include "model/config/vision_config.h"
 #include "model/vision.h"
-#include "model/vision_config.h"
 
 #include "compute/encode.h"
 #include "memory/dev.h"

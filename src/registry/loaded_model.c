@@ -12,18 +12,18 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "chat/chat_syntax.h"
 #include "compute/device.h"
+#include "constraint/grammar_cache.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
-#include "grammar/grammar_cache.h"
 #include "grammar/matcher.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
 #include "memory/plan.h"
-#include "model/generation_config.h"
-#include "text/chat_syntax.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "model/config/generation_config.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "registry/model_use.h"
 
 #include "base/arena.h"
-#include "model/generation_config.h"
+#include "model/config/generation_config.h"
 
 struct chat_template;
 struct domain;

@@ -1,15 +1,14 @@
 /* model_plan.c - asks the model, its engine and its files. */
 #include "registry/model_plan.h"
 
-#include "grammar/matcher.h"
-#include "model/vision.h"
-
 #include "base/check.h"
+#include "chat/text_plan.h"
 #include "engine/engine.h"
 #include "engine/engine_opts.h"
+#include "grammar/matcher.h"
 #include "memory/plan.h"
 #include "model/model.h"
-#include "text/text_plan.h"
+#include "model/vision.h"
 
 #include <stdio.h>
 

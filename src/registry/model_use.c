@@ -5,10 +5,9 @@
 
 #include "registry/model_settings.h"
 
-#include "model/json_read.h"
-
 #include "base/check.h"
-#include "text/tokenizer.h"
+#include "model/config/json_read.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <string.h>

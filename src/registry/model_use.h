@@ -4,7 +4,7 @@
 #define PLATEAU_REGISTRY_MODEL_USE_H
 
 #include "base/arena.h"
-#include "model/pooling.h"
+#include "model/config/pooling.h"
 
 struct model_settings;
 struct model_shape;

@@ -2,7 +2,6 @@
  * time is in registry_work.c. */
 #include "registry/registry.h"
 
-#include "registry/guard.h"
 #include "registry/registry_state.h"
 
 #include "base/check.h"
@@ -10,6 +9,7 @@
 #include "base/log.h"
 #include "base/slice.h"
 #include "engine/engine.h"
+#include "reclaim/guard.h"
 
 #include <errno.h>
 #include <stdio.h>

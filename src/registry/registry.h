@@ -17,10 +17,11 @@
 #ifndef PLATEAU_REGISTRY_REGISTRY_H
 #define PLATEAU_REGISTRY_REGISTRY_H
 
+#include "registry/model_use.h"
+
 #include "base/err.h"
 #include "memory/domain.h"
-#include "model/generation_config.h"
-#include "registry/model_use.h"
+#include "model/config/generation_config.h"
 #include "spec/drafting.h"
 
 #include <jansson.h>

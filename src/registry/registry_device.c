@@ -1,6 +1,6 @@
 /* registry_device.c - what becomes of a device that is lost.
  *
- * Its models close, those that only rest included. When the last one is closed and a model is asked for, the
+ * Its models close, resting ones too. When the last one is closed and a model is asked for, the
  * device begins anew. After a second loss within ten minutes it stays off until an operator asks for a
  * load. */
 #include "registry/registry_state.h"

@@ -1,9 +1,9 @@
 /* registry_room.c - idle models make room for others; all that calls it waits for unloads. */
 #include "registry/registry_state.h"
-#include "registry/victims.h"
 
 #include "base/clock.h"
 #include "base/slice.h"
+#include "reclaim/victims.h"
 
 _Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
 

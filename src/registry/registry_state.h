@@ -6,8 +6,8 @@
 #include "registry/model_settings.h"
 #include "registry/registry.h"
 
-#include "base/pace.h"
-#include "base/thread_stack.h"
+#include "base/threads/pace.h"
+#include "base/threads/thread_stack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

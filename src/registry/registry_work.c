@@ -6,7 +6,6 @@
  * fields outside the lock. The states name it: loading, its load; draining and closing, its unload. A move
  * stores its result under the lock at its end; the registry's thread joins it. That thread polls nothing:
  * it sleeps until it is woken or a time comes. */
-#include "registry/guard.h"
 #include "registry/registry_state.h"
 
 #include "base/check.h"
@@ -16,6 +15,7 @@
 #include "compute/device.h"
 #include "engine/engine.h"
 #include "memory/footprint.h"
+#include "reclaim/guard.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,14 +6,14 @@
 #ifndef PLATEAU_STORE_STORE_STATE_H
 #define PLATEAU_STORE_STORE_STATE_H
 
+#include "store/staging.h"
+#include "store/store.h"
 #include "store/store_file.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/list.h"
-#include "base/thread_stack.h"
-#include "store/staging.h"
-#include "store/store.h"
+#include "base/threads/thread_stack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,8 +7,8 @@
 
 #include "weights/checkpoint.h"
 
+#include "base/files/regular_file.h"
 #include "base/hash.h"
-#include "base/regular_file.h"
 #include "tensor/tensor.h"
 
 #define CHECKPOINT_FILES_MAX   4096

@@ -3,8 +3,8 @@
 
 #include "weights/gguf_name.h"
 
-#include "base/bundle.h"
 #include "base/check.h"
+#include "base/files/bundle.h"
 
 #include <dirent.h>
 #include <errno.h>

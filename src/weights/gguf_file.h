@@ -9,7 +9,7 @@
 
 #include "weights/gguf.h"
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "memory/ledger.h"
 
 #define GGUF_PATH_BYTES 4096

@@ -32,16 +32,16 @@
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
  * The answer is "ok N": the number of reservations since the last such order. */
-#include "media/media.h"
 #include "base/heap_watch.h"
 #include "cache/page_state.h"
 #include "cli/cli.h"
 #include "compute/fake/fake.h"
-#include "host/runtime.h"
 #include "engine/engine_state.h"
+#include "host/runtime.h"
+#include "media/media.h"
 #include "memory/footprint.h"
-#include "memory/holders_state.h"
 #include "memory/ledger_state.h"
+#include "reclaim/holders_state.h"
 #include "spec/draft_length.h"
 
 #include <dlfcn.h>

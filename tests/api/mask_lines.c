@@ -6,9 +6,9 @@
  * digits, the lowest token first. */
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/small_file.h"
+#include "base/files/small_file.h"
 #include "grammar/matcher.h"
-#include "grammar/schema.h"
+#include "schema/schema.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -129,7 +129,7 @@ def test_every_metric_in_a_document_is_in_the_list():
 # ---- docs/api.md against the program's tables ----
 
 API = (ROOT / "docs/api.md").read_text()
-CODE = {path.name: path.read_text() for path in (ROOT / "src/api").glob("*.c")}
+CODE = {path.name: path.read_text() for path in (ROOT / "src/api").rglob("*.c")}
 NAMED = {word for quoted in re.findall(r"`([^`\n]+)`", API) for word in re.findall(r"[\w.]+", quoted)}
 
 
@@ -160,7 +160,7 @@ def test_every_event_is_in_the_document():
 
 
 def test_every_route_is_in_the_document():
-    dialects = re.findall(r"X\(wire_\w+\)", (ROOT / "src/api/wire.h").read_text())
+    dialects = re.findall(r"X\(wire_\w+\)", (ROOT / "src/api/wire/wire.h").read_text())
     requests = found(r'(?:\.route = |RERANK\()"(/[^"]*)"', 6)
     assert len(requests) == len(dialects), "a dialect whose route is written otherwise"
     row = r'\{"(?:GET|POST|DELETE)", "(/[^"]*)", AUTH'
@@ -182,7 +182,7 @@ def test_every_refusal_of_http_is_in_the_document():
 
 
 def test_every_header_of_a_reply_is_in_the_document():
-    folders = [path.read_text() for name in ("api", "http") for path in (ROOT / "src" / name).glob("*.c")]
+    folders = [path.read_text() for name in ("api", "http") for path in (ROOT / "src" / name).rglob("*.c")]
     names = {name for text in folders for name in re.findall(r'http_header_set\([^,]+, "([a-z-]+)"', text)}
     told = set(re.findall(r"`([a-z0-9-]+)(?::[^`]*)?`", API))
     # Headers about caches and encodings are HTTP's own.

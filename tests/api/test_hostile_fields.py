@@ -12,7 +12,7 @@ import pytest
 from conftest import TOP, serving
 from hostile import answer_ids, answered, ask, draws, post, unharmed
 
-TABLE = sorted({name for source in (TOP / "src/api").glob("*.[ch]")
+TABLE = sorted({name for source in (TOP / "src/api").rglob("*.[ch]")
                 for name in re.findall(r'\{\s*"(\w+)", (?:read|field)_', source.read_text())})
 ROUTES = {
     "/v1/completions": {"prompt": [64, 271], "max_tokens": 1},

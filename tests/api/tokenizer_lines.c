@@ -8,8 +8,8 @@
  *     d IDS, k IDS   the text of ids as hexadecimal digits, with and without special tokens
  *     b ID           the bytes of a token */
 #include "base/check.h"
-#include "text/detok.h"
-#include "text/tokenizer.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

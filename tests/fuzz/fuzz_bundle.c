@@ -1,11 +1,10 @@
 /* Any bytes as a packed file's table and as its description: no part lies outside of the file, and a
  * table is written as it was read. The first 8 bytes of the input are the file's length. */
-#include "base/bundle.h"
-
 #include "base/buf.h"
 #include "base/check.h"
-#include "model/json_read.h"
-#include "model/packed.h"
+#include "base/files/bundle.h"
+#include "model/config/json_read.h"
+#include "model/load/packed.h"
 
 static void check_file(const struct bundle_file *f, uint64_t table_at, struct buf *again)
 {

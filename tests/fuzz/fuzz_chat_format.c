@@ -3,12 +3,12 @@
  * (pieces of text joined). Calls begin and end in order, and arguments that the parser writes itself are
  * one JSON object. */
 #include "base/check.h"
-#include "base/json_source_load.h"
+#include "base/json/json_source_load.h"
 #include "base/slice.h"
-#include "text/chat_format.h"
-#include "text/chat_parser_state.h"
-#include "text/chat_syntax.h"
-#include "text/utf8.h"
+#include "chat/chat_format.h"
+#include "chat/chat_parser_state.h"
+#include "chat/chat_syntax.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <string.h>

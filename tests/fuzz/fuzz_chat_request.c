@@ -1,15 +1,14 @@
 /* Request bodies. The first byte selects the route and the memory limit of the request; the rest is the body.
  * Invariants: no crash; every refusal has a status and a sentence that make an envelope of valid JSON; an
  * accepted request is within its bounds; every byte is returned. */
-#include "api/request.h"
 #include "api/reject_http.h"
-#include "api/utility_form.h"
-#include "api/wire.h"
-#include "gen/resolve.h"
-
+#include "api/request/request.h"
+#include "api/request/utility_form.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
+#include "gen/resolve.h"
 #include "model/model.h"
 #include "registry/registry.h"
 #include "sample/sampler_params.h"

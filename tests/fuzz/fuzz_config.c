@@ -1,12 +1,11 @@
 /* Any text as config.json, and as the preprocessors' files: refused with a message, or numbers within their
  * bounds. */
-#include "compute/layout.h"
-#include "model/blocks.h"
-#include "model/config.h"
-#include "model/json_read.h"
-
 #include "base/check.h"
 #include "base/none.h"
+#include "compute/layout.h"
+#include "model/blocks/blocks.h"
+#include "model/config/config.h"
+#include "model/config/json_read.h"
 
 #include <math.h>
 

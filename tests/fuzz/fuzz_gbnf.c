@@ -1,7 +1,7 @@
 /* Grammars as GBNF text. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
 #include "base/err.h"
-#include "grammar/gbnf.h"
+#include "constraint/gbnf.h"
 #include "grammar/grammar_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,11 +1,10 @@
 /* Any bytes as the GGUF file of a model: its configuration, tokenizer, template and end tokens are refused
  * with a message, or within their bounds. */
-#include "model/config.h"
-#include "model/generation_config.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
-
 #include "base/check.h"
+#include "model/config/config.h"
+#include "model/config/generation_config.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
 #include <stdio.h>

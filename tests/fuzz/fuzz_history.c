@@ -1,8 +1,7 @@
 /* The history file of plateau chat. Invariants: no crash; no more entries than the limit; a message appended
  * to any content is the last one read again. */
-#include "cli/line_history.h"
-
 #include "base/check.h"
+#include "cli/chat/line_history.h"
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -2,10 +2,10 @@
  * written twice as the same text. What jansson takes, json_source_load() takes as the same value. A string of
  * valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
-#include "base/json_source_load.h"
-#include "text/json_write.h"
-#include "text/unicode_normal.h"
-#include "text/utf8.h"
+#include "base/json/json_source_load.h"
+#include "base/json/json_write.h"
+#include "unicode/unicode_normal.h"
+#include "unicode/utf8.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Files of keys. Invariants: no crash; a refusal has a sentence that quotes no key. An accepted key is found
  * again, under a name that is one word, with fields within their bounds; no other key is found. */
-#include "api/keyring.h"
-
+#include "api/access/keyring.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 /* Grammars as LARK text. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
-#include "grammar/lark.h"
-#include "grammar/schema.h"
+#include "constraint/lark.h"
+#include "schema/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,11 +1,10 @@
 /* Bodies of Anthropic's Messages. The first byte selects the route and the memory limit of the request; the
  * rest is the body. Invariants: no crash; a refusal makes a valid envelope; an accepted conversation has the
  * form that templates expect, with turns of different roles; every byte is returned. */
-#include "api/messages.h"
-#include "api/wire.h"
 #include "api/reject_http.h"
-
-#include "api/request.h"
+#include "api/request/request.h"
+#include "api/wire/messages.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"

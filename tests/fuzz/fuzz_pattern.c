@@ -3,8 +3,8 @@
  * it is the same in a store that is compacted after every byte. */
 #include "base/check.h"
 #include "base/err.h"
-#include "grammar/rx_parse.h"
-#include "grammar/rx_store.h"
+#include "rx/rx_parse.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 #include <string.h>

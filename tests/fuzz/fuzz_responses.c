@@ -1,10 +1,9 @@
 /* Bodies of OpenAI's Responses. The first byte selects the memory limit of the request; the rest is the body.
  * Invariants: no crash; an accepted conversation has the form that templates expect; every byte is
  * returned. */
-#include "api/responses.h"
-
 #include "api/responses_store.h"
-#include "api/wire.h"
+#include "api/wire/responses.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/walk.h"

@@ -1,8 +1,8 @@
 /* Structural tags as JSON. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
+#include "constraint/structural.h"
 #include "grammar/grammar_state.h"
-#include "grammar/schema.h"
-#include "grammar/structural.h"
+#include "schema/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * conversation of ours. Invariants: no crash; every refusal has a message; every bound is kept; the scratch
  * arena is rewound; two renderings give the same text, with or without cuts; cuts lie in the text. */
 #include "base/check.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * may be or share their parts; nothing is deeper than the bound; equality has both directions; printing and
  * JSON repeat; a run that ends has a message, and makes and walks nothing more. */
 #include "base/check.h"
-#include "text/tmpl_eval.h"
+#include "template/tmpl_eval.h"
 
 #include <math.h>
 

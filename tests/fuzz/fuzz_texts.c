@@ -1,12 +1,10 @@
 /* Bodies of embeddings, rerank and score. The first byte selects the route and the memory limit of the
  * request; the rest is the body. Invariants: no crash; each accepted pair has two texts; each accepted input
  * is a text or token ids; their number is within its limit; every byte is returned. */
-#include "api/wire.h"
-
-#include "gen/pair_prompt.h"
-
-#include "api/request.h"
+#include "api/request/request.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
+#include "gen/pair_prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 

@@ -8,10 +8,10 @@
  * Invariants: no crash; a refusal has a reason; decoding returns the encoded text; pieces of a decode give
  * the whole. */
 #include "base/check.h"
-#include "text/detok.h"
-#include "text/tokenizer.h"
-#include "text/unicode_normal.h"
-#include "text/utf8.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/unicode_normal.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>

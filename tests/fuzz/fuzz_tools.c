@@ -1,7 +1,7 @@
 /* Descriptions of tools and chat formats. Invariants: no crash; a refusal has a message; the work ends. */
 #include "base/check.h"
+#include "constraint/grammar_source.h"
 #include "grammar/grammar.h"
-#include "grammar/grammar_source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

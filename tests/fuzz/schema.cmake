@@ -1,4 +1,4 @@
-plateau_fuzz(fuzz_schema grammar base)
-plateau_fuzz(fuzz_gbnf grammar base)
-plateau_fuzz(fuzz_lark grammar base)
-plateau_fuzz(fuzz_structural grammar base)
+plateau_fuzz(fuzz_schema constraint base)
+plateau_fuzz(fuzz_gbnf constraint base)
+plateau_fuzz(fuzz_lark constraint base)
+plateau_fuzz(fuzz_structural constraint base)

@@ -1,4 +1,4 @@
-plateau_fuzz(fuzz_template text base)
-plateau_fuzz(fuzz_template_values text base)
-plateau_fuzz(fuzz_chat_format text base)
-plateau_fuzz(fuzz_json text base)
+plateau_fuzz(fuzz_template chat base)
+plateau_fuzz(fuzz_template_values chat base)
+plateau_fuzz(fuzz_chat_format chat base)
+plateau_fuzz(fuzz_json chat base)

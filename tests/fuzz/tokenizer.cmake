@@ -1,1 +1,1 @@
-plateau_fuzz(fuzz_tokenizer text)
+plateau_fuzz(fuzz_tokenizer chat)

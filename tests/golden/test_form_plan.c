@@ -2,8 +2,8 @@
 #include "test_ledger.h"
 #include "small_quantised.h"
 
-#include "model/form_names.h"
 #include "memory/accounts.h"
+#include "model/config/form_names.h"
 #include "tensor/block_form.h"
 #include "weights/stored_form.h"
 

@@ -4,7 +4,7 @@
 #include "test_gguf.h"
 
 #include "compute/device.h"
-#include "model/pack.h"
+#include "model/load/pack.h"
 
 /* The end of a tensor's name, without "model.layers.N." or "model.". */
 struct renamed {

@@ -3,12 +3,12 @@
 #include "test_ledger.h"
 #include "small_mtp.h"
 
-#include "base/bundle.h"
+#include "base/files/bundle.h"
 #include "base/none.h"
 #include "compute/device.h"
 #include "memory/accounts.h"
-#include "model/pack.h"
-#include "model/packed.h"
+#include "model/load/pack.h"
+#include "model/load/packed.h"
 
 #include <dirent.h>
 #include <errno.h>

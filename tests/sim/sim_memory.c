@@ -7,12 +7,11 @@
  * above its ceiling, and its accounts equal the committed bytes. A wish for one domain asks no holder of the
  * other one. */
 #include "../test_domain.h"
-
 #include "base/list.h"
-#include "memory/holders.h"
 #include "memory/units.h"
-#include "registry/guard.h"
-#include "registry/victims.h"
+#include "reclaim/guard.h"
+#include "reclaim/holders.h"
+#include "reclaim/victims.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,15 +1,15 @@
 /* test_api_request.c - bodies to checked values, or to the sentence that refuses them. */
 #include "test_parsed.h"
 
-#include "gen/json_depth.h"
-#include "api/field.h"
 #include "api/reject_http.h"
-#include "api/request.h"
-#include "api/utility_form.h"
-#include "api/wire.h"
+#include "api/request/field.h"
+#include "api/request/request.h"
+#include "api/request/utility_form.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
+#include "chat/chat_format.h"
+#include "gen/json_depth.h"
 #include "gen/request_memory.h"
-#include "text/chat_format.h"
 
 #include <math.h>
 

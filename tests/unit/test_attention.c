@@ -1,8 +1,8 @@
 /* The attention list: each condition appears after its time, and leaves with its cause. */
-#include "api/attention.h"
+#include "test.h"
+#include "api/report/attention.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "test.h"
 
 #include <math.h>
 

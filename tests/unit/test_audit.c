@@ -1,6 +1,6 @@
 /* Text of clients, as one word of a line in the log. */
-#include "api/audit.h"
 #include "test.h"
+#include "api/access/audit.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/bpe.h"
-#include "text/bpe_symbols.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/bpe_symbols.h"
 
 #include <errno.h>
 #include <string.h>

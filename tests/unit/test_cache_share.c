@@ -2,9 +2,8 @@
 #include "test_rng.h"
 #include "test.h"
 
-#include "memory/cache_share.h"
-
 #include "base/check.h"
+#include "reclaim/cache_share.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/chat_format.h"
-#include "text/chat_syntax.h"
-#include "text/json_write.h"
+#include "base/json/json_write.h"
+#include "chat/chat_format.h"
+#include "chat/chat_syntax.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/chat_format.h"
-#include "text/chat_syntax.h"
+#include "chat/chat_format.h"
+#include "chat/chat_syntax.h"
 
 #include <string.h>
 

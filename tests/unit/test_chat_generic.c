@@ -1,8 +1,8 @@
 /* Tools and their results as text, for templates that know neither. */
 #include "test.h"
 
-#include "text/chat_cuts.h"
-#include "text/chat_generic.h"
+#include "chat/chat_generic.h"
+#include "template/chat_cuts.h"
 
 #include <string.h>
 

@@ -2,12 +2,12 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/chat_calls_text.h"
-#include "text/chat_format.h"
-#include "text/chat_history.h"
-#include "text/chat_syntax.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "chat/chat_calls_text.h"
+#include "chat/chat_format.h"
+#include "chat/chat_history.h"
+#include "chat/chat_syntax.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <string.h>
 

@@ -5,15 +5,15 @@
  * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside
  * the checkout. */
 #include "test.h"
+#include "test_tool_grammar.h"
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "chat/chat_format.h"
+#include "chat/chat_history.h"
+#include "chat/chat_syntax.h"
 #include "grammar/grammar.h"
-#include "test_tool_grammar.h"
-#include "text/chat_format.h"
-#include "text/chat_history.h"
-#include "text/chat_syntax.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <string.h>
 

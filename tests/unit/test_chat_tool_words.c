@@ -3,10 +3,10 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "base/small_file.h"
-#include "text/chat_syntax.h"
-#include "text/chat_tool_words.h"
-#include "text/utf8.h"
+#include "base/files/small_file.h"
+#include "chat/chat_syntax.h"
+#include "chat/chat_tool_words.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 

@@ -2,13 +2,13 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "chat/chat_syntax.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
 #include "gen/gen_request.h"
 #include "gen/request_memory.h"
 #include "registry/registry.h"
-#include "text/chat_syntax.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <string.h>
 

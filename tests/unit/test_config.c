@@ -2,12 +2,11 @@
 #include "test_config_read.h"
 #include "test_json_blocks.h"
 
-#include "compute/layout.h"
-#include "model/blocks.h"
-#include "model/family.h"
-#include "model/generation_config.h"
-
 #include "base/check.h"
+#include "compute/layout.h"
+#include "model/blocks/blocks.h"
+#include "model/config/generation_config.h"
+#include "model/family/family.h"
 
 #include <errno.h>
 #include <math.h>

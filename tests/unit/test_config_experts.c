@@ -2,7 +2,7 @@
 #include "test_config_read.h"
 
 #include "compute/ops.h"
-#include "model/blocks.h"
+#include "model/blocks/blocks.h"
 
 #include <errno.h>
 

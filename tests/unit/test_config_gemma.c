@@ -1,10 +1,9 @@
 /* config.json of gemma4: sizes of global layers in both spellings, shared K and V, defaults, refusals. */
 #include "test_config_read.h"
 
-#include "compute/layout.h"
-#include "model/blocks.h"
-
 #include "base/none.h"
+#include "compute/layout.h"
+#include "model/blocks/blocks.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include "test_files.h"
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* Empty; the same one each time. */
 static inline struct arena *config_arena(void)

@@ -1,8 +1,8 @@
 /* test_custom_tool.c - custom tools of chats, as templates see them. */
 #include "test_parsed.h"
 
-#include "api/request.h"
-#include "api/wire.h"
+#include "api/request/request.h"
+#include "api/wire/wire.h"
 
 static const struct request_limits limits = {.json_depth_max = 16, .choices_max = 8, .texts_max = 8};
 

@@ -4,9 +4,9 @@
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "text/detok.h"
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/utf8.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -9,15 +9,15 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/mailbox.h"
 #include "base/rng.h"
+#include "base/threads/mailbox.h"
 #include "engine/engine.h"
 #include "engine/engine_opts.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
-#include "memory/holders.h"
 #include "model/model.h"
-#include "text/tokenizer.h"
+#include "reclaim/holders.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,12 +1,12 @@
 /* The engine with the bundled model: its reference's answers, and stop strings in real text. */
+#include "test_engine.h"
 #include "base/buf.h"
 #include "base/slice.h"
 #include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
 #include "sample/sampler_params.h"
-#include "test_engine.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #define PROMPT_MAX 2048
 

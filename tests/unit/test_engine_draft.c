@@ -1,8 +1,8 @@
 /* Speculative decoding changes no token: with every drafter, any draft tokens, in any batch. */
+#include "test_engine_draft.h"
 #include "base/buf.h"
 #include "engine/engine_opts.h"
-#include "test_engine_draft.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe"),
                                      TINY("granitemoehybrid")};

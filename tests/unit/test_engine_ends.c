@@ -1,7 +1,7 @@
 /* Every way a request can end, and that nothing remains afterwards. */
 #include "test_rng.h"
 #include "test_engine_scene.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #define DIR TINY("qwen3_5")
 

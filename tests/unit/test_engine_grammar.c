@@ -3,16 +3,16 @@
 #define TEST_DRAFTS_MAX 3
 #include "test_engine.h"
 
+#include "constraint/grammar_cache.h"
+#include "constraint/grammar_source.h"
 #include "engine/engine_numbers.h"
 #include "engine/engine_opts.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
-#include "grammar/grammar_cache.h"
-#include "grammar/grammar_source.h"
 #include "grammar/matcher.h"
 #include "spec/drafting.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_state.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_state.h"
 
 #ifndef MODEL
 #define MODEL        CANARY

@@ -2,7 +2,7 @@
  * teardown. */
 #include "test_engine_scene.h"
 
-#include "memory/holders.h"
+#include "reclaim/holders.h"
 
 #define LONG 1000 /* tokens of a prompt that is worth caching */
 

@@ -6,8 +6,8 @@
 #include "test_engine_orders.h"
 
 #include "memory/accounts.h"
-#include "memory/holders.h"
 #include "memory/units.h"
+#include "reclaim/holders.h"
 
 #define ANSWER 40 /* tokens of a request that asks whether the engine goes on */
 

@@ -1,12 +1,12 @@
 /* Jobs without tokens: pooled vectors and logits, alone and in batches, whole and in chunks. */
+#include "test_engine.h"
 #include "base/charge.h"
 #include "base/err.h"
 #include "engine/engine.h"
 #include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
-#include "model/pooling.h"
-#include "test_engine.h"
+#include "model/config/pooling.h"
 
 #include <math.h>
 

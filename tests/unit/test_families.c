@@ -2,9 +2,8 @@
  * is refused. */
 #include "test_config_read.h"
 
-#include "model/family.h"
-
 #include "base/check.h"
+#include "model/family/family.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,13 +1,13 @@
 #include "test.h"
-
-#include "grammar/choice.h"
-#include "grammar/gbnf.h"
-#include "grammar/json_text.h"
-#include "grammar/front_text.h"
-#include "grammar/lark.h"
-#include "grammar/rx_store.h"
-#include "grammar/schema.h"
 #include "test_recogniser.h"
+
+#include "constraint/choice.h"
+#include "constraint/front_text.h"
+#include "constraint/gbnf.h"
+#include "constraint/lark.h"
+#include "rx/rx_store.h"
+#include "schema/json_text.h"
+#include "schema/schema.h"
 
 #include <errno.h>
 

@@ -1,10 +1,9 @@
 /* The tables of numbers: their two forms, and docs/metrics.md, which lists them. */
 #include "test.h"
 
-#include "api/report.h"
-
-#include "api/gauge.h"
-#include "api/metrics.h"
+#include "api/report/gauge.h"
+#include "api/report/metrics.h"
+#include "api/report/report.h"
 #include "base/check.h"
 #include "memory/ledger.h"
 

@@ -2,11 +2,11 @@
 #include "test_gguf.h"
 #include "test_rng.h"
 
-#include "model/config.h"
-#include "model/family.h"
-#include "model/gguf_arch.h"
-#include "model/pooling.h"
-#include "model/stage.h"
+#include "model/config/config.h"
+#include "model/config/gguf_arch.h"
+#include "model/config/pooling.h"
+#include "model/family/family.h"
+#include "model/load/stage.h"
 #include "tensor/block_form.h"
 #include "weights/checkpoint.h"
 

@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "base/wanted.h"
-#include "grammar/grammar_cache.h"
-#include "grammar/grammar_source.h"
+#include "constraint/grammar_cache.h"
+#include "constraint/grammar_source.h"
 #include "grammar/grammar_state.h"
 #include "grammar/matcher.h"
 

@@ -5,8 +5,8 @@
 #include "test_rng.h"
 
 #include "base/slice.h"
-#include "grammar/grammar_cache.h"
-#include "grammar/grammar_source.h"
+#include "constraint/grammar_cache.h"
+#include "constraint/grammar_source.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher.h"
 

@@ -5,10 +5,10 @@
 #ifndef PLATEAU_TESTS_UNIT_TEST_GRAMMAR_REFERENCE_H
 #define PLATEAU_TESTS_UNIT_TEST_GRAMMAR_REFERENCE_H
 
+#include "test_rx_reference.h"
 #include "../test_rng.h"
 #include "grammar/grammar.h"
-#include "grammar/rx_store.h"
-#include "test_rx_reference.h"
+#include "rx/rx_store.h"
 
 enum { REF_RULES = 6, REF_ROWS = 5, REF_SYMBOLS = 4, REF_TERMINALS = 8, REF_UNITS = 28, REF_TOKEN = 256 };
 

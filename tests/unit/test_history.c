@@ -1,9 +1,9 @@
 /* The history: samples come back as they were put in, gaps stay gaps, seven days take no more memory than
  * one second, and a leak of 1 MiB an hour is seen through the load of an agent's day. */
-#include "api/history.h"
+#include "test.h"
+#include "api/report/history.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "test.h"
 
 #include <math.h>
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/rng.h"
-#include "memory/holders.h"
 #include "memory/units.h"
+#include "reclaim/holders.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 
 #include "base/walk.h"
 #include "engine/engine_state.h"
-#include "memory/holders.h"
+#include "reclaim/holders.h"
 
 #define MODEL TINY("qwen3_5")
 

@@ -1,7 +1,7 @@
 /* test_json_source.c - what jansson refuses and clients send. */
 #include "test.h"
 
-#include "base/json_source_load.h"
+#include "base/json/json_source_load.h"
 #include "base/wide_integer.h"
 
 /* By pieces of `piece` bytes. */

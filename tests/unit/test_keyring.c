@@ -1,8 +1,8 @@
 /* Keys: the format of their files, refusals that quote no key, and the owner of each. */
-#include "api/keyring.h"
-#include "base/check.h"
 #include "test.h"
 #include "test_files.h"
+#include "api/access/keyring.h"
+#include "base/check.h"
 
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,11 +1,11 @@
 /* The tables of types: what a lookup finds, and docs/api.md, which has the same tables. */
 #include "test.h"
 
-#include "api/known_types.h"
+#include "api/request/known_types.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/files/small_file.h"
 #include "base/slice.h"
-#include "base/small_file.h"
 
 struct buf;
 

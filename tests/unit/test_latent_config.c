@@ -1,13 +1,12 @@
 /* Latent attention in config.json: what a page holds, routers, yarn's factors, and what is refused. */
 #include "test_config_read.h"
 
+#include "base/check.h"
 #include "compute/backend.h"
 #include "compute/layout.h"
-#include "model/blocks.h"
-#include "model/family.h"
+#include "model/blocks/blocks.h"
+#include "model/family/family.h"
 #include "model/model.h"
-
-#include "base/check.h"
 
 #include <errno.h>
 #include <math.h>

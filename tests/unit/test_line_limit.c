@@ -1,6 +1,6 @@
 /* Lines of refused requests: each client has its share, all have a bound, and what is left out is counted. */
-#include "api/line_limit.h"
 #include "test.h"
+#include "api/access/line_limit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Lines of the log, whatever bytes are to be in them: valid UTF-8 without control characters, and as long as
  * before. */
 #include "test_rng.h"
-#include "base/log_mask.h"
 #include "test.h"
-#include "text/utf8.h"
+#include "base/log_mask.h"
+#include "unicode/utf8.h"
 
 #include <string.h>
 

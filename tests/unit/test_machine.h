@@ -5,8 +5,8 @@
 #include "test_engine_scene.h"
 
 #include "memory/footprint.h"
-#include "memory/holders.h"
-#include "registry/guard.h"
+#include "reclaim/guard.h"
+#include "reclaim/holders.h"
 
 #define LONG 1000
 

@@ -8,8 +8,8 @@
 #include "base/rng.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
-#include "grammar/rx_parse.h"
-#include "grammar/rx_store.h"
+#include "rx/rx_parse.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 

@@ -2,17 +2,17 @@
  * places in prompts. */
 #include "test.h"
 
+#include "api/reject_http.h"
+#include "base/check.h"
+#include "base/public_address.h"
 #include "engine/engine.h"
 #include "engine/job_spec.h"
+#include "gen/media_prompt.h"
 #include "gen/reject.h"
 #include "media/media.h"
 #include "media/media_address.h"
-#include "base/public_address.h"
-#include "api/reject_http.h"
-#include "gen/media_prompt.h"
 #include "media/media_sample.h"
-#include "base/check.h"
-#include "text/chat_cuts.h"
+#include "template/chat_cuts.h"
 #include "vision/image.h"
 
 #include <arpa/inet.h>

@@ -1,12 +1,12 @@
 /* test_messages.c - Anthropic's Messages: bodies to conversations, signatures, errors. */
 #include "test_parsed.h"
 
-#include "api/messages.h"
-#include "api/wire.h"
+#include "api/wire/messages.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
+#include "base/json/json_write.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
-#include "text/json_write.h"
 
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
 

@@ -3,7 +3,7 @@
 
 #include "registry/model_settings.h"
 #include "registry/model_use.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #define EMBEDDING PLATEAU_SOURCE_DIR "/tests/golden/data/qwen3_embedding"
 #define CANARY    PLATEAU_SOURCE_DIR "/models/canary"

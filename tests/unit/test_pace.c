@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "base/pace.h"
-#include "base/priority.h"
+#include "base/threads/pace.h"
+#include "base/threads/priority.h"
 
 #include <pthread.h>
 #include <sched.h>

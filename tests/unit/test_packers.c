@@ -1,10 +1,9 @@
 /* Packers: every tile once, on all threads; the first failure; nothing beside a busy engine. */
 #include "test_ledger.h"
 
-#include "model/packers.h"
-
 #include "base/check.h"
 #include "compute/backend.h"
+#include "model/load/packers.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
 
 #include "test_ledger.h"
 
-#include "api/request.h"
+#include "api/request/request.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/slice.h"
-#include "text/bpe.h"
-#include "text/piece_ids.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/piece_ids.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "test.h"
 #include "test_files.h"
 
-#include "model/pooling.h"
+#include "model/config/pooling.h"
 
 #include <errno.h>
 #include <math.h>

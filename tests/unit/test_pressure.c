@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "memory/footprint.h"
-#include "memory/pressure.h"
+#include "reclaim/pressure.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/pretok.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "tokenizer/pretok.h"
+#include "unicode/unicode.h"
+#include "unicode/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

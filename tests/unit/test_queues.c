@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "base/mailbox.h"
-#include "base/ring.h"
 #include "base/rng.h"
+#include "base/threads/mailbox.h"
+#include "base/threads/ring.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "grammar/grammar_state.h"
-#include "grammar/rx_store.h"
+#include "rx/rx_store.h"
 
 #include <stdlib.h>
 

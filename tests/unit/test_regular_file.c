@@ -2,10 +2,10 @@
 #include "test_files.h"
 
 #include "base/buf.h"
-#include "base/bundle.h"
 #include "base/check.h"
-#include "base/regular_file.h"
-#include "base/small_file.h"
+#include "base/files/bundle.h"
+#include "base/files/regular_file.h"
+#include "base/files/small_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

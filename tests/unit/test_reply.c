@@ -2,7 +2,7 @@
 #include "test_ledger.h"
 
 #include "api/exchange.h"
-#include "api/wire.h"
+#include "api/wire/wire.h"
 #include "gen/choice.h"
 
 #include <stdlib.h>

@@ -2,13 +2,13 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "chat/chat_syntax.h"
+#include "constraint/grammar_source.h"
 #include "gen/gen.h"
 #include "gen/reply_frame.h"
 #include "grammar/grammar.h"
 #include "grammar/grammar_frame.h"
-#include "grammar/grammar_source.h"
 #include "grammar/matcher.h"
-#include "text/chat_syntax.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* test_request_grammar.c - the fields that constrain an output, under the names of several servers. */
 #include "test_parsed.h"
 
-#include "api/field.h"
 #include "api/reject_http.h"
-#include "api/wire.h"
-#include "text/json_write.h"
+#include "api/request/field.h"
+#include "api/wire/wire.h"
+#include "base/json/json_write.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 

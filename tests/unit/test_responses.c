@@ -2,10 +2,10 @@
 #include "test_parsed.h"
 
 #include "api/reasoning_seal.h"
-#include "api/responses.h"
-#include "api/wire.h"
+#include "api/wire/responses.h"
+#include "api/wire/wire.h"
 #include "base/check.h"
-#include "text/json_write.h"
+#include "base/json/json_write.h"
 
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
 

@@ -1,8 +1,8 @@
 /* test_responses_store.c - stored responses: tenants, bounds, references, age. */
 #include "test_ledger.h"
 
-#include "api/responses_page.h"
 #include "api/responses_store.h"
+#include "api/wire/responses_page.h"
 #include "base/check.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "registry/room.h"
-#include "registry/victims.h"
+#include "reclaim/room.h"
+#include "reclaim/victims.h"
 
 #define MODELS 8
 #define KEEP   100 /* bytes of the process itself */

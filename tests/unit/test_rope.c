@@ -1,7 +1,7 @@
 /* Rotations of positions: angles, and the widest head. */
 #include "test.h"
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 #include <math.h>
 

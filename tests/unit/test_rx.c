@@ -1,12 +1,12 @@
 /* Expressions: derivatives and normal forms against a plain recogniser. */
 #define TEST_SEEDS 400
 #include "test.h"
+#include "test_rx_reference.h"
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "grammar/rx_store.h"
-#include "test_rx_reference.h"
-#include "text/utf8.h"
+#include "rx/rx_store.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 

@@ -1,12 +1,12 @@
 /* Patterns: against PCRE2 on random ones, and what is refused. */
 #define TEST_SEEDS 200
 #include "test.h"
+#include "test_rx_reference.h"
 
 #include "base/err.h"
 #include "base/rng.h"
-#include "grammar/rx_parse.h"
-#include "grammar/rx_store.h"
-#include "test_rx_reference.h"
+#include "rx/rx_parse.h"
+#include "rx/rx_store.h"
 
 #include <errno.h>
 #define PCRE2_CODE_UNIT_WIDTH 8

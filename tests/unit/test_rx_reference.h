@@ -4,7 +4,7 @@
 #ifndef PLATEAU_TESTS_UNIT_TEST_RX_REFERENCE_H
 #define PLATEAU_TESTS_UNIT_TEST_RX_REFERENCE_H
 
-#include "grammar/rx.h"
+#include "rx/rx.h"
 
 typedef uint32_t rx_places; /* bit i: place i */
 

@@ -3,10 +3,10 @@
 #define PLATEAU_TESTS_UNIT_TEST_SCHEMA_H
 
 #include "test.h"
+#include "test_recogniser.h"
 
 #include "base/clock.h"
-#include "grammar/schema.h"
-#include "test_recogniser.h"
+#include "schema/schema.h"
 
 #include <errno.h>
 

@@ -2,8 +2,8 @@
 #include "test_schema.h"
 
 #include "base/rng.h"
-#include "grammar/decimal.h"
-#include "grammar/json_number.h"
+#include "schema/decimal.h"
+#include "schema/json_number.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher.h"
 #include "grammar/matcher_state.h"
-#include "grammar/rx_parse.h"
+#include "rx/rx_parse.h"
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/split_regex.h"
+#include "tokenizer/split_regex.h"
 
 #include <errno.h>
 

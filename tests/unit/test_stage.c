@@ -1,10 +1,9 @@
 /* Pieces of transposed stacks: every row as the definition says, however small the stage is. */
 #include "test_files.h"
 
-#include "model/stage.h"
-
 #include "base/arena.h"
 #include "base/check.h"
+#include "model/load/stage.h"
 #include "weights/checkpoint.h"
 
 enum { EXPERTS = 3, OUT = 22, IN = 13 };

@@ -1,9 +1,9 @@
 #include "test.h"
-
-#include "grammar/grammar_state.h"
-#include "grammar/schema.h"
-#include "grammar/structural.h"
 #include "test_recogniser.h"
+
+#include "constraint/structural.h"
+#include "grammar/grammar_state.h"
+#include "schema/schema.h"
 
 #include <errno.h>
 

@@ -13,8 +13,8 @@
 #include "host/settings.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <errno.h>
 #include <string.h>

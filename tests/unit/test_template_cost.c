@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/thread_stack.h"
-#include "text/chat_template.h"
+#include "base/threads/thread_stack.h"
+#include "template/chat_template.h"
 
 #include <errno.h>
 #include <string.h>

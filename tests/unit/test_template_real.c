@@ -6,7 +6,7 @@
 #include "test_files.h"
 
 #include "base/check.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "base/thread_stack.h"
-#include "text/chat_template.h"
-#include "text/tmpl_value.h"
+#include "base/threads/thread_stack.h"
+#include "template/chat_template.h"
+#include "template/tmpl_value.h"
 
 #include <errno.h>
 

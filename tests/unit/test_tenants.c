@@ -1,7 +1,7 @@
 /* Counters of tenants: each finds its own, and with too many the one that has rested longest goes. */
-#include "api/metrics.h"
-#include "api/tenants.h"
 #include "test.h"
+#include "api/access/tenants.h"
+#include "api/report/metrics.h"
 
 TEST(each_tenant_has_counters_of_its_own_for_each_model)
 {

@@ -4,9 +4,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "text/detok.h"
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>

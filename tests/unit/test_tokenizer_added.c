@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <stdio.h>

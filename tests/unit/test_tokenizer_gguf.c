@@ -1,10 +1,9 @@
 /* Tokenizers of GGUF files, made up on the spot, and refusals. */
 #include "test_gguf.h"
 
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
-
 #include "base/check.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 

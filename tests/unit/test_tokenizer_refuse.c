@@ -2,9 +2,9 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/pretok.h"
-#include "text/tokenizer.h"
-#include "text/utf8.h"
+#include "tokenizer/pretok.h"
+#include "tokenizer/tokenizer.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -2,16 +2,16 @@
  * for calls, and their arguments fit the tools' schemas. */
 #define TEST_SEEDS 2
 #include "test.h"
+#include "test_json_blocks.h"
+#include "test_tool_grammar.h"
 
 #include "../test_rng.h"
 #include "base/check.h"
+#include "chat/chat_format.h"
+#include "chat/chat_syntax.h"
 #include "grammar/grammar.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher.h"
-#include "test_json_blocks.h"
-#include "test_tool_grammar.h"
-#include "text/chat_format.h"
-#include "text/chat_syntax.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,9 +3,10 @@
 #define PLATEAU_TESTS_UNIT_TEST_TOOL_GRAMMAR_H
 
 #include "base/buf.h"
-#include "grammar/grammar_source.h"
+#include "chat/tool_source.h"
+#include "constraint/grammar_source.h"
+#include "grammar/grammar.h"
 #include "grammar/matcher.h"
-#include "text/tool_source.h"
 
 struct tool_test {
     struct grammar *grammar;

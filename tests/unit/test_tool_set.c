@@ -1,7 +1,7 @@
 /* test_tool_set.c - random histories of tools that come and go, against a replay without any state. */
 #include "test.h"
 
-#include "api/tool_set.h"
+#include "api/request/tool_set.h"
 #include "base/check.h"
 #include "base/rng.h"
 

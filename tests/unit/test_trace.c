@@ -1,9 +1,9 @@
 /* The last requests: a bounded number of records, fair to tenants, read in the order of their ends. */
-#include "api/trace.h"
+#include "test_ledger.h"
 
+#include "api/report/trace.h"
 #include "base/clock.h"
 #include "gen/reject.h"
-#include "test_ledger.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include "engine/image_sched.h"
 #include "engine/pools.h"
 #include "engine/trim.h"
-#include "memory/holders.h"
+#include "reclaim/holders.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "text/unicode.h"
-#include "text/unicode_normal.h"
-#include "text/utf8.h"
+#include "unicode/unicode.h"
+#include "unicode/unicode_normal.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "text/utf8.h"
+#include "unicode/utf8.h"
 
 #include <string.h>
 

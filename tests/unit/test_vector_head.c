@@ -2,9 +2,9 @@
 #include "test.h"
 #include "test_gguf.h"
 
-#include "model/config.h"
-#include "model/family.h"
-#include "model/gguf_arch.h"
+#include "model/config/config.h"
+#include "model/config/gguf_arch.h"
+#include "model/family/family.h"
 #include "model/vector_head.h"
 #include "weights/checkpoint.h"
 

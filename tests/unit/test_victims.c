@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "registry/victims.h"
+#include "reclaim/victims.h"
 
 #include <string.h>
 

@@ -1,12 +1,10 @@
 /* The vision encoder's configuration, and where tokens stand among images. */
 #include "test_files.h"
 
-#include "model/config.h"
-#include "model/family.h"
-#include "model/mrope.h"
-#include "model/config.h"
-
 #include "base/check.h"
+#include "model/blocks/mrope.h"
+#include "model/config/config.h"
+#include "model/family/family.h"
 
 #include <errno.h>
 #include <string.h>

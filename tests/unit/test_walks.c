@@ -10,9 +10,9 @@
 #include "cache/prefix_index.h"
 #include "cache/prefix_key.h"
 #include "cache/prefix_state.h"
-#include "memory/holders_state.h"
 #include "memory/ledger_state.h"
 #include "memory/units.h"
+#include "reclaim/holders_state.h"
 #include "sched/sched_state.h"
 
 #include <errno.h>

@@ -1,12 +1,10 @@
 /* vectors.c - a small prefill of its own: each text has its pages, no state and no decoding. A score is a
  * vector of one value: of the classifier, or of two logits. */
-#include "golden/vectors.h"
-
-#include "golden/room.h"
-
 #include "base/check.h"
 #include "base/none.h"
-#include "model/pooling.h"
+#include "golden/room.h"
+#include "golden/vectors.h"
+#include "model/config/pooling.h"
 
 #include <errno.h>
 #include <math.h>

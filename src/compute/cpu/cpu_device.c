@@ -3,7 +3,7 @@
 
 #include "compute/backend.h"
 
-#include "base/thread_stack.h"
+#include "base/threads/thread_stack.h"
 #include "kernel/workers.h"
 #include "memory/domain.h"
 

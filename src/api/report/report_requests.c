@@ -1,0 +1,156 @@
+/* report_requests.c - requests now: the state of exchanges, joined with the numbers that engines published
+ * last. */
+#include "api/api_state.h"
+#include "api/exchange.h"
+#include "api/report/report.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/json/json_write.h"
+#include "engine/engine_numbers.h"
+#include "gen/choice.h"
+
+/* Jobs of all engines into a->jobs, up to its size. */
+static uint32_t read_jobs(struct api *a)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        uint32_t room = API_JOBS_SHOWN_MAX - count;
+        struct lease look;
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        uint32_t have = engine_jobs(look.model->engine, a->jobs + count, room);
+        registry_look_away(&look);
+        count += MIN_OF(have, room);
+    }
+    return count;
+}
+
+static const struct job_numbers *find_job(const struct api *a, uint32_t count, struct request_id id)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (memcmp(&a->jobs[i].id, &id, sizeof(id)) == 0)
+            return &a->jobs[i];
+    return NULL;
+}
+
+/* The jobs of one exchange together: the furthest phase, the sums. */
+struct work {
+    const char *phase;
+    uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
+    uint32_t images, images_done; /* images of all choices */
+    uint64_t bytes, image_bytes;
+};
+
+static struct work work_of(struct exchange *x, uint32_t job_count)
+{
+    static const char *const phases[] = {"receiving", "preparing", "loading", "queued", "sending"};
+    struct work w = {.phase = phases[x->phase]};
+    enum job_phase furthest = JOB_QUEUED;
+    if (x->phase == EXCHANGE_PREPARING)
+        return w; /* The prep thread owns everything else. */
+    w.bytes = x->gen.memory.reserved;
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
+        w.phase = "media";
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_GRAMMAR)
+        w.phase = "preparing";
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        const struct choice *c = &x->gen.choices[i];
+        const struct job_numbers *j = find_job(x->api, job_count, c->job_id);
+        w.prompt_tokens += x->gen.prompts[c->prompt_index].count;
+        w.tokens += c->tokens;
+        if (!j)
+            continue;
+        w.prompt_done += j->prompt_done;
+        w.cached_tokens += j->cached_tokens;
+        w.draft_tokens += j->drafted_tokens;
+        w.accepted_tokens += j->accepted_tokens;
+        w.images = j->images;
+        w.images_done = MAX_OF(w.images_done, j->images_done);
+        w.image_bytes = j->image_bytes;
+        w.bytes += j->bytes;
+        if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
+            furthest = j->phase;
+    }
+    /* No reader holds up a request without a token: some texts have their vectors, and others follow. */
+    if (furthest == JOB_PAUSED && w.tokens == 0)
+        furthest = JOB_PREFILLING;
+    if (x->phase == EXCHANGE_RUNNING)
+        w.phase =
+            w.tokens > 0 && furthest == JOB_QUEUED ? job_phase_name(JOB_DECODING) : job_phase_name(furthest);
+    return w;
+}
+
+/* Fraction of a request's images that are read; frames of a video count as parts of it. */
+static double media_part_done(const struct exchange *x)
+{
+    struct media_progress p = media_task_progress(x->gen.task);
+    double of_this = p.frames > 0 ? (double)MIN_OF(p.frames_decoded, p.frames) / (double)p.frames : 0;
+    return MIN_OF(((double)p.parts_done + of_this) / p.parts, 1.0);
+}
+
+static void write_media(const struct exchange *x, struct buf *ret)
+{
+    static const char *const states[] = {"made", "fetching", "waiting", "working", "done"};
+    struct media_progress p = media_task_progress(x->gen.task);
+    buf_printf(ret,
+               ",\"media\":{\"state\":\"%s\",\"parts\":%u,\"parts_done\":%u,\"bytes_fetched\":%llu,"
+               "\"frames\":%llu,\"frames_decoded\":%llu}",
+               states[media_task_state(x->gen.task)], p.parts, p.parts_done, (ull)p.bytes_fetched,
+               (ull)p.frames, (ull)p.frames_decoded);
+}
+
+static double progress_of(const struct exchange *x, const struct work *w)
+{
+    uint64_t wanted = (uint64_t)x->gen.max_tokens * x->gen.choice_count;
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
+        return media_part_done(x);
+    if (w->tokens > 0 && wanted > 0)
+        return (double)w->tokens / (double)wanted;
+    return w->prompt_tokens > 0 ? (double)w->prompt_done / w->prompt_tokens : 0;
+}
+
+static void write_request(struct exchange *x, const struct work *of, struct buf *ret)
+{
+    struct work w = *of;
+    bool known = x->phase != EXCHANGE_PREPARING;
+    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\"", x->id_text, x->route,
+               x->who.key, x->who.client);
+    json_write_member(ret, "model",
+                      known && x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL);
+    buf_printf(ret,
+               ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
+               "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
+               "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
+               w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
+               w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->gen.choice_count : 0,
+               (ull)(w.bytes + w.image_bytes), (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S,
+               x->http ? "true" : "false");
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
+        write_media(x, ret);
+    buf_putc(ret, '}');
+}
+
+void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
+                     struct buf *ret)
+{
+    uint32_t written = 0;
+    *n = (struct report_requests){.jobs = read_jobs(a)};
+    buf_putc(ret, '[');
+    LIST_EACH(it, &a->exchanges) {
+        struct exchange *x = LIST_ENTRY(it, struct exchange, all);
+        if (tenant && x->gen.tenant != *tenant)
+            continue;
+        struct work w = work_of(x, n->jobs);
+        if (strcmp(w.phase, job_phase_name(JOB_QUEUED)) == 0)
+            n->waiting++;
+        else
+            n->active++;
+        if (written >= max)
+            continue;
+        if (written++ > 0)
+            buf_putc(ret, ',');
+        write_request(x, &w, ret);
+    }
+    buf_putc(ret, ']');
+}

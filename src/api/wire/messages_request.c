@@ -1,0 +1,177 @@
+/* messages_request.c - the fields of Anthropic's Messages.
+ *
+ * Unknown fields and fields without effect are listed in x-ignored-fields. The sampling fields of all
+ * dialects are read too. */
+#include "api/request/field.h"
+#include "api/request/tool_choice.h"
+#include "api/wire/messages.h"
+
+#include "base/check.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
+#include <math.h>
+
+#define BUDGET_TOKENS_MIN 1024
+
+/* A string, or a list of blocks with text. */
+static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_string(v) || json_is_array(v) ||
+           reject_value(why, f->name, "system must be a string or a list of text blocks.");
+}
+
+static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    if (!json_is_array(v) || json_array_size(v) > REQUEST_TOOLS_MAX)
+        return reject_value(why, f->name, "tools must be a list of at most %d tools.", REQUEST_TOOLS_MAX);
+    return true;
+}
+
+static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *type = field_string_in(v, "type");
+    const char *name = json_string_value(json_object_get(v, "name"));
+    bool named = strcmp(type, "tool") == 0;
+    r->gen.calls.required = strcmp(type, "any") == 0;
+    if (named && (!name || !name[0]))
+        return reject_value(why, f->name, "tool_choice of type \"tool\" needs a name.");
+    if (named)
+        tool_choice_require(r, name);
+    else if (strcmp(type, "none") == 0)
+        r->tools_off = true; /* not offered, so not called */
+    else if (!r->gen.calls.required && strcmp(type, "auto") != 0)
+        return reject_value(why, f->name,
+                            "tool_choice must be an object of type \"auto\", \"any\", \"tool\" or \"none\".");
+    if (!field_is_flag(json_object_get(v, "disable_parallel_tool_use")))
+        return reject_value(why, f->name, "tool_choice.disable_parallel_tool_use must be true or false.");
+    r->gen.parallel_tool_calls = !json_is_true(json_object_get(v, "disable_parallel_tool_use"));
+    return true;
+}
+
+static bool read_budget(struct request *r, const json_t *thinking, struct reject *why)
+{
+    int64_t budget;
+    const json_t *given = json_object_get(thinking, "budget_tokens");
+    if (!given || !field_integer_of(given, &budget) || budget < BUDGET_TOKENS_MIN)
+        return reject_value(why, "thinking",
+                            "thinking.budget_tokens must be an integer of at least %d with type \"enabled\".",
+                            BUDGET_TOKENS_MIN);
+    r->gen.thinking_budget = budget;
+    return true;
+}
+
+static bool read_thinking(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    static const char *const displays[] = {"summarized", "omitted", NULL};
+    const char *type = field_string_in(v, "type"), *display;
+    bool enabled = strcmp(type, "enabled") == 0;
+    bool on = enabled || strcmp(type, "adaptive") == 0;
+    if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
+        return reject_value(why, f->name,
+                            "thinking must be an object of type \"enabled\", \"adaptive\" or \"disabled\".");
+    r->gen.enable_thinking = on;
+    if (!field_take_hint(r, "thinking.display", json_object_get(v, "display"), displays, &display, why))
+        return false;
+    r->thinking_omitted = display && strcmp(display, "omitted") == 0;
+    return !enabled || read_budget(r, v, why);
+}
+
+static bool read_format(struct request *r, const char *param, const char *schema_param, const json_t *format,
+                        struct reject *why)
+{
+    if (!format || json_is_null(format))
+        return true;
+    if (strcmp(field_string_in(format, "type"), "json_schema") != 0)
+        return reject_unsupported(why, param, "%s must be of type \"json_schema\", with a \"schema\".",
+                                  param);
+    return field_named_schema(r, param, schema_param, format, why);
+}
+
+/* The older place of output_config.format. */
+static bool read_output_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return read_format(r, f->name, "output_format.schema", v, why);
+}
+
+static bool read_output_config(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "output_config must be an object.");
+    return field_take_effort(r, "output_config.effort", json_object_get(v, "effort"), why) &&
+           read_format(r, "output_config.format", "output_config.format.schema", json_object_get(v, "format"),
+                       why);
+}
+
+static bool accept(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r, (void)f, (void)v, (void)why;
+    return true;
+}
+
+static const struct field fields[] = {
+    {"messages", field_messages, .prompt = true},
+    {"system", read_system, .prompt = true},
+    {"tools", read_tools},
+    {"tool_choice", read_tool_choice},
+    {"thinking", read_thinking},
+    {"output_config", read_output_config},
+    {"stop_sequences", field_stop},
+    {"metadata", field_accept_object},
+    {"service_tier", field_service_tier},
+    {"betas", accept},
+    {"cache_control", field_accept_object}, /* mark of the whole prompt, whose end is always a cut */
+    {"context_management", field_ignore_unless_off},
+    {"container", field_ignore_unless_off},
+    {"output_format", read_output_format},
+    {"mcp_servers", field_refuse_unless_off, .say = "the server calls no MCP servers."},
+};
+
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
+const struct field_group *const messages_groups[] = {&own_fields, &fields_generation, NULL};
+
+static bool check_count(struct request *r, struct reject *why)
+{
+    if (!r->gen.messages)
+        return reject_value(why, "messages", "messages is missing.");
+    /* Thinking is off unless it is requested, as in Anthropic's API. */
+    if (r->gen.enable_thinking < 0)
+        r->gen.enable_thinking = 0;
+    r->gen.clamps = r->gen.tells_length = true;
+    return true;
+}
+
+bool messages_check(struct request *r, struct reject *why)
+{
+    int64_t most = r->gen.sampling.max_tokens;
+    if (most < 0)
+        return reject_value(why, "max_tokens", "max_tokens is missing; it must be an integer of at least 1.");
+    if (r->gen.thinking_budget >= most && json_object_get(r->root, "thinking"))
+        return reject_value(why, "thinking",
+                            "thinking.budget_tokens is %lld; it must be less than max_tokens, %lld.",
+                            (long long)r->gen.thinking_budget, (long long)most);
+    return check_count(r, why);
+}
+
+bool messages_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
+                      struct reject *why)
+{
+    struct messages_place p = {.request = r, .memory = memory, .why = why};
+    (void)limits;
+    request_memory_enter(memory);
+    p.names = json_object();
+    bool ok = ((tool_set_init(&p.set) && p.names) || messages_no_memory(&p)) && messages_convert_tools(&p) &&
+              messages_convert_blocks(&p) && (tool_set_finish(&p.set, r) || messages_no_memory(&p));
+    tool_set_done(&p.set);
+    json_decref(p.names);
+    request_memory_enter(NULL);
+    return ok;
+}
+
+const struct request_form messages_count_form = {.groups = messages_groups,
+                                                 .output = GEN_IDS,
+                                                 .parses = true,
+                                                 .check = check_count,
+                                                 .convert = messages_convert};

@@ -1,0 +1,328 @@
+/* responses_items.c - the items of Responses, as messages that templates expect.
+ *
+ * Items of the assistant in a row (reasoning, messages, calls) become one turn, as the model wrote it, so a
+ * reply that comes back renders as the text that is in the prefix cache. Messages of the system or developer
+ * before all others join the instructions; later ones stay at their place, or join the user's turn there
+ * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
+ * run are dropped. */
+#include "api/reasoning_seal.h"
+#include "api/request/custom_tool.h"
+#include "api/request/field.h"
+#include "api/request/known_types.h"
+#include "api/wire/responses.h"
+
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+
+#include <stdio.h>
+
+static bool is_role(const json_t *message, const char *role)
+{
+    return strcmp(field_string_in(message, "role"), role) == 0;
+}
+
+static bool refuse(const struct responses_place *p, const char *what)
+{
+    return reject_value(p->why, p->at, "%s%s", p->at, what);
+}
+
+/* ---- turns ---- */
+
+/* The last message, when it has this role, or a new one; borrowed. NULL: no memory. */
+static json_t *turn_of(const struct responses_place *p, const char *role)
+{
+    json_t *all = p->request->gen.messages, *last = json_array_get(all, json_array_size(all) - 1);
+    if (json_array_size(all) > 0 && is_role(last, role))
+        return last;
+    last = json_pack("{sss[]}", "role", role, "content");
+    if (json_array_append_new(all, last) < 0) {
+        responses_no_memory(p);
+        return NULL;
+    }
+    return last;
+}
+
+/* The list of that name; NULL: no memory. */
+static json_t *list_of(const struct responses_place *p, json_t *message, const char *name)
+{
+    if (!json_object_get(message, name) && json_object_set_new(message, name, json_array()) < 0)
+        responses_no_memory(p);
+    return json_object_get(message, name);
+}
+
+/* A line between the texts of messages that become one. */
+static bool add_break(const struct responses_place *p, json_t *parts)
+{
+    return json_array_size(parts) == 0 || json_array_append_new(parts, request_glue("\n\n")) == 0 ||
+           responses_no_memory(p);
+}
+
+/* ---- messages ---- */
+
+static bool add_separate(struct responses_place *p, const char *role, json_t *content)
+{
+    json_t *turn = turn_of(p, role), *parts = json_object_get(turn, "content");
+    return turn && add_break(p, parts) && responses_add_content(p, parts, content);
+}
+
+static bool convert_message(struct responses_place *p, const json_t *item)
+{
+    json_t *content = json_object_get(item, "content"), *turn;
+    if (is_role(item, "assistant")) {
+        turn = turn_of(p, "assistant");
+        return turn && responses_add_content(p, json_object_get(turn, "content"), content);
+    }
+    if (is_role(item, "system") || is_role(item, "developer"))
+        return add_separate(p, "system", content);
+    if (is_role(item, "user"))
+        return add_separate(p, "user", content);
+    return refuse(p, ".role must be user, system, developer or assistant.");
+}
+
+/* ---- reasoning ---- */
+
+static bool add_reasoning(struct responses_place *p, struct slice text)
+{
+    json_t *turn = turn_of(p, "assistant"), *list = turn ? list_of(p, turn, "reasoning_content") : NULL;
+    return list && responses_add_words(p, list, text);
+}
+
+/* True: the item has sealed text of this server, which was added. */
+static bool unseal(struct responses_place *p, const json_t *item, bool *failed)
+{
+    const json_t *sealed = json_object_get(item, "encrypted_content");
+    struct charge charge = request_memory_charge(p->memory);
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool ok = json_is_string(sealed) &&
+              reasoning_unseal((struct slice){json_string_value(sealed), json_string_length(sealed)}, &text);
+    *failed = (text.error && !responses_no_memory(p)) || (ok && !add_reasoning(p, buf_slice(&text)));
+    buf_done(&text);
+    return ok;
+}
+
+/* The sealed text is the exact one; else that of the content, else of the summary. */
+static bool convert_reasoning(struct responses_place *p, const json_t *item)
+{
+    json_t *content = json_object_get(item, "content"), *turn;
+    bool failed;
+    if (unseal(p, item, &failed) || failed)
+        return !failed;
+    if (json_array_size(content) == 0)
+        content = json_object_get(item, "summary");
+    if (json_array_size(content) == 0)
+        return true;
+    turn = turn_of(p, "assistant");
+    json_t *list = turn ? list_of(p, turn, "reasoning_content") : NULL;
+    return list && responses_add_content(p, list, content);
+}
+
+/* ---- calls ---- */
+
+static bool add_call(struct responses_place *p, const json_t *id, const char *name, json_t *arguments)
+{
+    json_t *turn = turn_of(p, "assistant"), *list = turn ? list_of(p, turn, "tool_calls") : NULL;
+    json_t *function = list && arguments ? json_pack("{sssO}", "name", name, "arguments", arguments) : NULL;
+    bool ok =
+        function && (json_is_object(arguments) || request_read_arguments(function, p->limits, p->memory));
+    ok = ok &&
+         json_array_append_new(
+             list, json_pack("{sOsssO}", "id", id, "type", "function", "function", function)) == 0 &&
+         json_object_set(p->names, json_string_value(id), json_object_get(function, "name")) == 0;
+    json_decref(function);
+    return ok || responses_no_memory(p);
+}
+
+static bool convert_call(struct responses_place *p, const json_t *item, const json_t *id)
+{
+    char name[RESPONSES_NAME_BYTES];
+    json_t *arguments = json_object_get(item, "arguments");
+    const char *space = json_string_value(json_object_get(item, "namespace"));
+    if (field_string_in(item, "name")[0] == 0 || !json_is_string(arguments) ||
+        !responses_flat_name(space, field_string_in(item, "name"), name))
+        return refuse(p, " must have call_id, name and arguments as strings.");
+    return add_call(p, id, name, arguments);
+}
+
+static bool convert_custom(struct responses_place *p, const json_t *item, const json_t *id)
+{
+    char name[RESPONSES_NAME_BYTES];
+    json_t *input = json_object_get(item, "input");
+    const char *space = json_string_value(json_object_get(item, "namespace"));
+    if (field_string_in(item, "name")[0] == 0 || !json_is_string(input) ||
+        !responses_flat_name(space, field_string_in(item, "name"), name))
+        return refuse(p, " must have call_id, name and input as strings.");
+    json_t *arguments = custom_tool_arguments(input);
+    bool ok = add_call(p, id, name, arguments);
+    json_decref(arguments);
+    return ok;
+}
+
+static bool convert_shell(struct responses_place *p, const json_t *item, const json_t *id)
+{
+    json_t *action = json_object_get(item, "action");
+    if (!json_is_object(action))
+        return refuse(p, ".action must be an object.");
+    return add_call(p, id, "local_shell", action);
+}
+
+static bool convert_output(struct responses_place *p, const json_t *item, json_t *id)
+{
+    json_t *parts = json_array(), *name = json_object_get(p->names, json_string_value(id));
+    json_t *message =
+        parts ? json_pack("{sssOsO}", "role", "tool", "tool_call_id", id, "content", parts) : NULL;
+    bool ok = message && (!name || json_object_set(message, "name", name) == 0) &&
+              json_array_append(p->request->gen.messages, message) == 0;
+    json_decref(message);
+    if (!ok)
+        responses_no_memory(p);
+    ok = ok && responses_add_content(p, parts, json_object_get(item, "output"));
+    json_decref(parts);
+    return ok;
+}
+
+/* ---- tools that items bring ---- */
+
+static bool add_tools(struct responses_place *p, const json_t *item)
+{
+    json_t *turn = turn_of(p, "system"), *parts = json_object_get(turn, "content");
+    return turn && add_break(p, parts) &&
+           responses_bring_tools(p, parts, json_object_get(item, "tools"),
+                                 "More tools are available from here on:\n");
+}
+
+/* Converts the output of a search: a result, or a message of the system if a server ran the search. */
+static bool convert_found(struct responses_place *p, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *all = p->request->gen.messages;
+    if (!json_is_string(id))
+        return add_tools(p, item);
+    json_t *message =
+        json_pack("{sssOsss[]}", "role", "tool", "tool_call_id", id, "name", RESPONSES_SEARCH, "content");
+    if (json_array_append_new(all, message) < 0)
+        return responses_no_memory(p);
+    json_t *parts = json_object_get(message, "content");
+    return responses_bring_tools(p, parts, json_object_get(item, "tools"), NULL) &&
+           (json_array_size(parts) > 0 || responses_add_words(p, parts, SLICE("No tools were found.")));
+}
+
+static bool convert_search(struct responses_place *p, const json_t *item)
+{
+    json_t *id = json_object_get(item, "call_id"), *arguments = json_object_get(item, "arguments");
+    if (!json_is_string(id)) {
+        known_type_note(p->request, &responses_item_types, "tool_search_call");
+        return true;
+    }
+    if (!json_is_string(arguments) && !json_is_object(arguments))
+        return refuse(p, ".arguments must be an object.");
+    return add_call(p, id, RESPONSES_SEARCH, arguments);
+}
+
+/* ---- items ---- */
+
+static json_t *call_id(const json_t *item, const char *type)
+{
+    json_t *id = json_object_get(item, "call_id");
+    bool shell = strcmp(type, "local_shell_call_output") == 0; /* its id is that of the call */
+    return json_is_string(id) || !shell ? id : json_object_get(item, "id");
+}
+
+/* A call, or its output. */
+static bool convert_step(struct responses_place *p, const json_t *item, const char *type, enum type_kind kind)
+{
+    json_t *id = call_id(item, type);
+    if (!json_is_string(id))
+        return refuse(p, " must have a call_id.");
+    if (kind == TYPE_RESULT)
+        return convert_output(p, item, id);
+    if (kind == TYPE_CUSTOM)
+        return convert_custom(p, item, id);
+    return kind == TYPE_SHELL ? convert_shell(p, item, id) : convert_call(p, item, id);
+}
+
+static bool convert_item(struct responses_place *p, const json_t *item, size_t index)
+{
+    const char *type = field_string_in(item, "type");
+    snprintf(p->at, sizeof(p->at), "input[%zu]", index);
+    if (type[0] == 0 && field_string_in(item, "role")[0])
+        return convert_message(p, item);
+    if (type[0] == 0)
+        return refuse(p, " must be an object with a type or a role.");
+    const struct known_type *row = known_type_find(&responses_item_types, type);
+    switch (row->kind) {
+    case TYPE_MESSAGE:
+        return convert_message(p, item);
+    case TYPE_THINKING:
+        return convert_reasoning(p, item);
+    case TYPE_ADDITION:
+        return add_tools(p, item);
+    case TYPE_SEARCH:
+        return convert_search(p, item);
+    case TYPE_FOUND:
+        return convert_found(p, item);
+    case TYPE_CALL:
+    case TYPE_CUSTOM:
+    case TYPE_SHELL:
+    case TYPE_RESULT:
+        return convert_step(p, item, type, row->kind);
+    default: /* references were resolved: responses_reference.c */
+        known_type_note(p->request, &responses_item_types, type);
+        return true;
+    }
+}
+
+static bool convert_instructions(struct responses_place *p)
+{
+    json_t *instructions = json_object_get(p->request->root, "instructions");
+    snprintf(p->at, sizeof(p->at), "instructions");
+    return json_string_length(instructions) == 0 || add_separate(p, "system", instructions);
+}
+
+static bool convert_previous(struct responses_place *p)
+{
+    json_t *items = NULL, *item;
+    bool ok = responses_previous(p, &items);
+    size_t i;
+    json_array_foreach(items, i, item) {
+        ok = ok && convert_item(p, item, i);
+        if (!ok)
+            break;
+    }
+    json_decref(items);
+    return ok;
+}
+
+static bool convert_input(struct responses_place *p)
+{
+    json_t *input = json_object_get(p->request->root, "input"), *item;
+    size_t i;
+    snprintf(p->at, sizeof(p->at), "input");
+    if (json_is_string(input))
+        return add_separate(p, "user", input);
+    json_array_foreach(input, i, item)
+        if (!convert_item(p, item, i))
+            return false;
+    return true;
+}
+
+static bool join_all(const struct responses_place *p)
+{
+    json_t *message;
+    size_t i;
+    json_array_foreach(p->request->gen.messages, i, message)
+        if (!request_join_parts(message, "content", is_role(message, "assistant"), p->memory) ||
+            !request_join_parts(message, "reasoning_content", true, p->memory))
+            return responses_no_memory(p);
+    return json_array_size(p->request->gen.messages) > 0 ||
+           reject_value(p->why, "input", "input has no message.");
+}
+
+bool responses_convert_items(struct responses_place *p)
+{
+    struct request *r = p->request;
+    if (json_object_set_new(r->root, "messages", json_array()) < 0)
+        return responses_no_memory(p);
+    r->gen.messages = json_object_get(r->root, "messages");
+    r->gen.places_system = true;
+    return convert_instructions(p) && convert_previous(p) && convert_input(p) && join_all(p);
+}

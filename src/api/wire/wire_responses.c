@@ -1,0 +1,719 @@
+/* wire_responses.c - OpenAI's Responses: replies of items, whole and as events.
+ *
+ * An item is open while parts of its kind arrive; another kind, or another call, closes it. All of its text
+ * is collected, because the event that ends it repeats it, and the last event repeats all items. Ids of items
+ * follow from the id of the request and their place, so that all events agree. */
+#include "api/api_state.h"
+#include "api/exchange.h"
+#include "api/reasoning_seal.h"
+#include "api/reply.h"
+#include "api/request/custom_tool.h"
+#include "api/request/request.h"
+#include "api/responses_store.h"
+#include "api/timings.h"
+#include "api/wire/responses.h"
+#include "api/wire/wire_openai.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/json/json_write.h"
+#include "base/wide_integer.h"
+#include "gen/choice.h"
+#include "gen/gen.h"
+#include "gen/reject.h"
+#include "gen/request_memory.h"
+#include "http/sse.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct own {
+    enum piece_kind open; /* kind of the item that is open */
+    uint32_t items;       /* begun until now */
+    uint32_t sequence;    /* number of the next event */
+    bool custom;          /* the open call is that of a custom tool */
+    bool search;          /* the open call is a search for tools, which the client runs */
+    bool cut;             /* the open item is not whole */
+};
+
+static struct own *own_of(const struct exchange *x)
+{
+    return x->replies[0].own;
+}
+
+/* ---- the response object ---- */
+
+static const json_t *given(const struct request *r, const char *name)
+{
+    const json_t *v = json_object_get(r->root, name);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+/* `,"name":` and the request's value, or what stands for its absence. */
+static void echo(const struct request *r, const char *name, const char *absent, struct buf *ret)
+{
+    const json_t *v = given(r, name);
+    buf_printf(ret, ",\"%s\":", name);
+    if (v)
+        json_write_value(ret, v);
+    else
+        buf_puts(ret, absent);
+}
+
+static void echo_reasoning(const struct request *r, struct buf *ret)
+{
+    const json_t *summary = json_object_get(given(r, "reasoning"), "summary");
+    buf_puts(ret, ",\"reasoning\":{");
+    json_write_member(ret, "effort", r->gen.reasoning_effort);
+    json_write_member(ret, "summary", json_string_value(summary));
+    buf_putc(ret, '}');
+}
+
+static void echo_text(const struct request *r, struct buf *ret)
+{
+    const char *verbosity = json_string_value(json_object_get(given(r, "text"), "verbosity"));
+    const json_t *format = json_object_get(given(r, "text"), "format");
+    buf_puts(ret, ",\"text\":{\"format\":");
+    if (json_is_object(format))
+        json_write_value(ret, format);
+    else
+        buf_puts(ret, "{\"type\":\"text\"}");
+    json_write_member(ret, "verbosity", verbosity ? verbosity : "medium");
+    buf_putc(ret, '}');
+}
+
+/* On a prep thread: the members that do not change during the reply. */
+static void open_reply(struct reply *r)
+{
+    const struct request *q = &r->exchange->request;
+    struct buf *ret = &r->echo;
+    struct wide_integers *before = wide_integers_enter(&r->exchange->gen.memory.wide);
+    echo(q, "instructions", "null", ret);
+    echo(q, "max_output_tokens", "null", ret);
+    echo(q, "max_tool_calls", "null", ret);
+    echo(q, "metadata", "{}", ret);
+    buf_printf(ret, ",\"parallel_tool_calls\":%s", q->gen.parallel_tool_calls ? "true" : "false");
+    echo(q, "previous_response_id", "null", ret);
+    echo(q, "prompt_cache_key", "null", ret);
+    echo_reasoning(q, ret);
+    echo(q, "safety_identifier", "null", ret);
+    buf_printf(ret, ",\"background\":false,\"service_tier\":\"default\",\"store\":%s",
+               q->stores && r->exchange->api->responses ? "true" : "false");
+    buf_puts(ret, ",\"temperature\":");
+    openai_write_float(ret, r->choice->sampling.temperature);
+    buf_puts(ret, ",\"top_p\":");
+    openai_write_float(ret, r->choice->sampling.top_p);
+    echo_text(q, ret);
+    echo(q, "tool_choice", "\"auto\"", ret);
+    echo(q, "tools", "[]", ret);
+    buf_printf(ret, ",\"top_logprobs\":%lld", (long long)q->gen.sampling.top_logprobs);
+    json_write_member(ret, "truncation", q->gen.drops_turns ? "auto" : "disabled");
+    echo(q, "user", "null", ret);
+    wide_integers_enter(before);
+}
+
+static void write_usage(const struct exchange *x, struct buf *ret)
+{
+    struct gen_usage u = gen_usage(&x->gen);
+    buf_printf(ret,
+               ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
+               "\"cache_write_tokens\":%llu},\"output_tokens\":%llu,\"output_tokens_details\":{"
+               "\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
+               (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)(u.prompt_tokens - u.cached_tokens),
+               (ull)u.completion_tokens, (ull)u.reasoning_tokens,
+               (ull)(u.prompt_tokens + u.completion_tokens));
+    timings_write(x, ret);
+    buf_putc(ret, '}');
+}
+
+static void write_error_member(const struct reject *why, struct buf *ret)
+{
+    buf_puts(ret, ",\"error\":");
+    if (!why) {
+        buf_puts(ret, "null");
+        return;
+    }
+    /* Agents compact their conversation at this code, and OpenAI's API has it here too. */
+    bool too_long = why->kind == REJECT_CONTEXT_LENGTH, busy = reject_status(why) == 429;
+    buf_putc(ret, '{');
+    json_write_member(ret, "code",
+                      too_long ? reject_code(why)
+                      : busy   ? "rate_limit_exceeded"
+                               : "server_error");
+    json_write_member(ret, "message", why->message);
+    buf_putc(ret, '}');
+}
+
+enum stage { STAGE_IN_PROGRESS, STAGE_COMPLETED, STAGE_INCOMPLETE, STAGE_FAILED };
+
+static const char *const stage_names[] = {"in_progress", "completed", "incomplete", "failed"};
+
+/* How the reply ended. */
+static enum stage stage_of(const struct reply *r)
+{
+    ASSERT(r->choice->over);
+    return r->choice->finish.reason == FINISH_LENGTH ? STAGE_INCOMPLETE : STAGE_COMPLETED;
+}
+
+static void write_response(const struct exchange *x, enum stage stage, const struct reject *why,
+                           struct buf *ret)
+{
+    const struct reply *r = &x->replies[0];
+    buf_printf(ret, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld", x->id_text,
+               (long long)x->gen.created_s);
+    if (stage == STAGE_COMPLETED)
+        buf_printf(ret, ",\"completed_at\":%lld", (long long)clock_wall_s());
+    else
+        buf_puts(ret, ",\"completed_at\":null");
+    buf_printf(ret, ",\"status\":\"%s\"", stage_names[stage]);
+    write_error_member(why, ret);
+    buf_printf(ret, ",\"incomplete_details\":%s",
+               stage == STAGE_INCOMPLETE ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    buf_puts(ret, ",\"model\":");
+    json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
+    if (!exchange_is_exact(x))
+        buf_puts(ret, ",\"exact\":false");
+    buf_puts(ret, ",\"output\":[");
+    buf_put_slice(ret, buf_slice(&r->items));
+    buf_putc(ret, ']');
+    if (stage == STAGE_IN_PROGRESS || x->gen.submitted == 0)
+        buf_puts(ret, ",\"usage\":null");
+    else
+        write_usage(x, ret);
+    buf_put_slice(ret, buf_slice(&r->echo));
+    buf_putc(ret, '}');
+}
+
+/* ---- events ---- */
+
+static bool streams(const struct reply *r)
+{
+    return r->exchange->request.stream;
+}
+
+static struct buf *event_begin(struct exchange *x, const char *type)
+{
+    buf_printf(&x->out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", type, type,
+               own_of(x)->sequence++);
+    return &x->out;
+}
+
+static void event_end(struct exchange *x)
+{
+    buf_puts(&x->out, "}\n\n");
+}
+
+/* Returns where in x->out the response begins; it ends before the event's last brace. */
+static size_t response_event(struct exchange *x, const char *type, enum stage stage, const struct reject *why)
+{
+    struct buf *out = event_begin(x, type);
+    buf_puts(out, ",\"response\":");
+    size_t at = out->len;
+    write_response(x, stage, why, out);
+    event_end(x);
+    return at;
+}
+
+/* ---- items ---- */
+
+static const char *prefix_of(const struct own *own)
+{
+    switch (own->open) {
+    case PIECE_REASONING:
+        return "rs";
+    case PIECE_CALL:
+        return own->custom ? "ctc" : own->search ? "tsc" : "fc";
+    default:
+        return "msg";
+    }
+}
+
+static void write_item_id(const struct reply *r, struct buf *ret)
+{
+    const struct own *own = r->own;
+    buf_printf(ret, "\"%s_%s_%u\"", prefix_of(own), r->exchange->id_text, own->items - 1);
+}
+
+/* `,"item_id":...,"output_index":n` */
+static void write_place(const struct reply *r, struct buf *ret)
+{
+    const struct own *own = r->own;
+    buf_puts(ret, ",\"item_id\":");
+    write_item_id(r, ret);
+    buf_printf(ret, ",\"output_index\":%u", own->items - 1);
+}
+
+static void write_part(const struct reply *r, struct slice text, struct buf *ret)
+{
+    const struct own *own = r->own;
+    bool reasons = own->open == PIECE_REASONING;
+    buf_printf(ret, "{\"type\":\"%s\",\"text\":", reasons ? "reasoning_text" : "output_text");
+    json_write_string(ret, text);
+    if (!reasons) {
+        buf_puts(ret, ",\"annotations\":[],");
+        openai_write_list("logprobs", &r->block_logprobs, ret);
+    }
+    buf_putc(ret, '}');
+}
+
+/* Writes the input of a custom tool's call. */
+static void write_input(const struct reply *r, struct slice arguments, struct buf *ret)
+{
+    struct request_memory *memory = &r->exchange->gen.memory;
+    struct charge charge = request_memory_charge(memory);
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    custom_tool_input(memory, arguments, &text);
+    if (text.error)
+        ret->error = text.error;
+    else
+        json_write_string(ret, buf_slice(&text));
+    buf_done(&text);
+}
+
+/* Writes the arguments of a search for tools as an object, or as a string where they were cut. */
+static void write_search(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+{
+    const struct own *own = r->own;
+    buf_printf(ret, ",\"call_id\":\"%s\",\"execution\":\"client\",\"arguments\":", r->call_id);
+    if (begins || text.len == 0)
+        buf_puts(ret, "{}");
+    else if (own->cut)
+        json_write_string(ret, text);
+    else
+        buf_put_slice(ret, text);
+}
+
+static void write_call(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+{
+    const struct own *own = r->own;
+    const char *space;
+    const json_t *tool = responses_find_tool(&r->exchange->request, buf_slice(&r->call_name), &space);
+    const json_t *name = json_object_get(tool, "name");
+    buf_printf(ret, ",\"call_id\":\"%s\",\"name\":", r->call_id);
+    json_write_string(ret, name ? slice_of(json_string_value(name)) : buf_slice(&r->call_name));
+    if (space) {
+        buf_puts(ret, ",\"namespace\":");
+        json_write_string(ret, slice_of(space));
+    }
+    buf_printf(ret, ",\"%s\":", own->custom ? "input" : "arguments");
+    if (own->custom && !begins)
+        write_input(r, text, ret);
+    else
+        json_write_string(ret, text);
+}
+
+static void write_reasoning(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+{
+    buf_puts(ret, ",\"summary\":[],\"content\":[");
+    if (!begins)
+        write_part(r, text, ret);
+    buf_puts(ret, "],\"encrypted_content\":");
+    if (begins || !r->exchange->request.seals_reasoning) {
+        buf_puts(ret, "null");
+        return;
+    }
+    buf_putc(ret, '"');
+    reasoning_seal(text, ret);
+    buf_putc(ret, '"');
+}
+
+static void write_message(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+{
+    buf_puts(ret, ",\"role\":\"assistant\",\"content\":[");
+    if (!begins)
+        write_part(r, text, ret);
+    buf_putc(ret, ']');
+}
+
+/* The open item, as it begins or as it ends. */
+static void write_item(const struct reply *r, bool begins, struct buf *ret)
+{
+    const struct own *own = r->own;
+    static const char *const types[] = {[PIECE_REASONING] = "reasoning", [PIECE_CONTENT] = "message"};
+    struct slice text = begins ? SLICE("") : buf_slice(&r->block);
+    const char *type = own->open != PIECE_CALL ? types[own->open]
+                       : own->custom           ? "custom_tool_call"
+                       : own->search           ? "tool_search_call"
+                                               : "function_call";
+    buf_printf(ret, "{\"type\":\"%s\",\"id\":", type);
+    write_item_id(r, ret);
+    buf_printf(ret, ",\"status\":\"%s\"", begins ? "in_progress" : own->cut ? "incomplete" : "completed");
+    if (own->open == PIECE_REASONING)
+        write_reasoning(r, text, begins, ret);
+    else if (own->open == PIECE_CONTENT)
+        write_message(r, text, begins, ret);
+    else if (own->search)
+        write_search(r, text, begins, ret);
+    else
+        write_call(r, text, begins, ret);
+    buf_putc(ret, '}');
+}
+
+static void item_event(const struct reply *r, const char *type, bool begins)
+{
+    const struct own *own = r->own;
+    struct buf *out = event_begin(r->exchange, type);
+    buf_printf(out, ",\"output_index\":%u,\"item\":", own->items - 1);
+    write_item(r, begins, out);
+    event_end(r->exchange);
+}
+
+static void part_event(const struct reply *r, const char *type, struct slice text)
+{
+    struct buf *out = event_begin(r->exchange, type);
+    write_place(r, out);
+    buf_puts(out, ",\"content_index\":0,\"part\":");
+    write_part(r, text, out);
+    event_end(r->exchange);
+}
+
+static void open_item(struct reply *r, enum piece_kind kind)
+{
+    struct own *own = r->own;
+    const char *space;
+    ASSERT(own->open == PIECE_NONE && kind != PIECE_NONE);
+    own->open = kind;
+    own->items++;
+    own->custom = false;
+    own->search = kind == PIECE_CALL && responses_is_search(&r->exchange->request, buf_slice(&r->call_name));
+    if (kind == PIECE_CALL) {
+        const json_t *tool = responses_find_tool(&r->exchange->request, buf_slice(&r->call_name), &space);
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        own->custom = type && strcmp(type, "custom") == 0;
+    }
+    buf_clear(&r->block);
+    buf_clear(&r->block_logprobs);
+    if (!streams(r))
+        return;
+    item_event(r, "response.output_item.added", true);
+    if (kind != PIECE_CALL)
+        part_event(r, "response.content_part.added", SLICE(""));
+}
+
+/* The event with all text of the open item: `delta` or `done`. */
+static void text_event(const struct reply *r, const char *type, const char *member, struct slice text,
+                       bool custom)
+{
+    const struct own *own = r->own;
+    bool delta = strcmp(member, "delta") == 0;
+    struct buf *out = event_begin(r->exchange, type);
+    write_place(r, out);
+    if (own->open != PIECE_CALL)
+        buf_puts(out, ",\"content_index\":0");
+    if (own->open == PIECE_CONTENT) {
+        buf_putc(out, ',');
+        openai_write_list("logprobs", delta ? &r->logprobs : &r->block_logprobs, out);
+    }
+    buf_printf(out, ",\"%s\":", member);
+    if (custom)
+        write_input(r, text, out);
+    else
+        json_write_string(out, text);
+    event_end(r->exchange);
+}
+
+static void write_done(const struct reply *r)
+{
+    const struct own *own = r->own;
+    struct slice text = buf_slice(&r->block);
+    switch (own->open) {
+    case PIECE_NONE:
+        break;
+    case PIECE_REASONING:
+        text_event(r, "response.reasoning_text.done", "text", text, false);
+        part_event(r, "response.content_part.done", text);
+        break;
+    case PIECE_CONTENT:
+        text_event(r, "response.output_text.done", "text", text, false);
+        part_event(r, "response.content_part.done", text);
+        break;
+    case PIECE_CALL:
+        if (own->custom) {
+            text_event(r, "response.custom_tool_call_input.delta", "delta", text, true);
+            text_event(r, "response.custom_tool_call_input.done", "input", text, true);
+        } else if (!own->search) {
+            text_event(r, "response.function_call_arguments.done", "arguments", text, false);
+        }
+        break;
+    }
+}
+
+/* The store keeps the input, then the output. */
+static void keep_item(struct reply *r, struct slice item)
+{
+    struct request *q = &r->exchange->request;
+    if (!q->stores || !r->exchange->api->responses)
+        return;
+    buf_puts(&q->kept, RESPONSES_BETWEEN);
+    buf_put_slice(&q->kept, item);
+}
+
+/* The reply, when it is whole. One that does not fit is not stored: clients then get a 404 for its id. */
+static void store(struct exchange *x, struct slice reply)
+{
+    struct request *q = &x->request;
+    struct responses_put put = {q->previous, buf_slice(&q->kept), reply, q->kept_input};
+    if (q->stores && x->api->responses && q->kept.error == 0 && reply.ptr)
+        responses_store_put(x->api->responses, (struct responses_key){x->gen.tenant, x->gen.id}, &put,
+                            clock_now_ns());
+}
+
+static void close_item(struct reply *r)
+{
+    struct own *own = r->own;
+    if (own->open == PIECE_NONE)
+        return;
+    if (own->open == PIECE_CALL && r->block.len == 0 && !own->cut)
+        buf_puts(&r->block, "{}");
+    if (streams(r)) {
+        write_done(r);
+        item_event(r, "response.output_item.done", false);
+    }
+    if (r->items.len > 0)
+        buf_putc(&r->items, ',');
+    size_t at = r->items.len;
+    write_item(r, false, &r->items);
+    keep_item(r, slice_sub(buf_slice(&r->items), at, r->items.len));
+    own->open = PIECE_NONE;
+}
+
+/* The last item of a reply that ended by its length is not whole, unless it is a call that was. */
+static void close_last(struct reply *r)
+{
+    struct own *own = r->own;
+    own->cut = own->open == PIECE_CALL ? r->choice->call_cut : stage_of(r) == STAGE_INCOMPLETE;
+    close_item(r);
+}
+
+/* ---- whole, and in pieces ---- */
+
+static void write_whole(struct exchange *x, struct buf *ret)
+{
+    struct reply *r = &x->replies[0];
+    close_last(r);
+    write_response(x, stage_of(r), NULL, ret);
+    if (ret->error == 0)
+        store(x, buf_slice(ret));
+}
+
+static void begin(struct exchange *x)
+{
+    response_event(x, "response.created", STAGE_IN_PROGRESS, NULL);
+    response_event(x, "response.in_progress", STAGE_IN_PROGRESS, NULL);
+}
+
+static const struct buf *pending_of(const struct reply *r)
+{
+    switch (r->pending) {
+    case PIECE_REASONING:
+        return &r->reasoning;
+    case PIECE_CALL:
+        return &r->arguments;
+    default:
+        return &r->content;
+    }
+}
+
+/* Appends entries to others. */
+static void add_logprobs(struct buf *to, const struct buf *from)
+{
+    if (from->len == 0)
+        return;
+    openai_comma(to);
+    buf_put_slice(to, buf_slice(from));
+}
+
+static void flush(struct reply *r)
+{
+    static const char *const types[] = {[PIECE_REASONING] = "response.reasoning_text.delta",
+                                        [PIECE_CONTENT] = "response.output_text.delta",
+                                        [PIECE_CALL] = "response.function_call_arguments.delta"};
+    struct own *own = r->own;
+    if (r->pending == PIECE_NONE)
+        return;
+    struct slice text = buf_slice(pending_of(r));
+    if (own->open != r->pending || r->call_begun) {
+        close_item(r);
+        open_item(r, r->pending);
+    }
+    buf_put_slice(&r->block, text);
+    add_logprobs(&r->block_logprobs, &r->logprobs);
+    if (text.len > 0 && !own->custom && !own->search)
+        text_event(r, types[r->pending], "delta", text, false);
+}
+
+static void finish(struct reply *r)
+{
+    struct exchange *x = r->exchange;
+    enum stage stage = stage_of(r);
+    close_last(r);
+    size_t at = response_event(x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
+                               stage, NULL);
+    if (x->out.error == 0)
+        store(x, slice_sub(buf_slice(&x->out), at, x->out.len - at - strlen("}\n\n")));
+}
+
+static void end(struct exchange *x)
+{
+    (void)x; /* the last event is that of the reply's end */
+}
+
+/* `error`, then response.failed with what there is. */
+static void write_failure(struct exchange *x, const struct reject *why)
+{
+    struct buf *out = event_begin(x, "error");
+    json_write_member(out, "code", reject_code(why));
+    json_write_member(out, "message", why->message);
+    json_write_member(out, "param", why->param[0] ? why->param : NULL);
+    event_end(x);
+    response_event(x, "response.failed", STAGE_FAILED, why);
+}
+
+static void fail(struct exchange *x, const struct reject *why)
+{
+    if (!x->replies || x->reply_count == 0)
+        return;
+    if (x->reply_stage == REPLY_PENDING)
+        reply_begin(x);
+    write_failure(x, why);
+}
+
+/* The sampling of a request that has no sequence. */
+static void note_sampling(const struct gen_sampling *given, struct sampler_params *ret)
+{
+    sampler_params_default(ret);
+    if (!isnan(given->temperature))
+        ret->temperature = (float)given->temperature;
+    if (!isnan(given->top_p))
+        ret->top_p = (float)given->top_p;
+}
+
+/* A prompt that is too long fails as events, as in OpenAI's API: Codex compacts its conversation then, not
+ * after an HTTP error. The exchange has no sequence: a reply of its own stands for it. */
+static void refuse(struct exchange *x, const struct reject *why, struct buf *ret)
+{
+    struct reply *replies = x->replies, r;
+    struct choice none = {.gen = &x->gen};
+    struct own own = {0};
+    uint32_t count = x->reply_count;
+    if (why->kind != REJECT_CONTEXT_LENGTH)
+        return;
+    note_sampling(&x->request.gen.sampling, &none.sampling);
+    reply_init(&r, x, &none, &own);
+    x->replies = &r;
+    x->reply_count = 1;
+    open_reply(&r);
+    begin(x);
+    write_failure(x, why);
+    ret->error = reply_error(&r) ? reply_error(&r) : x->out.error;
+    buf_put_slice(ret, buf_slice(&x->out));
+    buf_done(&x->out);
+    reply_done(&r);
+    x->replies = replies;
+    x->reply_count = count;
+}
+
+static void ping(struct exchange *x)
+{
+    if (x->reply_stage == REPLY_PENDING)
+        reply_begin(x);
+    sse_comment(&x->out, "keep-alive");
+}
+
+/* ---- parts ---- */
+
+/* The next text belongs to an item of this kind; `always`: to a new one. */
+static void turn(struct reply *r, enum piece_kind kind, bool always)
+{
+    struct own *own = r->own;
+    if (streams(r)) {
+        reply_turn(r, kind, always);
+        if (always)
+            close_item(r); /* while the name of its call is known */
+        return;
+    }
+    if (always || own->open != kind)
+        close_item(r);
+}
+
+static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
+{
+    struct own *own = r->own;
+    turn(r, kind, false);
+    if (!streams(r) && own->open == PIECE_NONE)
+        open_item(r, kind);
+    if (kind == PIECE_CONTENT)
+        add_logprobs(streams(r) ? &r->logprobs : &r->block_logprobs, &r->next_logprobs);
+    buf_clear(&r->next_logprobs);
+    buf_put_slice(streams(r) ? to : &r->block, text);
+}
+
+/* The markers of reasoning belong to no item. */
+static void note_token(struct reply *r, const struct stream_token *token)
+{
+    const struct choice *c = r->choice;
+    if (r->exchange->request.gen.sampling.logprobs && token->id != c->think_open &&
+        token->id != c->think_close)
+        openai_note_logprob(r, token, &r->next_logprobs);
+}
+
+static void part(void *arg, const struct part *p)
+{
+    struct reply *r = arg;
+    switch (p->kind) {
+    case PART_TOKEN:
+        note_token(r, p->token);
+        break;
+    case PART_PROMPT_TOKEN:
+    case PART_CALL_END:
+        break;
+    case PART_REASONING:
+        put(r, PIECE_REASONING, &r->reasoning, p->text);
+        break;
+    case PART_TEXT:
+        put(r, PIECE_CONTENT, &r->content, p->text);
+        break;
+    case PART_CALL:
+        buf_clear(&r->next_logprobs);
+        turn(r, PIECE_CALL, true);
+        reply_begin_call(r, p, "call", true);
+        if (!streams(r))
+            open_item(r, PIECE_CALL);
+        break;
+    case PART_ARGUMENTS:
+        put(r, PIECE_CALL, &r->arguments, p->text);
+        break;
+    }
+}
+
+/* ---- the dialect ---- */
+
+static const struct wire_frame frame = {
+    .envelope = {reject_status, reject_write},
+    .fail = fail,
+    .ping = ping,
+    .end = end,
+};
+
+const struct wire wire_responses = {
+    .route = "/v1/responses",
+    .frame = &frame,
+    .form = {.groups = responses_groups,
+             .output = GEN_TOKENS,
+             .parses = true,
+             .check = responses_check,
+             .convert = responses_convert},
+    .id_prefix = "resp",
+    .object = "response",
+    .chunk_object = "response",
+    .own_bytes = sizeof(struct own),
+    .refuse = refuse,
+    .open = open_reply,
+    .part = part,
+    .whole = write_whole,
+    .begin = begin,
+    .begins_admitted = true,
+    .flush = flush,
+    .finish = finish,
+};

@@ -1,0 +1,45 @@
+/* text_plan.c - estimates from the sizes of files. A vocabulary takes about one and a half times its
+ * tokenizer.json, a template ten times its source. */
+#include "chat/text_plan.h"
+
+#include "base/check.h"
+#include "base/files/regular_file.h"
+#include "template/chat_template.h"
+#include "weights/gguf_file.h"
+
+#include <stdio.h>
+
+#define MIB            ((uint64_t)1 << 20)
+#define TOKEN_BYTES    96u /* bytes a token of a GGUF file's metadata: as in a tokenizer.json */
+#define TEMPLATE_BYTES ((uint64_t)64 << 10)
+
+static uint64_t file_bytes(const char *path, const char *name)
+{
+    char joined[4608];
+    struct regular_file f;
+    if ((size_t)snprintf(joined, sizeof(joined), "%s/%s", path, name) >= sizeof(joined) ||
+        regular_file_open(joined, &f, NULL) < 0)
+        return 0;
+    const uint64_t bytes = f.bytes;
+    regular_file_close(&f);
+    return bytes;
+}
+
+static struct text_plan plan_of(uint64_t vocabulary, uint64_t templates)
+{
+    return (struct text_plan){
+        .tokenizer = vocabulary > 0,
+        .bytes = vocabulary > 0 ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB};
+}
+
+struct text_plan text_plan_of(const char *path, uint32_t vocab)
+{
+    static const char *const templates[] = {"chat_template.jinja", CHAT_TEMPLATE_TOOL_USE,
+                                            "chat_template.json", "tokenizer_config.json"};
+    uint64_t bytes = 0;
+    if (gguf_file_is(path))
+        return plan_of((uint64_t)vocab * TOKEN_BYTES, TEMPLATE_BYTES);
+    for (size_t i = 0; i < COUNT_OF(templates); i++)
+        bytes += file_bytes(path, templates[i]);
+    return plan_of(file_bytes(path, "tokenizer.json"), bytes);
+}

@@ -1,0 +1,122 @@
+/* model_ggufs.c - looks at names alone, as its callers do. */
+#include "host/models/model_ggufs.h"
+
+#include "base/check.h"
+#include "base/slice.h"
+#include "weights/gguf_name.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PATH_BYTES 4096
+
+static int visible(const struct dirent *d)
+{
+    return d->d_name[0] != '.' && (gguf_name_is(d->d_name) || model_ggufs_packed(d->d_name));
+}
+
+#define PACKED_END ".plateau"
+
+bool model_ggufs_packed(const char *name)
+{
+    return slice_ends(slice_of(name), SLICE(PACKED_END)) && strlen(name) > strlen(PACKED_END);
+}
+
+int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
+                      void *arg, struct err *e)
+{
+    char path[PATH_BYTES], id[PATH_BYTES];
+    struct stat st;
+    const bool packed = model_ggufs_packed(entries[index]->d_name);
+    if ((!packed && !gguf_name_leads(entries, index)) ||
+        (size_t)snprintf(path, sizeof(path), "%s/%s", dir, entries[index]->d_name) >= sizeof(path) ||
+        stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !model_ggufs_id(path, 0, id, sizeof(id)))
+        return 0;
+    return found(arg, path, id, e);
+}
+
+int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e)
+{
+    struct dirent **entries;
+    int r = 0, count = scandir(dir, &entries, visible, alphasort);
+    if (count < 0)
+        return 0;
+    for (int i = 0; i < count; i++)
+        r = r == 0 ? model_ggufs_entry(dir, entries, i, found, arg, e) : r;
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    return r;
+}
+
+static int is_encoder(const struct dirent *d)
+{
+    return d->d_name[0] != '.' && gguf_name_is_mmproj(d->d_name);
+}
+
+bool model_ggufs_encoder(const char *path, char *ret, size_t bytes)
+{
+    char dir[PATH_BYTES];
+    struct dirent **entries;
+    const char *slash = strrchr(path, '/');
+    const size_t len = slash ? (size_t)(slash - path) : 0;
+    if (!gguf_name_is(path))
+        snprintf(dir, sizeof(dir), "%s", path);
+    else if (slash)
+        snprintf(dir, sizeof(dir), "%.*s", (int)MIN_OF(MAX_OF(len, (size_t)1), sizeof(dir) - 1), path);
+    else
+        snprintf(dir, sizeof(dir), ".");
+    int count = scandir(dir, &entries, is_encoder, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (i == 0)
+            snprintf(ret, bytes, "%s", entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return count > 0;
+}
+
+bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *from = name;
+    const bool packed = model_ggufs_packed(name);
+    if (!packed && !gguf_name_is(name))
+        return false;
+    for (unsigned i = 0; i < folders && from > path + 1; i++) {
+        from--;
+        while (from > path && from[-1] != '/')
+            from--;
+    }
+    const size_t own = packed ? strlen(name) - strlen(PACKED_END) : gguf_name_model(name);
+    size_t len = (size_t)(name - from) + own;
+    if (len >= bytes)
+        return false;
+    memcpy(ret, from, len);
+    ret[len] = 0;
+    return true;
+}
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
+uint64_t model_ggufs_bytes(const char *path)
+{
+    uint32_t index, count;
+    size_t len = gguf_name_part(path, &index, &count);
+    if (len == 0)
+        return file_bytes(path);
+    uint64_t sum = 0;
+    for (uint32_t i = 1; i <= count; i++) {
+        char part[PATH_BYTES];
+        gguf_name_of_part(path, len, i, count, part, sizeof(part));
+        sum += file_bytes(part);
+    }
+    return sum;
+}

@@ -1,0 +1,155 @@
+/* model_sources.c - a source that does not exist has no models; nothing here follows a name out of its
+ * folder. */
+#include "host/models/model_sources.h"
+
+#include "host/models/model_name.h"
+#include "host/models/model_shipped.h"
+
+#include "base/check.h"
+#include "base/files/small_file.h"
+#include "base/slice.h"
+#include "engine/fingerprint.h"
+#include "hub/hub_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define PATH_BYTES         HUB_PATH_BYTES
+#define ID_BYTES           1024
+#define MANIFEST_BYTES_MAX ((size_t)1 << 20)
+#define MANIFEST_DEPTH     4 /* HOST/OWNER/NAME/TAG */
+#define LOOKS_MAX          4096
+#define HEX_BYTES          64
+
+struct walk {
+    const char *store;
+    model_found_fn *found;
+    void *arg;
+    struct err *e;
+    const char *parts[MANIFEST_DEPTH];
+    unsigned looks;
+};
+
+static int visible(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+static bool join(const char *dir, const char *name, char ret[PATH_BYTES])
+{
+    return snprintf(ret, PATH_BYTES, "%s/%s", dir, name) < PATH_BYTES;
+}
+
+/* "sha256:HEX" of the layer with the weights; false: the manifest names none. */
+static bool read_digest(const char *manifest, char ret[HEX_BYTES + 1])
+{
+    struct small_file f = {0};
+    if (small_file_read(manifest, MANIFEST_BYTES_MAX, &f, NULL) < 0)
+        return false;
+    json_t *root = json_loadb(f.bytes, f.len, 0, NULL), *layers = json_object_get(root, "layers"), *layer;
+    size_t i;
+    bool is = false;
+    json_array_foreach(layers, i, layer) {
+        struct slice type = slice_of(json_string_value(json_object_get(layer, "mediaType")));
+        struct slice digest = slice_of(json_string_value(json_object_get(layer, "digest")));
+        if (is || !slice_ends(type, SLICE(".image.model")) || !slice_starts(digest, SLICE("sha256:")))
+            continue;
+        struct slice hex = slice_sub(digest, strlen("sha256:"), digest.len);
+        is = hex.len == HEX_BYTES;
+        for (size_t k = 0; k < hex.len; k++)
+            is = is && slice_hex(hex.ptr[k]) >= 0;
+        if (is)
+            snprintf(ret, HEX_BYTES + 1, "%.*s", SLICE_ARGS(hex));
+    }
+    json_decref(root);
+    small_file_done(&f);
+    return is;
+}
+
+static int found_manifest(struct walk *w, const char *path)
+{
+    char hex[HEX_BYTES + 1], blob[PATH_BYTES], id[ID_BYTES];
+    bool library = strcmp(w->parts[1], "library") == 0;
+    if (!read_digest(path, hex) ||
+        snprintf(blob, PATH_BYTES, "%s/blobs/sha256-%s", w->store, hex) >= PATH_BYTES)
+        return 0;
+    snprintf(id, sizeof(id), "%s%s%s:%s", library ? "" : w->parts[1], library ? "" : "/", w->parts[2],
+             w->parts[3]);
+    return w->found(w->arg, blob, id, w->e);
+}
+
+static int walk(struct walk *w, const char *dir, unsigned depth)
+{
+    struct dirent **entries;
+    char path[PATH_BYTES];
+    int r = 0, n = scandir(dir, &entries, visible, alphasort);
+    if (n < 0)
+        return 0;
+    for (int i = 0; i < n && r == 0 && w->looks++ < LOOKS_MAX; i++) {
+        w->parts[depth] = entries[i]->d_name;
+        if (join(dir, entries[i]->d_name, path))
+            r = depth + 1 < MANIFEST_DEPTH ? walk(w, path, depth + 1) : found_manifest(w, path);
+    }
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+    return r;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int model_sources_ollama(const char *dir, model_found_fn *found, void *arg, struct err *e)
+{
+    char manifests[PATH_BYTES];
+    struct walk w = {.store = dir, .found = found, .arg = arg, .e = e};
+    if (!join(dir, "manifests", manifests) || !is_directory(manifests))
+        return err_set(e, -ENOENT, "%s has no manifests", dir);
+    return walk(&w, manifests, 0);
+}
+
+/* A folder of models at $HOME/`below`, if there is one. */
+static int each_at_home(const char *below, model_found_fn *found, void *arg, struct err *e)
+{
+    char path[PATH_BYTES];
+    const char *home = getenv("HOME");
+    if (!home || !home[0] || !join(home, below, path) || !is_directory(path))
+        return 0;
+    return model_folder_each(path, found, arg, e);
+}
+
+int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e)
+{
+    return fingerprint_files(path, ret, e);
+}
+
+int model_sources_each(model_found_fn *found, void *arg, struct err *e)
+{
+    static const char *const folders[] = {".lmstudio/models", ".cache/lm-studio/models"};
+    char path[PATH_BYTES];
+    const char *ollama = getenv("OLLAMA_MODELS"), *home = getenv("HOME");
+    int r = 0;
+    if (model_shipped_bundled(path, NULL) == 0)
+        r = found(arg, path, MODEL_NAME_BUNDLED, e);
+    if (r == 0 && model_shipped_starter(path))
+        r = found(arg, path, MODEL_NAME_STARTER, e);
+    if (r == 0 && hub_cache_dir(path, NULL) == 0 && is_directory(path))
+        r = model_folder_each(path, found, arg, e);
+    for (size_t i = 0; i < COUNT_OF(folders) && r == 0; i++)
+        r = each_at_home(folders[i], found, arg, e);
+    if (r < 0)
+        return r;
+    if (ollama && ollama[0])
+        snprintf(path, sizeof(path), "%s", ollama);
+    else if (!home || !join(home, ".ollama/models", path))
+        return 0;
+    r = model_sources_ollama(path, found, arg, NULL);
+    return r == -ENOENT ? 0 : r;
+}

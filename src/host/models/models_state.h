@@ -1,0 +1,45 @@
+/* models_state.h - what the files of the list of models share. Not for others. */
+#ifndef PLATEAU_HOST_MODELS_STATE_H
+#define PLATEAU_HOST_MODELS_STATE_H
+
+#include "host/models/models.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct err;
+struct plan_process;
+struct planning;
+
+/* models.c */
+
+/* Fills in the names that model `index` has by its place in a cache of the hub. */
+void models_note_hub_ids(struct models *m, uint32_t index);
+/* The further names of a model of the hub: without its organisation, without its quantisation, without
+ * either. NULL: it has no more. */
+const char *models_short_name(const struct models *m, uint32_t index, uint32_t number);
+/* Whether two paths lead to one place. */
+bool models_is_same_dir(const char *a, const char *b);
+/* By id or alias, among the models of the list; NULL: none. */
+struct model_settings *models_named(struct models *m, const char *name);
+/* One more name of a model, which must live as long as the list. 0 or -EINVAL. */
+int models_add_alias(struct model_settings *s, const char *name, struct err *e);
+/* Joins the settings of the start and of the model's section. 0 or -EINVAL. */
+int models_settle(struct models *m, uint32_t index, struct err *e);
+
+/* models_fit.c */
+
+/* Whether there are others, now or later: then what each cannot run without is set aside. */
+static inline bool models_are_several(const struct models *m)
+{
+    return m->models_max > 1;
+}
+/* Plans one model into *s; `p` has the plan. 0, or an error of planning_make(). */
+int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
+                    struct model_settings *s, struct planning *p, struct err *e);
+/* Finds the model's device in the process. 0, -EINVAL, -ENODEV. */
+int models_place(struct models *m, uint32_t index, struct err *e);
+/* Logs that a model cannot be served, and why. */
+void models_tell_unusable(const struct model_settings *s, const struct err *why);
+
+#endif

@@ -1,0 +1,93 @@
+/* mlp.c - two projections and the activation between them, with a gate or without. */
+#include "model/blocks/blocks.h"
+#include "model/blocks/layer.h"
+#include "model/config/json_read.h"
+#include "model/load/binder.h"
+#include "model/load/role.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+static void check(struct json_read *r, const struct config *c)
+{
+    if (c->intermediate == 0)
+        json_read_fail(r, -EINVAL, "intermediate_size is missing");
+}
+
+static void places(const struct config *c, const struct layer_config *l,
+                   struct place_spec places[STEP_PLACES])
+{
+    (void)c;
+    place_raise(&places[PLACE_PROJ], 2 * l->intermediate, 0);
+    place_raise(&places[PLACE_MID], l->intermediate, l->intermediate);
+}
+
+static int bind(struct binder *b, uint32_t layer, struct layer *l)
+{
+    uint32_t hidden = b->config->hidden, width = l->config->intermediate;
+    const struct binder_matrix in[] = {{ROLE_GATE, width}, {ROLE_UP, width}},
+                               fused = {ROLE_GATE_UP, 2 * width};
+    const struct binder_matrix out = {ROLE_DOWN, hidden};
+    bool one = binder_layer_has(b, layer, ROLE_GATE_UP);
+    int r = binder_layer_projection(b, layer, one ? &fused : in, one ? 1 : COUNT_OF(in), hidden, &l->mlp.in);
+    return r == 0 ? binder_layer_projection(b, layer, &out, 1, width, &l->mlp.out) : r;
+}
+
+static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
+{
+    ret[0] = &l->mlp.in;
+}
+
+static void activate(struct step *s, const struct layer *l, bool plain)
+{
+    const struct mlp_weights *w = &l->mlp;
+    struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->out.in);
+    const struct op_product up = {.w = &w->in, .x = step_normed(s), .y = in};
+    const struct op_glu glu = {
+        .function = step_glu(s), .plain = plain, .in = in, .out = mid, .reader = &w->out};
+    const float scale = s->config->mlp_scales[0];
+    if (scale != 0) {
+        compute_project(s->compute, &up, 1);
+        compute_scale(s->compute, &(struct op_scale){.x = in, .count = 1, .parts = {{w->out.in, scale}}});
+        compute_glu(s->compute, &glu);
+    } else {
+        compute_project_glu(s->compute, &up, &glu);
+    }
+    step_project(s, &w->out, mid, step_out(s));
+    step_leave_out(s);
+}
+
+static void forward(struct step *s, const struct layer *l)
+{
+    activate(s, l, false);
+}
+
+const struct block block_mlp = {
+    .check = check, .places = places, .bind = bind, .readers = readers, .forward = forward};
+
+/* ---- without a gate ---- */
+
+static void places_plain(const struct config *c, const struct layer_config *l,
+                         struct place_spec places[STEP_PLACES])
+{
+    (void)c;
+    place_raise(&places[PLACE_PROJ], l->intermediate, 0);
+    place_raise(&places[PLACE_MID], l->intermediate, l->intermediate);
+}
+
+static int bind_plain(struct binder *b, uint32_t layer, struct layer *l)
+{
+    uint32_t hidden = b->config->hidden, width = l->config->intermediate;
+    const struct binder_matrix up = {ROLE_UP, width}, down = {ROLE_DOWN, hidden};
+    int r = binder_layer_projection(b, layer, &up, 1, hidden, &l->mlp.in);
+    return r == 0 ? binder_layer_projection(b, layer, &down, 1, width, &l->mlp.out) : r;
+}
+
+static void forward_plain(struct step *s, const struct layer *l)
+{
+    activate(s, l, true);
+}
+
+const struct block block_mlp_plain = {
+    .check = check, .places = places_plain, .bind = bind_plain, .readers = readers, .forward = forward_plain};

@@ -1,0 +1,110 @@
+/* mtp_bind.c - finding the head: its prefix, its file, and the norms and quantisation of that file's writer.
+ *
+ * Inside the checkpoint the head follows the checkpoint's conventions. A side file was written by another
+ * program. A manifest beside it means that norms are whole; without one each norm's mean decides whether it
+ * is w or w - 1. Its quantisation often differs from the model's (heads below 8 bits draft badly), and
+ * config.json describes the model's: shapes decide. */
+#include "model/blocks/blocks.h"
+#include "model/blocks/mtp.h"
+#include "model/config/json_read.h"
+#include "model/load/binder.h"
+#include "model/load/role.h"
+
+#include "base/check.h"
+#include "base/none.h"
+#include "weights/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
+static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
+
+/* Its tensors beside the layer are of no layer; in a GGUF file they and the layer are one more block. */
+static const char *path_of(const struct binder *b, enum tensor_role role, char ret[BINDER_PATH_MAX])
+{
+    return binder_path(b, b->config->gguf ? b->config->layers : NONE, role, ret);
+}
+
+/* The file of the head's first matrix; NULL: no head. */
+static const char *find_head(struct binder *b)
+{
+    char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
+    struct tensor t;
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
+        b->prefix = b->config->gguf ? "" : prefixes[i];
+        binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
+        if (binder_look(b, name, &t))
+            return checkpoint_file_of(b->checkpoint, name);
+    }
+    return NULL;
+}
+
+bool mtp_exists(const struct checkpoint *c, const struct config *config)
+{
+    char head[64];
+    if (!config->gguf)
+        return checkpoint_any(c, prefixes[0]) || checkpoint_any(c, prefixes[1]);
+    snprintf(head, sizeof(head), "blk.%u.nextn.", config->layers);
+    return checkpoint_any(c, head);
+}
+
+static int bind_norm(struct binder *b, enum tensor_role role, dev_ptr *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return binder_norm(b, path_of(b, role, path), b->config->hidden, ret);
+}
+
+/* True: a manifest beside the side file says that 1 has been added to its norms. */
+static bool norms_are_whole(const char *dir, const char *file)
+{
+    char folder[4096];
+    json_t *root;
+    struct err e = {{0}};
+    const char *slash = strrchr(file, '/');
+    int n = snprintf(folder, sizeof(folder), "%s%s%.*s", dir, slash ? "/" : "",
+                     slash ? (int)(slash - file) : 0, file);
+    if (n < 0 || (size_t)n >= sizeof(folder) || json_read_file(folder, "manifest.json", &root, &e) < 0)
+        return false;
+    struct json_read r = {.object = root, .where = "manifest.json", .e = &e};
+    bool whole = json_read_u32_or(&r, "artifact_schema_version", 0, UINT32_MAX, 0) == 1 &&
+                 strcmp(json_read_string_or(&r, "rmsnorm_weight_format", ""), "mlx_gamma") == 0 && !r.error;
+    json_decref(root);
+    return whole;
+}
+
+int mtp_bind_init(struct binder *b, const char *dir)
+{
+    const char *file = find_head(b);
+    if (!file)
+        return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
+                       b->config->gguf ? "nextn.eh_proj.weight" : "mtp.fc.weight");
+    b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
+    b->active = (struct binder_active){0};
+    for (size_t i = 0; i < COUNT_OF(side_files); i++) {
+        if (strcmp(file, side_files[i]) != 0)
+            continue;
+        b->bits_by_shape = true;
+        b->add_one = false;
+        b->add_one_by_mean = !norms_are_whole(dir, file);
+    }
+    return 0;
+}
+
+int mtp_bind(struct binder *b, struct mtp_weights *ret)
+{
+    char path[BINDER_PATH_MAX];
+    const struct config *c = b->config;
+    struct linear_source fc;
+    *ret = (struct mtp_weights){.layer = {.config = &c->mtp_layer, .mtp = true}};
+    int r = binder_linear(b, path_of(b, ROLE_MTP_PAIR, path), c->hidden, 2 * (uint64_t)c->hidden, &fc);
+    if (r == 0)
+        r = binder_projection(b, &fc, 1, &ret->fc);
+    if (r == 0)
+        r = bind_norm(b, ROLE_MTP_NORM_EMBEDDING, &ret->norm_embedding);
+    if (r == 0)
+        r = bind_norm(b, ROLE_MTP_NORM_HIDDEN, &ret->norm_hidden);
+    if (r == 0)
+        r = bind_norm(b, ROLE_MTP_NORM, &ret->norm);
+    return r == 0 ? layer_bind(b, c->gguf ? c->layers : 0, &ret->layer) : r;
+}

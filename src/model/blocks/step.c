@@ -1,0 +1,301 @@
+/* step.c - the places of the workspace, and the batch. */
+#include "model/blocks/step.h"
+
+#include "model/blocks/blocks.h"
+#include "model/blocks/mrope.h"
+#include "model/family/family.h"
+
+#include "base/check.h"
+#include "base/none.h"
+#include "compute/backend.h"
+#include "compute/layout.h"
+
+#include <errno.h>
+
+/* ---- workspace ---- */
+
+/* Lists the places in the workspace that no layer owns; the blocks raise the rest. */
+static void list_places(const struct config *c, struct place_spec ret[STEP_PLACES])
+{
+    uint32_t hidden = c->hidden, pair = c->mtp_count ? 2 * hidden : 0, rotating = 0;
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        rotating += c->ropes[i].rot;
+    const struct place_spec places[STEP_PLACES] = {
+        [PLACE_RESIDUAL] = {.width = hidden},
+        [PLACE_NORMED] = {.width = hidden, .read = hidden},
+        [PLACE_PROJ] = {.width = hidden, .read = hidden},
+        [PLACE_MID] = {.width = pair, .read = pair},
+        [PLACE_OUT] = {.width = hidden},
+        [PLACE_ANGLES] = {.width = rotating},
+        [PLACE_PAIR_UP] = {.rows = ROWS_PAIRS},
+        [PLACE_PAIR_OUT] = {.rows = ROWS_PAIRS},
+    };
+    memcpy(ret, places, sizeof(places));
+    for (uint32_t i = 0; i <= c->layers; i++) {
+        const struct layer_config *l = i < c->layers ? &c->layer[i] : &c->mtp_layer;
+        if (i == c->layers && c->mtp_count == 0)
+            break;
+        const struct block *parts[] = {l->mixer, l->beside, l->mlp, l->extra};
+        for (size_t k = 0; k < COUNT_OF(parts); k++) {
+            if (parts[k])
+                parts[k]->places(c, l, ret);
+        }
+    }
+}
+
+/* The batch's arrays and those of drafts, each with its bytes per token or sequence. */
+struct need {
+    void **array;
+    bool per_seq;
+    size_t bytes;
+};
+#define NEEDS_MAX 16
+#define ALIGN     64u
+
+static uint32_t list_needs(struct step *s, const struct config *c, struct need ret[NEEDS_MAX])
+{
+    const struct need needs[] = {
+        {(void **)&s->seqs, true, sizeof(s->seqs[0])},
+        {(void **)&s->hidden_columns, true, sizeof(s->hidden_columns[0])},
+        {(void **)&s->ids, false, sizeof(s->ids[0])},
+        {(void **)&s->token_seq, false, sizeof(s->token_seq[0])},
+        {(void **)&s->positions, false, sizeof(s->positions[0])},
+        {(void **)&s->features, false, sizeof(s->features[0])},
+        {(void **)&s->logit_columns, false, sizeof(s->logit_columns[0])},
+        /* Drafts: the last ones. */
+        {(void **)&s->draft_seqs, true, sizeof(s->draft_seqs[0])},
+        {(void **)&s->draft_of, true, sizeof(s->draft_of[0])},
+        {(void **)&s->draft_best, true, sizeof(s->draft_best[0])},
+    };
+    memcpy(ret, needs, sizeof(needs));
+    return COUNT_OF(needs) - (c->mtp_count ? 0 : 3);
+}
+
+struct compute_cost step_cost(const struct config *c)
+{
+    struct step s = {0};
+    struct place_spec places[STEP_PLACES];
+    struct need needs[NEEDS_MAX];
+    list_places(c, places);
+    struct compute_cost cost = c->backend->cost(&(struct compute_opts){.shape = &c->shape,
+                                                                       .places = places,
+                                                                       .place_count = STEP_PLACES,
+                                                                       .mode = c->compute,
+                                                                       .sums = c->sums});
+    uint32_t count = list_needs(&s, c, needs);
+    for (uint32_t i = 0; i < count; i++)
+        *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
+    cost.host.fixed += (count + 1) * ALIGN + sizeof(struct step);
+    return cost;
+}
+
+static int open_compute(const struct step_memory *memory, struct step *s, const struct model_opts *opts)
+{
+    struct place_spec places[STEP_PLACES];
+    list_places(s->config, places);
+    return s->config->backend->open(&(struct compute_opts){.shape = &s->shape,
+                                                           .places = places,
+                                                           .place_count = STEP_PLACES,
+                                                           .mode = s->config->compute,
+                                                           .sums = s->config->sums,
+                                                           .tokens_max = opts->tokens_max,
+                                                           .seqs_max = opts->seqs_max,
+                                                           .logits_max = opts->logits_max,
+                                                           .device = opts->device,
+                                                           .device_memory = memory->device,
+                                                           .host_memory = memory->host,
+                                                           .range = memory->range,
+                                                           .recorded = memory->recorded,
+                                                           .recorded_host = memory->recorded_host},
+                                    &s->compute);
+}
+
+int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,
+                struct step **ret)
+{
+    struct arena *host_memory = memory->host;
+    struct step *s = arena_alloc(host_memory, sizeof(*s));
+    struct need needs[NEEDS_MAX];
+    if (!s)
+        return -ENOMEM;
+    *s = (struct step){.config = c,
+                       .shape = c->shape,
+                       .tokens_max = opts->tokens_max,
+                       .seqs_max = opts->seqs_max,
+                       .logits_max = opts->logits_max};
+    uint32_t count = list_needs(s, c, needs);
+    for (uint32_t i = 0; i < count; i++) {
+        *needs[i].array =
+            arena_alloc_array(host_memory, needs[i].per_seq ? s->seqs_max : s->tokens_max, needs[i].bytes);
+        if (!*needs[i].array)
+            return -ENOMEM;
+    }
+    s->ropes.count = c->rope_count;
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        rope_init(&s->ropes.table[i], &c->ropes[i]);
+    *ret = s;
+    return open_compute(memory, s, opts);
+}
+
+/* ---- the batch ---- */
+
+/* A token's position among text and images, and its features if it is an image's. */
+static void add_place(struct step *s, const struct model_seq *seq, uint32_t column, uint32_t position)
+{
+    const struct model_grid *g = mrope_grid(seq->grids, seq->grid_count, position);
+    s->positions[column] = mrope_at(seq->grids, seq->grid_count, position);
+    s->features[column] = DEV_NULL;
+    if (!g)
+        return;
+    ASSERT(!dev_is_null(g->features));
+    s->features[column] = dev_add(g->features, (uint64_t)(position - g->first) *
+                                                   s->config->vision.shape.feature_floats * sizeof(float));
+    s->batch.image_count++;
+}
+
+/* Tokens of state_in to apply. Without recurrent layers nothing is pending: K and V of rejected drafts are
+ * overwritten. */
+static uint32_t pending_in(const struct step *s, const struct model_seq *seq)
+{
+    uint32_t most = state_pending_max(&s->shape);
+    if (s->shape.recurrent_count == 0 || seq->state_in == NONE)
+        return 0;
+    ASSERT(seq->pending <= most);
+    return seq->pending;
+}
+
+/* The row of a token's learned position; `pads`: those before it. A pad token has a row of its own, and
+ * counts for no other. */
+static uint32_t learned_row(const struct config *c, const struct model_seq *seq, uint32_t index,
+                            uint32_t *pads)
+{
+    if (!c->family->positions_after_pad || seq->tokens[index] != c->pad)
+        return c->position_first + index - *pads;
+    (*pads)++;
+    return c->pad;
+}
+
+static void add_seq(struct step *s, const struct model_seq *seq)
+{
+    struct batch *b = &s->batch;
+    ASSERT(!s->config->both_ways || seq->position == 0);
+    ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - b->token_count);
+    ASSERT(!seq->keep_pending || s->shape.recurrent_count == 0 ||
+           seq->token_count <= state_pending_max(&s->shape));
+    s->seqs[b->seq_count] = (struct batch_seq){
+        .first = b->token_count,
+        .count = seq->token_count,
+        .position = seq->position,
+        .state_in = seq->state_in,
+        .state_out = seq->state_out,
+        .pending = pending_in(s, seq),
+        .keep_pending = seq->keep_pending,
+        .second = seq->second > 0 && s->config->token_types > 1 ? seq->second : NONE,
+        .previous = seq->position > 0 ? mrope_at(seq->grids, seq->grid_count, seq->position - 1)
+                                      : (struct rope_position){{0}},
+    };
+    memcpy(s->seqs[b->seq_count].pages, seq->pages, sizeof(seq->pages));
+    uint32_t pads = 0;
+    for (uint32_t i = 0; i < seq->token_count; i++, b->token_count++) {
+        s->ids[b->token_count] = seq->tokens[i];
+        s->token_seq[b->token_count] = b->seq_count;
+        add_place(s, seq, b->token_count, seq->position + i);
+        if (s->config->position_rows > 0)
+            s->positions[b->token_count] = rope_text(learned_row(s->config, seq, i, &pads));
+        if (i >= seq->logits_from && !seq->values)
+            s->logit_columns[b->logit_count++] = b->token_count;
+    }
+    b->seq_count++;
+}
+
+/* The tokens that give values stand after all that give logits. */
+static void add_values(struct step *s, const struct model_step *in)
+{
+    struct batch *b = &s->batch;
+    for (uint32_t i = 0; i < in->seq_count; i++)
+        for (uint32_t t = in->seqs[i].logits_from; in->seqs[i].values && t < in->seqs[i].token_count; t++)
+            s->logit_columns[b->logit_count + b->value_count++] = s->seqs[i].first + t;
+}
+
+void step_fill(struct step *s, const struct model_step *in)
+{
+    ASSERT(in->seq_count > 0 && in->seq_count <= s->seqs_max && s->phase == STEP_NONE);
+    s->pending = (struct residual){.kind = RESIDUAL_NONE};
+    s->batch = (struct batch){.seqs = s->seqs,
+                              .ids = s->ids,
+                              .token_seq = s->token_seq,
+                              .positions = s->positions,
+                              .features = s->features,
+                              .logit_columns = s->logit_columns,
+                              .hidden_columns = s->hidden_columns,
+                              .states = in->states,
+                              .beside = in->beside,
+                              .draws = in->draws,
+                              .logits = in->logits,
+                              .tops = in->tops,
+                              .valid_ids = in->valid_ids,
+                              .values = in->values};
+    memcpy(s->batch.pages, in->pages, sizeof(in->pages));
+    for (uint32_t i = 0; i < in->seq_count; i++)
+        add_seq(s, &in->seqs[i]);
+    add_values(s, in);
+}
+
+void step_begin(struct step *s)
+{
+    ASSERT(s->phase == STEP_NONE && s->batch.seq_count > 0);
+    s->phase = STEP_BEGUN;
+    compute_step_begin(s->compute, &s->batch);
+}
+
+int step_end(struct step *s)
+{
+    enum step_phase phase = s->phase;
+    ASSERT(phase != STEP_NONE);
+    s->phase = STEP_NONE;
+    if (phase == STEP_BEGUN)
+        return compute_step_end(s->compute);
+    compute_step_cancel(s->compute);
+    return -ECANCELED;
+}
+
+int step_row(struct step *s, uint32_t row)
+{
+    ASSERT(s->phase == STEP_NONE);
+    return compute_row(s->compute, row);
+}
+
+/* ---- helpers of the blocks ---- */
+
+struct residual step_take_pending(struct step *s)
+{
+    struct residual r = s->pending;
+    s->pending = (struct residual){.kind = RESIDUAL_NONE};
+    return r;
+}
+
+void step_leave_out(struct step *s)
+{
+    s->pending = (struct residual){.kind = RESIDUAL_ADD, .out = step_out(s)};
+}
+
+void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
+               const struct projection *another)
+{
+    compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s),
+                                               .h = step_residual(s),
+                                               .y = step_normed(s),
+                                               .norm = *norm,
+                                               .stream = s->config->family->norm_place == NORM_STREAM,
+                                               .readers = {reader, another}});
+}
+
+void step_add(struct step *s)
+{
+    compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s), .h = step_residual(s)});
+}
+
+void step_project(struct step *s, const struct projection *w, struct act x, struct act y)
+{
+    compute_project(s->compute, &(struct op_product){.w = w, .x = x, .y = y}, 1);
+}

@@ -1,0 +1,367 @@
+/* config_gguf.c - the metadata as the object of a config.json: most keys by a table, the others by code.
+ *
+ * The object is read like any config.json, with its bounds and its refusals, so this file checks no
+ * bounds. */
+#include "model/config/config_gguf.h"
+
+#include "model/config/config.h"
+#include "model/config/gguf_arch.h"
+
+#include "base/check.h"
+#include "compute/rope.h"
+#include "tensor/block_form.h"
+#include "tensor/tensor.h"
+#include "weights/gguf_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+struct view {
+    const struct gguf_file *file;
+    const struct gguf_arch *arch;
+    json_t *root, *rope; /* rope: its rope_parameters */
+    struct err *e;
+};
+
+static const struct gguf_value *find(const struct view *v, const char *key)
+{
+    char name[128];
+    int n = snprintf(name, sizeof(name), "%s.%s", v->arch->name, key);
+    ASSERT(n > 0 && n < (int)sizeof(name));
+    return gguf_find(&v->file->head, name);
+}
+
+static bool same_item(const struct gguf_item *x, const struct gguf_item *y)
+{
+    return x->kind == y->kind && x->real == y->real && x->flag == y->flag && slice_eq(x->string, y->string);
+}
+
+/* The value, or the one that all values of a list are. Numbers that differ between layers have no key. */
+static int only_value(struct view *v, const char *key, const struct gguf_value *value, struct gguf_item *ret)
+{
+    struct gguf_walk w = {.value = value};
+    struct gguf_item next;
+    if (!gguf_next(&w, ret))
+        return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
+    while (gguf_next(&w, &next)) {
+        if (!same_item(ret, &next))
+            return err_set(v->e, -ENOTSUP,
+                           "metadata %s.%s: values that differ between layers are not supported",
+                           v->arch->name, key);
+    }
+    return 0;
+}
+
+static json_t *to_json(const struct gguf_item *item)
+{
+    switch (item->kind) {
+    case GGUF_IS_STRING:
+        return json_stringn(item->string.ptr ? item->string.ptr : "", item->string.len);
+    case GGUF_IS_BOOL:
+        return json_boolean(item->flag);
+    default:
+        return item->whole ? json_integer(item->number) : json_real(item->real);
+    }
+}
+
+static int set(struct view *v, json_t *object, const char *name, json_t *value)
+{
+    return json_object_set_new(object, name, value) == 0
+               ? 0
+               : err_set(v->e, -EINVAL, "metadata: the value of %s is not a number or text", name);
+}
+
+/* An absent key is left out. */
+static int copy_key(struct view *v, const char *key, json_t *object, const char *name)
+{
+    struct gguf_item item;
+    const struct gguf_value *value = find(v, key);
+    int r = value ? only_value(v, key, value, &item) : 0;
+    return r == 0 && value ? set(v, object, name, to_json(&item)) : r;
+}
+
+static int copy_keys(struct view *v, const struct gguf_key *keys)
+{
+    int r = 0;
+    for (; r == 0 && keys && keys->key; keys++)
+        r = copy_key(v, keys->key, v->root, keys->name);
+    return r;
+}
+
+static uint64_t number(const struct view *v, const char *key)
+{
+    uint64_t n;
+    return gguf_u64(find(v, key), &n) ? n : 0;
+}
+
+static const struct gguf_tensor *find_tensor(const struct view *v, const char *name)
+{
+    const struct gguf *g = &v->file->head;
+    for (uint32_t i = 0; i < g->tensor_count; i++) {
+        if (slice_eq(g->tensors[i].name, slice_of(name)))
+            return &g->tensors[i];
+    }
+    return NULL;
+}
+
+/* ---- rotation ---- */
+
+static double real(const struct view *v, const char *key, double absent)
+{
+    struct gguf_item item;
+    struct gguf_walk w = {.value = find(v, key)};
+    return w.value && gguf_next(&w, &item) && item.kind == GGUF_IS_NUMBER ? item.real : absent;
+}
+
+/* attn_factor multiplies YaRN's own factor. yarn_attn_factor is the whole, as in config.json. */
+static int copy_yarn(struct view *v)
+{
+    const double mix = real(v, "rope.scaling.yarn_ext_factor", 1), factor = real(v, "rope.scaling.factor", 1);
+    const double times = real(v, "rope.scaling.attn_factor", 1);
+    if (mix >= 0 && mix != 1) /* negative: llama.cpp's default, which is 1 */
+        return err_set(v->e, -ENOTSUP, "metadata %s.rope.scaling.yarn_ext_factor: %g is not supported; 1 is",
+                       v->arch->name, mix);
+    if (find(v, "rope.scaling.yarn_attn_factor"))
+        return copy_key(v, "rope.scaling.yarn_attn_factor", v->rope, "attention_factor");
+    return times == 1 || factor <= 1
+               ? 0
+               : set(v, v->rope, "attention_factor", json_real(times * (1 + 0.1 * log(factor))));
+}
+
+static int copy_scaling(struct view *v)
+{
+    static const struct gguf_key keys[] = {
+        {"rope.scaling.factor", "factor"},
+        {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+        {"rope.scaling.yarn_beta_fast", "beta_fast"},
+        {"rope.scaling.yarn_beta_slow", "beta_slow"}};
+    struct slice type = {NULL, 0};
+    /* A factor without a type is linear. Old files have another key of it. */
+    const double linear = real(v, "rope.scaling.factor", real(v, "rope.scale_linear", 1));
+    const double times = real(v, "rope.scaling.attn_factor", 1);
+    const bool named = gguf_string(find(v, "rope.scaling.type"), &type);
+    if (times != 1 && !slice_eq(type, SLICE("yarn")) && !find_tensor(v, "rope_factors_long.weight"))
+        return err_set(v->e, -ENOTSUP,
+                       "metadata %s.rope.scaling.attn_factor: %g is not supported without yarn or longrope",
+                       v->arch->name, times);
+    if (!named && linear > 1)
+        return set(v, v->rope, "rope_type", json_string("linear")) < 0
+                   ? -ENOMEM
+                   : set(v, v->rope, "factor", json_real(linear));
+    if (!named || slice_eq(type, SLICE("none")))
+        return 0;
+    int r = copy_key(v, "rope.scaling.type", v->rope, "rope_type");
+    for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++)
+        r = copy_key(v, keys[i].key, v->rope, keys[i].name);
+    return r == 0 && slice_eq(type, SLICE("yarn")) ? copy_yarn(v) : r;
+}
+
+/* The numbers of a tensor. */
+static int read_list(struct view *v, const struct gguf_tensor *t, const char *name)
+{
+    float values[ROPE_HALF_MAX];
+    if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
+        return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
+                       ROPE_HALF_MAX);
+    int r = regular_file_read(&v->file->at, t->offset, values, (size_t)t->bytes, v->e);
+    if (r < 0)
+        return r;
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < t->shape[0]; i++)
+        json_array_append_new(list, isfinite(values[i]) ? json_real((double)values[i]) : json_null());
+    return set(v, v->rope, name, list);
+}
+
+/* Two lists: for contexts up to the original length, and for longer ones. */
+static int read_longrope(struct view *v, const struct gguf_tensor *small, const struct gguf_tensor *large)
+{
+    if (!small || !large)
+        return err_set(v->e, -EINVAL, "tensor rope_factors_%s.weight is missing", small ? "long" : "short");
+    int r = read_list(v, small, "short_factor");
+    if (r == 0)
+        r = read_list(v, large, "long_factor");
+    if (r == 0)
+        r = copy_key(v, "rope.scaling.original_context_length", v->rope, "original_max_position_embeddings");
+    if (r == 0)
+        r = copy_key(v, "rope.scaling.attn_factor", v->rope, "attention_factor");
+    return r == 0 ? set(v, v->rope, "rope_type", json_string("longrope")) : r;
+}
+
+/* The numbers that divide the frequencies; absent where nothing scales them. */
+static int read_factors(struct view *v)
+{
+    const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight"),
+                             *small = find_tensor(v, "rope_factors_short.weight"),
+                             *large = find_tensor(v, "rope_factors_long.weight");
+    if (small || large)
+        return read_longrope(v, small, large);
+    int r = t ? read_list(v, t, "factors") : 0;
+    return t && r == 0 ? set(v, v->rope, "rope_type", json_string("factors")) : r;
+}
+
+/* Three of the four numbers count. */
+static int copy_sections(struct view *v)
+{
+    const struct gguf_value *value = find(v, "rope.dimension_sections");
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    if (!value)
+        return 0;
+    json_t *list = json_array();
+    for (int i = 0; i < 3 && gguf_next(&w, &item); i++)
+        json_array_append_new(list, to_json(&item));
+    return set(v, v->rope, "mrope_section", list);
+}
+
+static int copy_rope(struct view *v)
+{
+    uint64_t rotate = number(v, "rope.dimension_count"), head = number(v, "attention.key_length");
+    int r = 0;
+    if (head == 0 && number(v, "attention.head_count") > 0)
+        head = number(v, "embedding_length") / number(v, "attention.head_count");
+    if (rotate > 0 && rotate < head)
+        r = set(v, v->root, "partial_rotary_factor", json_real((double)rotate / (double)head));
+    if (r == 0)
+        r = copy_scaling(v);
+    if (r == 0)
+        r = read_factors(v);
+    return r == 0 ? copy_sections(v) : r;
+}
+
+/* ---- the object ---- */
+
+static int find_arch(struct view *v)
+{
+    char known[1024], count[128], window[128];
+    uint64_t experts = 0;
+    struct slice name;
+    if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
+        return err_set(v->e, -EINVAL, "metadata general.architecture is missing");
+    if (slice_eq(name, SLICE("clip")))
+        return err_set(
+            v->e, -ENOTSUP,
+            "a vision encoder (mmproj), which is not a model and is not read: the text model beside it "
+            "is served without images");
+    snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
+    if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
+        experts = 0;
+    snprintf(window, sizeof(window), "%.*s.attention.sliding_window", SLICE_ARGS(name));
+    v->arch = gguf_arch_find(name, experts > 0, gguf_find(&v->file->head, window) != NULL);
+    return v->arch ? 0
+                   : err_set(v->e, -ENOTSUP,
+                             "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
+                             SLICE_ARGS(name), experts > 0 ? " with experts" : "",
+                             gguf_arch_list(known, sizeof(known)));
+}
+
+/* Rows of tables are numbers of config.json. The MTP head's layers count as blocks. */
+static int set_sizes(struct view *v)
+{
+    const struct gguf_tensor *table = find_tensor(v, "token_embd.weight"),
+                             *types = find_tensor(v, "token_types.weight");
+    uint64_t blocks = number(v, "block_count"), heads = number(v, "nextn_predict_layers");
+    if (!table || table->rank != 2)
+        return err_set(v->e, -EINVAL, "the first file has no matrix token_embd.weight");
+    int r = set(v, v->root, "vocab_size", json_integer((json_int_t)table->shape[0]));
+    if (r == 0 && blocks > heads)
+        r = set(v, v->root, "num_hidden_layers", json_integer((json_int_t)(blocks - heads)));
+    if (r == 0 && !find(v, "attention.key_length") && number(v, "attention.head_count") > 0)
+        r = set(
+            v, v->root, "head_dim",
+            json_integer((json_int_t)(number(v, "embedding_length") / number(v, "attention.head_count"))));
+    if (r == 0 && types)
+        r = set(v, v->root, "type_vocab_size", json_integer((json_int_t)types->shape[0]));
+    if (r == 0 && v->arch->score_by_width > 0 && blocks == v->arch->score_by_width)
+        r = set(v, v->root, "query_pre_attn_scalar",
+                json_real((double)number(v, "embedding_length") / (double)number(v, "attention.head_count")));
+    return r;
+}
+
+/* Which layers have a window, where a list says so, or a number of which each last layer has none. */
+static int copy_windows(struct view *v)
+{
+    const struct gguf_value *value = find(v, "attention.sliding_window_pattern");
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    uint64_t every = 0;
+    const bool list = value && value->list && value->type == GGUF_BOOL;
+    if (number(v, "attention.sliding_window") == 0 || !(list || (gguf_u64(value, &every) && every > 0)))
+        return 0;
+    json_t *kinds = json_array();
+    for (uint64_t i = 0;
+         list ? gguf_next(&w, &item) : i < MIN_OF(number(v, "block_count"), CONFIG_LAYERS_MAX); i++) {
+        const bool windowed = list ? item.flag : (i + 1) % every != 0;
+        json_array_append_new(kinds, json_string(windowed ? "sliding_attention" : "full_attention"));
+    }
+    return set(v, v->root, "layer_types", kinds);
+}
+
+/* Numbers that llama.cpp reads of every architecture, and of which these have one value. */
+static int check_numbers(struct view *v)
+{
+    const uint64_t groups = number(v, "expert_group_count"), rotate = number(v, "rope.dimension_count"),
+                   local = number(v, "rope.dimension_count_swa");
+    if (groups > 1)
+        return err_set(v->e, -ENOTSUP, "metadata %s.expert_group_count: %llu is not supported", v->arch->name,
+                       (ull)groups);
+    if (local > 0 && rotate > 0 && local != rotate)
+        return err_set(v->e, -ENOTSUP,
+                       "metadata %s.rope.dimension_count_swa: %llu is not supported beside "
+                       "rope.dimension_count %llu",
+                       v->arch->name, (ull)local, (ull)rotate);
+    return 0;
+}
+
+static int add_facts(struct view *v)
+{
+    int r = set(v, v->root, "model_type", json_string(v->arch->model_type));
+    if (r < 0 || !v->arch->facts)
+        return r;
+    json_t *facts = json_loads(v->arch->facts, 0, NULL);
+    r = facts && json_object_update_recursive(v->root, facts) == 0 ? 0 : -ENOMEM;
+    json_decref(facts);
+    return r == 0 ? 0 : err_set(v->e, r, "no memory left for the configuration");
+}
+
+static int fill(struct view *v)
+{
+    int r = find_arch(v);
+    if (r == 0)
+        r = copy_keys(v, gguf_arch_keys);
+    if (r == 0)
+        r = copy_keys(v, v->arch->keys);
+    if (r == 0)
+        r = set_sizes(v);
+    if (r == 0)
+        r = copy_rope(v);
+    if (r == 0)
+        r = copy_windows(v);
+    if (r == 0)
+        r = check_numbers(v);
+    if (r == 0 && number(v, "attention.sliding_window") == 0)
+        json_object_del(v->root, "sliding_window");
+    return r == 0 ? add_facts(v) : r;
+}
+
+int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **arch, struct err *e)
+{
+    char first[GGUF_PATH_BYTES];
+    struct gguf_file file = GGUF_FILE_NONE;
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    if (r < 0)
+        return r;
+    struct view v = {.file = &file, .root = json_object(), .e = e};
+    v.rope = json_object();
+    r = set(&v, v.root, "rope_parameters", v.rope);
+    if (r == 0)
+        r = fill(&v);
+    gguf_file_close(&file);
+    if (r < 0) {
+        json_decref(v.root);
+        return err_prefix(e, r, "%s", first);
+    }
+    *ret = v.root;
+    *arch = v.arch;
+    return 0;
+}

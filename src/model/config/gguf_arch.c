@@ -1,0 +1,229 @@
+/* gguf_arch.c - the tables. Names that differ between architectures stand in their rows. */
+#include "model/config/gguf_arch.h"
+
+#include "model/config/config.h"
+
+#include "base/check.h"
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+
+const struct gguf_key gguf_arch_keys[] = {
+    {"context_length", "max_position_embeddings"},
+    {"embedding_length", "hidden_size"},
+    {"feed_forward_length", "intermediate_size"},
+    {"attention.head_count", "num_attention_heads"},
+    {"attention.head_count_kv", "num_key_value_heads"},
+    {"attention.key_length", "head_dim"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attention.causal", "is_causal"},
+    {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
+    {"expert_count", "num_experts"},
+    {"expert_used_count", "num_experts_per_tok"},
+    {"expert_feed_forward_length", "moe_intermediate_size"},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key gemma_keys[] = {
+    {"attention.key_length", "query_pre_attn_scalar"},
+    {"attn_logit_softcapping", "attn_logit_softcapping"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key delta_net_keys[] = {
+    {"full_attention_interval", "full_attention_interval"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {"ssm.state_size", "linear_key_head_dim"},
+    {"ssm.state_size", "linear_value_head_dim"},
+    {"ssm.group_count", "linear_num_key_heads"},
+    {"ssm.time_step_rank", "linear_num_value_heads"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key granite_keys[] = {
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"attention.scale", "attention_multiplier"},
+    {"logit_scale", "logits_scaling"},
+    {"expert_shared_feed_forward_length", "shared_intermediate_size"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key bert_keys[] = {
+    {"attention.layer_norm_epsilon", "layer_norm_eps"},
+    {NULL, NULL},
+};
+
+static const char *const names[TENSOR_ROLES] = {
+    [ROLE_EMBEDDING] = "token_embd",
+    [ROLE_FINAL_NORM] = "output_norm",
+    [ROLE_HEAD] = "output",
+    [ROLE_MIXER_NORM] = "attn_norm",
+    [ROLE_MIXER_NORM_AFTER] = "post_attention_norm",
+    [ROLE_MLP_NORM] = "ffn_norm",
+    [ROLE_MLP_NORM_AFTER] = "post_ffw_norm",
+    [ROLE_Q] = "attn_q",
+    [ROLE_K] = "attn_k",
+    [ROLE_V] = "attn_v",
+    [ROLE_O] = "attn_output",
+    [ROLE_QKV] = "attn_qkv",
+    [ROLE_Q_NORM] = "attn_q_norm",
+    [ROLE_K_NORM] = "attn_k_norm",
+    [ROLE_SINKS] = "attn_sinks",
+    [ROLE_DELTA_QKV] = "attn_qkv",
+    [ROLE_DELTA_Z] = "attn_gate",
+    [ROLE_DELTA_B] = "ssm_beta",
+    [ROLE_DELTA_A] = "ssm_alpha",
+    [ROLE_DELTA_CONV] = "ssm_conv1d",
+    [ROLE_DELTA_DECAY] = "ssm_a",
+    [ROLE_DELTA_DT_BIAS] = "ssm_dt.bias",
+    [ROLE_DELTA_NORM] = "ssm_norm",
+    [ROLE_DELTA_OUT] = "ssm_out",
+    [ROLE_GATE] = "ffn_gate",
+    [ROLE_UP] = "ffn_up",
+    [ROLE_DOWN] = "ffn_down",
+    [ROLE_ROUTER] = "ffn_gate_inp",
+    [ROLE_EXPERTS_GATE] = "ffn_gate_exps",
+    [ROLE_EXPERTS_UP] = "ffn_up_exps",
+    [ROLE_EXPERTS_DOWN] = "ffn_down_exps",
+    [ROLE_SHARED_SCALE] = "ffn_gate_inp_shexp",
+    [ROLE_SHARED_GATE] = "ffn_gate_shexp",
+    [ROLE_SHARED_UP] = "ffn_up_shexp",
+    [ROLE_SHARED_DOWN] = "ffn_down_shexp",
+    [ROLE_POSITIONS] = "position_embd",
+    [ROLE_TOKEN_TYPES] = "token_types",
+    [ROLE_EMBEDDING_NORM] = "token_embd_norm",
+    [ROLE_SCORE_DENSE] = "cls",
+    [ROLE_SCORE] = "cls.output",
+    [ROLE_MTP_PAIR] = "nextn.eh_proj",
+    [ROLE_MTP_NORM_EMBEDDING] = "nextn.enorm",
+    [ROLE_MTP_NORM_HIDDEN] = "nextn.hnorm",
+    [ROLE_MTP_NORM] = "nextn.shared_head_norm",
+};
+
+/* One norm after the mixer, where others have one in front of the MLP. */
+static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
+                                                          {ROLE_NONE, NULL}};
+
+/* Norms of the residual stream itself. */
+static const struct tensor_name norms_of_stream[] = {{ROLE_MIXER_NORM_AFTER, "attn_output_norm"},
+                                                     {ROLE_MLP_NORM_AFTER, "layer_output_norm"},
+                                                     {ROLE_NONE, NULL}};
+
+/* Gate and up in one tensor. */
+static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP, "-"}, {ROLE_NONE, NULL}};
+
+static const struct gguf_ordered paired[] = {
+    {ROLE_Q, GGUF_ORDER_PAIRS}, {ROLE_K, GGUF_ORDER_PAIRS}, {ROLE_NONE, GGUF_ORDER_PAIRS}};
+
+/* A fused attn_qkv is not read where rows of queries and keys lie in pairs, and those of values do not. */
+static const struct tensor_name apart[] = {{ROLE_QKV, "-"}, {ROLE_NONE, NULL}};
+
+static const struct gguf_ordered tiled[] = {{ROLE_DELTA_QKV, GGUF_ORDER_AFTER_KEYS},
+                                            {ROLE_DELTA_Z, GGUF_ORDER_HEADS},
+                                            {ROLE_DELTA_B, GGUF_ORDER_NUMBERS},
+                                            {ROLE_DELTA_A, GGUF_ORDER_NUMBERS},
+                                            {ROLE_DELTA_CONV, GGUF_ORDER_AFTER_KEYS},
+                                            {ROLE_DELTA_DECAY, GGUF_ORDER_NUMBERS},
+                                            {ROLE_DELTA_DT_BIAS, GGUF_ORDER_NUMBERS},
+                                            {ROLE_DELTA_OUT, GGUF_ORDER_HEAD_COLUMNS},
+                                            {ROLE_NONE, GGUF_ORDER_HEADS}};
+
+#define SECTIONS "\"rope_parameters\": {\"mrope_interleaved\": true}"
+
+static const struct gguf_arch archs[] = {
+    {"llama", .model_type = "llama", .names = apart, .ordered = paired},
+    {"llama", .experts = true, .model_type = "mixtral", .names = apart, .ordered = paired},
+    {"qwen2", .model_type = "qwen2"},
+    {"qwen2moe", .experts = true, .model_type = "qwen2_moe"},
+    {"qwen3", .model_type = "qwen3"},
+    {"qwen3vl", .model_type = "qwen3"}, /* text alone, where its three positions are one */
+    {"qwen3vlmoe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
+    {"qwen3moe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
+    {"qwen35", .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",
+     .names = norm_after_attention, .ordered = tiled},
+    {"qwen35moe", .experts = true, .model_type = "qwen3_5_moe", .keys = delta_net_keys,
+     .facts = "{" SECTIONS "}", .names = norm_after_attention, .ordered = tiled},
+    {"gemma2", .model_type = "gemma2", .keys = gemma_keys, .score_by_width = 46},
+    {"gemma3", .model_type = "gemma3_text", .keys = gemma_keys, .score_by_width = 62},
+    {"gpt-oss", .experts = true, .model_type = "gpt_oss",
+     .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
+     .names = norm_after_attention},
+    {"bert", .model_type = "bert", .keys = bert_keys, .names = norms_of_stream},
+    {"ernie4_5", .model_type = "ernie4_5"},
+    {"exaone4", .windowed = true, .model_type = "exaone4"},
+    {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
+    {"glm4", .model_type = "glm4", .names = fused_up},
+    {"granite", .model_type = "granite", .keys = granite_keys, .names = apart, .ordered = paired},
+    {"granitemoe", .experts = true, .model_type = "granitemoe", .keys = granite_keys, .names = apart,
+     .ordered = paired},
+    {"hunyuan-dense", .model_type = "hunyuan_v1_dense"},
+    {"olmo2", .windowed = true, .model_type = "olmo3"},
+    {"olmo2", .model_type = "olmo2"},
+    {"phi3", .model_type = "phi3", .names = fused_up},
+    {"seed_oss", .model_type = "seed_oss", .names = norm_after_attention},
+    {"smollm3", .model_type = "smollm3", .names = apart, .ordered = paired},
+};
+
+const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed)
+{
+    for (size_t i = 0; i < COUNT_OF(archs); i++) {
+        if (slice_eq(name, slice_of(archs[i].name)) && archs[i].experts == experts &&
+            (windowed || !archs[i].windowed))
+            return &archs[i];
+    }
+    return NULL;
+}
+
+const char *gguf_arch_list(char *ret, size_t bytes_max)
+{
+    size_t at = 0;
+    ret[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(archs) && at < bytes_max; i++) {
+        if (archs[i].windowed)
+            continue;
+        at += (size_t)snprintf(ret + at, bytes_max - at, "%s%s%s", i ? ", " : "", archs[i].name,
+                               archs[i].experts ? " (experts)" : "");
+    }
+    return ret;
+}
+
+const char *gguf_arch_tensor(const struct gguf_arch *a, enum tensor_role role)
+{
+    ASSERT(role > ROLE_NONE && role < TENSOR_ROLES);
+    for (const struct tensor_name *own = a->names; own && own->role != ROLE_NONE; own++) {
+        if (own->role == role)
+            return own->name;
+    }
+    return names[role] ? names[role] : "-";
+}
+
+static struct part_order order_of(const struct config *c, enum gguf_order order)
+{
+    uint64_t keys = 2 * (uint64_t)c->key_heads * c->key_dim, each = c->value_heads / MAX_OF(c->key_heads, 1u);
+    switch (order) {
+    case GGUF_ORDER_PAIRS:
+        return (struct part_order){0, 2, c->head_dim / 2, 1};
+    case GGUF_ORDER_AFTER_KEYS:
+        return (struct part_order){keys, c->key_heads, each, c->value_dim};
+    case GGUF_ORDER_NUMBERS:
+        return (struct part_order){0, c->key_heads, each, 1};
+    default:
+        return (struct part_order){0, c->key_heads, each, c->value_dim};
+    }
+}
+
+void gguf_arch_orders(const struct config *c, const char *path, struct part_order *rows,
+                      struct part_order *columns)
+{
+    const char *dot = strncmp(path, "blk.", 4) == 0 ? strchr(path + 4, '.') : NULL;
+    *rows = *columns = (struct part_order){0};
+    for (const struct gguf_ordered *o = c->gguf->ordered; dot && o && o->role != ROLE_NONE; o++) {
+        if (strcmp(gguf_arch_tensor(c->gguf, o->role), dot + 1) == 0)
+            *(o->order == GGUF_ORDER_HEAD_COLUMNS ? columns : rows) = order_of(c, o->order);
+    }
+}

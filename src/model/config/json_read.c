@@ -1,0 +1,224 @@
+/* json_read.c - jansson after a depth check.
+ *
+ * jansson recurses to a depth of 2048, more than a 256 KiB stack holds; the scanner of weights/ passes
+ * over the text first and stops at 32. */
+#include "model/config/json_read.h"
+
+#include "base/check.h"
+#include "base/files/small_file.h"
+#include "weights/json_scan.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Python writes an infinite number as a bare Infinity, which is not JSON: the largest number of its length
+ * takes its place. Outside of strings only. */
+static void replace_infinity(char *text, size_t len)
+{
+    bool quoted = false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '"')
+            quoted = !quoted;
+        else if (quoted && text[i] == '\\')
+            i++;
+        else if (!quoted && len - i >= 8 && memcmp(text + i, "Infinity", 8) == 0)
+            memcpy(text + i, "1.0e+308", 8);
+    }
+}
+
+static int parse_json(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
+{
+    struct json_scan scan = {.text = text};
+    json_error_t error;
+    if (text.len > JSON_READ_FILE_BYTES_MAX)
+        return err_set(e, -EINVAL, "%s has %zu bytes, more than the limit of %zu", name, text.len,
+                       JSON_READ_FILE_BYTES_MAX);
+    if (!json_scan_skip(&scan) || !json_scan_end(&scan))
+        return err_set(e, -EINVAL, "%s is not valid JSON: %s at byte %zu", name, scan.error, scan.at);
+    json_t *root = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return err_set(e, -EINVAL, "%s is not valid JSON: %s at line %d", name, error.text, error.line);
+    if (list ? !json_is_array(root) : !json_is_object(root)) {
+        json_decref(root);
+        return err_set(e, -EINVAL, "%s is not a JSON %s", name, list ? "list" : "object");
+    }
+    *ret = root;
+    return 0;
+}
+
+static int parse(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
+{
+    if (text.len > JSON_READ_FILE_BYTES_MAX || slice_find(text, SLICE("Infinity"), 0) == text.len)
+        return parse_json(text, name, list, ret, e);
+    char *copy = malloc(text.len);
+    if (!copy)
+        return err_set(e, -ENOMEM, "no memory left for %s", name);
+    memcpy(copy, text.ptr, text.len);
+    replace_infinity(copy, text.len);
+    int r = parse_json((struct slice){copy, text.len}, name, list, ret, e);
+    free(copy);
+    return r;
+}
+
+int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)
+{
+    return parse(text, name, false, ret, e);
+}
+
+static int read_file(const char *dir, const char *name, bool list, json_t **ret, struct err *e)
+{
+    char path[4096];
+    struct small_file file = {0};
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
+        return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", name, sizeof(path) - 1);
+    int r = small_file_read(path, JSON_READ_FILE_BYTES_MAX, &file, e);
+    if (r == 0)
+        r = parse((struct slice){file.bytes, file.len}, name, list, ret, e);
+    small_file_done(&file);
+    return r;
+}
+
+int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    return read_file(dir, name, false, ret, e);
+}
+
+int json_read_list_file(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    return read_file(dir, name, true, ret, e);
+}
+
+void json_read_fail(struct json_read *r, int code, const char *format, ...)
+{
+    char text[400];
+    if (r->error)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    r->error = err_set(r->e, code, "%s: %s", r->where, text);
+}
+
+bool json_read_has(const struct json_read *r, const char *key)
+{
+    return json_object_get(r->object, key) || json_object_get(r->fallback, key);
+}
+
+const json_t *json_read_get(const struct json_read *r, const char *key)
+{
+    const json_t *v = json_object_get(r->object, key);
+    if (!v || json_is_null(v))
+        v = json_object_get(r->fallback, key);
+    if (!v && !json_read_has(r, key))
+        v = json_object_get(r->defaults, key);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+static bool as_f64(const json_t *v, double *ret)
+{
+    if (!json_is_number(v))
+        return false;
+    *ret = json_number_value(v);
+    return isfinite(*ret);
+}
+
+uint32_t json_read_u32_or(struct json_read *r, const char *key, uint32_t min, uint32_t max, uint32_t absent)
+{
+    const json_t *v = json_read_get(r, key);
+    double d;
+    if (!v)
+        return absent;
+    if (!as_f64(v, &d) || d != floor(d)) {
+        json_read_fail(r, -EINVAL, "%s must be an integer", key);
+        return min;
+    }
+    if (d < min || d > max) {
+        json_read_fail(r, -EINVAL, "%s is %.0f, but must be in %u..%u", key, d, min, max);
+        return min;
+    }
+    return (uint32_t)d;
+}
+
+uint32_t json_read_u32(struct json_read *r, const char *key, uint32_t min, uint32_t max)
+{
+    if (!json_read_get(r, key)) {
+        json_read_fail(r, -EINVAL, "%s is missing", key);
+        return min;
+    }
+    return json_read_u32_or(r, key, min, max, min);
+}
+
+double json_read_f64_or(struct json_read *r, const char *key, double min, double max, double absent)
+{
+    const json_t *v = json_read_get(r, key);
+    double d;
+    if (!v)
+        return absent;
+    if (!as_f64(v, &d) || d < min || d > max) {
+        json_read_fail(r, -EINVAL, "%s must be a number in %g..%g", key, min, max);
+        return min;
+    }
+    return d;
+}
+
+bool json_read_bool_or(struct json_read *r, const char *key, bool absent)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return absent;
+    if (!json_is_boolean(v))
+        json_read_fail(r, -EINVAL, "%s must be true or false", key);
+    return json_is_true(v);
+}
+
+const char *json_read_string_or(struct json_read *r, const char *key, const char *absent)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return absent;
+    if (!json_is_string(v)) {
+        json_read_fail(r, -EINVAL, "%s must be a string", key);
+        return "";
+    }
+    return json_string_value(v);
+}
+
+void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
+                   uint32_t *count)
+{
+    const json_t *v = json_read_get(r, key);
+    if (!v)
+        return;
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > count_max) {
+        json_read_fail(r, -EINVAL, "%s has %zu entries, more than the limit of %u", key, n, count_max);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        double d;
+        if (!as_f64(item, &d) || d != floor(d) || d < 0 || d > max) {
+            json_read_fail(r, -EINVAL, "%s must hold integers in 0..%u", key, max);
+            return;
+        }
+        ret[i] = (uint32_t)d;
+    }
+    *count = (uint32_t)n;
+}
+
+const json_t *json_read_text_part(struct json_read *r, const json_t *config)
+{
+    static const char *const keys[] = {"text_config", "llm_config"};
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        const json_t *part = json_object_get(config, keys[i]);
+        if (json_is_object(part))
+            return part;
+        if (part && !json_is_null(part))
+            json_read_fail(r, -EINVAL, "%s must be an object", keys[i]);
+    }
+    return NULL;
+}

@@ -1,0 +1,254 @@
+/* vision_config.c - defaults of the vision encoder. Where a file leaves something out, the values of the
+ * families' published files stand in, never a library's class defaults: those belong to another family. */
+#include "model/config/vision_config.h"
+
+#include "model/config/config.h"
+#include "model/config/json_read.h"
+#include "model/family/family.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+
+static void expect(struct json_read *r, const char *key, uint32_t wanted)
+{
+    uint32_t got = json_read_u32_or(r, key, 0, UINT32_MAX, wanted);
+    if (got != wanted)
+        json_read_fail(r, -ENOTSUP, "%s is %u; supported is %u", key, got, wanted);
+}
+
+static void read_grid(struct json_read *r, struct vision_config *v)
+{
+    uint32_t positions = json_read_u32(r, "num_position_embeddings", 1, VISION_GRID_MAX * VISION_GRID_MAX);
+    v->grid = (uint32_t)lround(sqrt(positions));
+    if (v->grid * v->grid != positions)
+        json_read_fail(r, -ENOTSUP, "num_position_embeddings is %u, which is not a square", positions);
+}
+
+static void read_deepstack(struct json_read *r, const struct config *text, struct vision_config *v)
+{
+    json_read_ids(r, "deepstack_visual_indexes", v->depth - 1, v->deepstack, VISION_DEEPSTACK_MAX,
+                  &v->deepstack_count);
+    for (uint32_t i = 1; i < v->deepstack_count; i++) {
+        if (v->deepstack[i] <= v->deepstack[i - 1])
+            json_read_fail(r, -ENOTSUP, "deepstack_visual_indexes must ascend");
+    }
+    if (v->deepstack_count && !text->family->deepstack)
+        json_read_fail(r, -ENOTSUP, "deepstack_visual_indexes is not empty: %s has none", text->family_name);
+    if (v->deepstack_count > text->layers)
+        json_read_fail(r, -EINVAL, "deepstack_visual_indexes has %u entries for %u layers",
+                       v->deepstack_count, text->layers);
+}
+
+static void read_sizes(struct json_read *r, const struct config *text, struct vision_config *v)
+{
+    v->depth = json_read_u32(r, "depth", 1, VISION_DEPTH_MAX);
+    v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
+    v->heads = json_read_u32(r, "num_heads", 1, CONFIG_HEADS_MAX);
+    v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
+    v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
+    v->shape.merge = json_read_u32_or(r, "spatial_merge_size", 1, VISION_MERGE_MAX, 2);
+    v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
+    v->head_dim = v->hidden / v->heads;
+    expect(r, "in_channels", VISION_CHANNELS);
+    expect(r, "temporal_patch_size", VISION_FRAMES);
+    read_grid(r, v);
+    if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
+        json_read_fail(r, -ENOTSUP,
+                       "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
+                       v->hidden, v->heads, CONFIG_HEAD_DIM_MAX);
+    if (v->out != text->hidden)
+        json_read_fail(r, -EINVAL, "out_hidden_size is %u, the text model's hidden_size %u", v->out,
+                       text->hidden);
+    const char *act = json_read_string_or(r, "hidden_act", "gelu_pytorch_tanh");
+    if (strcmp(act, "gelu_pytorch_tanh") != 0)
+        json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh is", act);
+}
+
+static void read_theta(struct json_read *r, struct vision_config *v)
+{
+    const json_t *rope = json_read_get(r, "rope_parameters");
+    struct json_read p = {.object = json_is_object(rope) ? rope : NULL, .where = r->where, .e = r->e};
+    v->theta = json_read_f64_or(&p, "rope_theta", 1, 1e12, 10000);
+    if (p.error && !r->error)
+        r->error = p.error;
+}
+
+static void read_vision(const json_t *config, const struct config *text, struct vision_config *v,
+                        struct json_read *r)
+{
+    const json_t *vision = json_object_get(config, "vision_config");
+    struct json_read t = {.object = vision, .where = "config.json: vision_config", .e = r->e};
+    if (!json_is_object(vision)) {
+        json_read_fail(r, -EINVAL, "the checkpoint has a vision encoder, but vision_config is missing");
+        return;
+    }
+    read_sizes(&t, text, v);
+    if (!t.error)
+        read_deepstack(&t, text, v);
+    if (!t.error)
+        read_theta(&t, v);
+    r->error = t.error;
+}
+
+static void read_tokens(struct json_read *r, const struct config *text, struct model_vision *s)
+{
+    s->image_token = json_read_u32(r, "image_token_id", 0, text->vocab - 1);
+    s->video_token = json_read_u32(r, "video_token_id", 0, text->vocab - 1);
+    s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
+    s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
+    if (!text->ropes[0].interleaved || text->ropes[0].sections[0] == 0)
+        json_read_fail(r, -ENOTSUP, "images need mrope_interleaved true and an mrope_section");
+}
+
+/* size.shortest_edge and longest_edge are areas, in spite of their names; min_pixels and max_pixels go
+ * before them. */
+static void read_bounds(struct json_read *r, uint64_t *min, uint64_t *max)
+{
+    const json_t *size = json_read_get(r, "size");
+    struct json_read s = {.object = json_is_object(size) ? size : NULL, .where = r->where, .e = r->e};
+    uint32_t low = json_read_u32_or(&s, "shortest_edge", 1, VISION_PIXELS_MAX, (uint32_t)*min);
+    uint32_t high = json_read_u32_or(&s, "longest_edge", 1, VISION_PIXELS_MAX, (uint32_t)*max);
+    if (s.error && !r->error)
+        r->error = s.error;
+    low = json_read_u32_or(r, "min_pixels", 1, VISION_PIXELS_MAX, low);
+    high = json_read_u32_or(r, "max_pixels", 1, VISION_PIXELS_MAX, high);
+    if (low > high)
+        json_read_fail(r, -EINVAL, "images of %u pixels at least and %u at most", low, high);
+    *min = low;
+    *max = high;
+}
+
+/* Absent: what `ret` has. */
+static void read_triple(struct json_read *r, const char *key, double min, float ret[VISION_CHANNELS])
+{
+    const json_t *list = json_read_get(r, key);
+    for (uint32_t i = 0; list && i < VISION_CHANNELS; i++) {
+        const json_t *n = json_array_get(list, i);
+        double value = json_is_number(n) ? json_number_value(n) : NAN;
+        if (json_array_size(list) != VISION_CHANNELS || !(value >= min && value <= 1e3))
+            json_read_fail(r, -EINVAL, "%s must be %d numbers in %g..1000", key, VISION_CHANNELS, min);
+        else
+            ret[i] = (float)value;
+    }
+}
+
+/* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
+static void expect_steps(struct json_read *r)
+{
+    static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        if (!json_read_bool_or(r, steps[i], true))
+            json_read_fail(r, -ENOTSUP, "%s is false, which is not supported", steps[i]);
+    }
+    expect(r, "resample", 3);
+}
+
+/* Reads the steps that images and videos share. */
+static void read_pixels(struct json_read *r, const struct model_vision *s, float mean[VISION_CHANNELS],
+                        float std[VISION_CHANNELS])
+{
+    double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
+    expect(r, "patch_size", s->patch);
+    expect(r, "merge_size", s->merge);
+    expect(r, "temporal_patch_size", VISION_FRAMES);
+    expect_steps(r);
+    read_triple(r, "image_mean", -1e3, mean);
+    read_triple(r, "image_std", 1e-3, std);
+    if (fabs(factor * 255 - 1) > 1e-6)
+        json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
+}
+
+static void read_image(struct json_read *r, struct vision_config *v)
+{
+    for (uint32_t i = 0; i < VISION_CHANNELS; i++)
+        v->mean[i] = v->std[i] = 0.5f;
+    read_pixels(r, &v->shape, v->mean, v->std);
+    v->shape.pixels_min = 65536;
+    v->shape.pixels_max = 16777216;
+    read_bounds(r, &v->shape.pixels_min, &v->shape.pixels_max);
+}
+
+static void read_video(struct json_read *r, struct vision_config *v)
+{
+    struct model_vision *s = &v->shape;
+    struct vision_config own = *v;
+    read_pixels(r, s, own.mean, own.std);
+    if (memcmp(own.mean, v->mean, sizeof(own.mean)) != 0 || memcmp(own.std, v->std, sizeof(own.std)) != 0)
+        json_read_fail(r, -ENOTSUP, "image_mean and image_std are not those of images");
+    s->video_pixels_min = 4096;
+    s->video_pixels_max = 25165824;
+    read_bounds(r, &s->video_pixels_min, &s->video_pixels_max);
+    s->video_fps = json_read_f64_or(r, "fps", 1e-3, 1e3, 2);
+    s->video_frames_min = json_read_u32_or(r, "min_frames", 1, 1u << 16, 4);
+    s->video_frames_max =
+        json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));
+}
+
+/* An image is one token at least, and at most the server's limit. */
+static void cap(struct model_vision *s, uint64_t pixels_max)
+{
+    uint64_t edge = s->patch * s->merge;
+    s->pixels_max = MIN_OF(s->pixels_max, pixels_max ? pixels_max : VISION_PIXELS_USUAL);
+    s->pixels_max = MAX_OF(s->pixels_max, edge * edge);
+    s->pixels_min = MIN_OF(s->pixels_min, s->pixels_max);
+}
+
+int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
+                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
+                       struct err *e)
+{
+    struct vision_config v = {.shape.present = true};
+    struct json_read r = {.object = config, .where = "config.json", .e = e};
+    struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
+    struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
+    read_vision(config, text, &v, &r);
+    if (!r.error)
+        read_tokens(&r, text, &v.shape);
+    if (!r.error)
+        read_image(&p, &v);
+    if (!r.error && !p.error)
+        read_video(&q, &v);
+    int error = r.error ? r.error : p.error ? p.error : q.error;
+    if (error)
+        return error;
+    v.shape.feature_floats = v.out * (1 + v.deepstack_count);
+    cap(&v.shape, pixels_max);
+    *ret = v;
+    return 0;
+}
+
+/* processor_config.json's value of `key`, which transformers reads first, or the file's object; NULL where
+ * neither exists. */
+static int find_file(const char *dir, const char *name, const json_t *processor, const char *key,
+                     json_t **ret, struct err *e)
+{
+    json_t *inner = json_object_get(processor, key);
+    if (json_is_object(inner)) {
+        *ret = json_incref(inner);
+        return 0;
+    }
+    int r = json_read_file(dir, name, ret, e);
+    return r == -ENOENT ? 0 : r;
+}
+
+int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
+                       struct vision_config *ret, struct err *e)
+{
+    json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
+    int r = json_read_file(dir, "config.json", &config, e);
+    if (r == 0)
+        r = find_file(dir, "processor_config.json", NULL, "", &processor, e);
+    if (r == 0)
+        r = find_file(dir, "preprocessor_config.json", processor, "image_processor", &image, e);
+    if (r == 0)
+        r = find_file(dir, "video_preprocessor_config.json", processor, "video_processor", &video, e);
+    if (r == 0)
+        r = vision_config_read(config, image, video, text, pixels_max, ret, e);
+    json_decref(config);
+    json_decref(processor);
+    json_decref(image);
+    json_decref(video);
+    return r;
+}

@@ -1,0 +1,61 @@
+/* vision_config.h - the vision encoder as checked numbers.
+ *
+ * From config.json (vision_config and the ids beside it) and the files of the image and video
+ * preprocessors (contract 4.1), each of which may be missing. The bounds ensure that the sizes of all
+ * tensors and of any image fit 64 bits. Constant once read. */
+#ifndef PLATEAU_MODEL_VISION_CONFIG_H
+#define PLATEAU_MODEL_VISION_CONFIG_H
+
+#include "model/model.h"
+
+#include "compute/encode.h"
+
+#include <jansson.h>
+
+struct config;
+
+#define VISION_DEPTH_MAX     256
+#define VISION_HIDDEN_MAX    ENCODE_HIDDEN_MAX
+#define VISION_DEEPSTACK_MAX 8
+#define VISION_PATCH_MAX     64
+#define VISION_MERGE_MAX     4
+#define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
+#define VISION_PIXELS_MAX    (1u << 28) /* largest image */
+/* Default limit of an image: 4 megapixels. */
+#define VISION_PIXELS_USUAL 4194304u
+#define VISION_CHANNELS     ENCODE_CHANNELS
+#define VISION_FRAMES       ENCODE_FRAMES
+
+struct vision_config {
+    struct model_vision shape;
+    uint32_t depth, hidden, heads, head_dim, intermediate;
+    uint32_t grid; /* edge of the table of learned positions */
+    uint32_t out;  /* values of a token: the text model's hidden */
+    double theta;
+    uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
+    uint32_t deepstack_count;
+    float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
+};
+
+/* `image` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
+ * model_parts.image_pixels_max. 0, -EINVAL, -ENOTSUP (another kind of vision encoder), with key, value and
+ * limit in e. */
+int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
+                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
+                       struct err *e);
+/* As `vision_config_read()`, but from the files in dir. Also the errors of reading them, but not -ENOENT. */
+int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
+                       struct vision_config *ret, struct err *e);
+
+static inline uint32_t vision_patch_values(const struct vision_config *v)
+{
+    return VISION_CHANNELS * VISION_FRAMES * v->shape.patch * v->shape.patch;
+}
+
+/* Values of the patches that make one token. */
+static inline uint32_t vision_merged(const struct vision_config *v)
+{
+    return v->hidden * v->shape.merge * v->shape.merge;
+}
+
+#endif

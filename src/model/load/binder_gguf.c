@@ -1,0 +1,67 @@
+/* binder_gguf.c - tensors of GGUF files: blocks that become affine matrices, and rows in another order. */
+#include "model/config/config.h"
+#include "model/config/gguf_arch.h"
+#include "model/load/binder.h"
+
+#include "base/check.h"
+#include "tensor/block_form.h"
+#include "weights/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Groups of columns move as a whole. */
+static int check_order(struct binder *b, const char *name, const struct linear_source *s)
+{
+    const struct part_order *o = &s->column_order;
+    if (!s->affine || o->rows == 0 || (o->size % s->group == 0 && o->from % s->group == 0))
+        return 0;
+    return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported",
+                   name, (ull)o->size, s->group);
+}
+
+/* The factor of all scales that a matrix of NVFP4 may have beside its blocks, or one for each expert. */
+static int find_factor(struct binder *b, const char *module, struct linear_source *s)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    snprintf(name, sizeof(name), "%s.scale", module);
+    if (!binder_look(b, name, &t))
+        return 0;
+    if (!s->weight.form || s->weight.form->scales != DTYPE_F8_E4M3)
+        return err_set(b->e, -ENOTSUP, "tensor %s: a factor of a matrix of dtype %s is not supported", name,
+                       tensor_form_name(&s->weight));
+    if (t.dtype != DTYPE_F32)
+        return err_set(b->e, -ENOTSUP, "tensor %s has dtype %s; supported is F32", name,
+                       tensor_form_name(&t));
+    s->supers = t;
+    s->super = (uint32_t)s->in;
+    return binder_check_shape(b, name, &t, 1, &s->experts);
+}
+
+int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s)
+{
+    const struct block_form *f = s->weight.form;
+    if (!b->config->gguf)
+        return 0;
+    gguf_arch_orders(b->config, module, &s->row_order, &s->column_order);
+    if (f) {
+        ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
+        block_form_source(f, s);
+        s->scales.rank = s->biases.rank = s->supers.rank = s->weight.rank;
+        memcpy(s->scales.shape, s->weight.shape, sizeof(s->scales.shape));
+        memcpy(s->biases.shape, s->weight.shape, sizeof(s->biases.shape));
+        memcpy(s->supers.shape, s->weight.shape, sizeof(s->supers.shape));
+    }
+    int r = find_factor(b, module, s);
+    return r == 0 ? check_order(b, name, s) : r;
+}
+
+struct part_order binder_gguf_order(const struct binder *b, const char *path)
+{
+    struct part_order rows = {0}, columns = {0};
+    if (b->config->gguf)
+        gguf_arch_orders(b->config, path, &rows, &columns);
+    ASSERT(columns.rows == 0);
+    return rows;
+}

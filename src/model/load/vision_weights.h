@@ -1,0 +1,51 @@
+/* vision_weights.h - the vision encoder's weights (contract 4.3), packed. Constant once bound; they lie in
+ * the model's weight memory. */
+#ifndef PLATEAU_MODEL_VISION_WEIGHTS_H
+#define PLATEAU_MODEL_VISION_WEIGHTS_H
+
+#include "model/config/vision_config.h"
+
+#include "compute/weight.h"
+#include "memory/dev.h"
+
+#include <stdbool.h>
+
+struct binder;
+struct checkpoint;
+
+struct vision_linear {
+    struct projection w;
+    dev_ptr bias; /* [w.out] */
+};
+
+struct vision_norm {
+    dev_ptr weight, bias;
+};
+
+struct vision_block {
+    struct vision_norm mix, mlp;
+    struct vision_linear query, key_value; /* one head after the other; key_value: keys | values */
+    struct vision_linear out, up, down;
+};
+
+/* Patches of a token become a feature. Its norm is over a patch's values, in DeepStack over the token's. */
+struct vision_merger {
+    struct vision_norm norm;
+    struct vision_linear up, down;
+};
+
+struct vision_weights {
+    bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
+    struct vision_linear patches;
+    struct projection positions; /* [grid * grid][hidden]: only its rows are read */
+    struct vision_block *blocks; /* [depth] */
+    struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
+};
+
+/* Binds everything below the prefix that the checkpoint has. `blocks`: [depth] of memory; NULL while
+ * measuring. 0, -EINVAL, -ENOTSUP. */
+int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_weights *ret);
+/* Whether the checkpoint has a vision encoder, under any known prefix. */
+bool vision_exists(const struct checkpoint *c);
+
+#endif

@@ -1,0 +1,343 @@
+/* schema_assert.c - what each keyword demands. Keywords of bounds and lengths: schema_bounds.c. */
+#include "schema/schema.h"
+#include "schema/schema_work.h"
+
+#include "base/check.h"
+
+struct on {
+    struct schema_work *w;
+    struct schema_state *st;
+    struct schema_way *way;
+    uint32_t node;
+    const char *key;
+    const json_t *value;
+};
+
+/* ---- type, enum, const ---- */
+
+static uint32_t types_named(const json_t *name, bool *whole)
+{
+    static const struct {
+        const char *name;
+        uint32_t types;
+    } all[] = {{"null", SCHEMA_NULL},     {"boolean", SCHEMA_TRUE | SCHEMA_FALSE},
+               {"number", SCHEMA_NUMBER}, {"integer", SCHEMA_NUMBER},
+               {"string", SCHEMA_STRING}, {"array", SCHEMA_ARRAY},
+               {"object", SCHEMA_OBJECT}};
+    const char *text = json_string_value(name);
+    for (size_t i = 0; text && i < COUNT_OF(all); i++)
+        if (strcmp(text, all[i].name) == 0) {
+            *whole = strcmp(text, "integer") == 0;
+            return all[i].types;
+        }
+    return 0; /* schema_check_words() has seen all names */
+}
+
+static void on_type(struct on *o)
+{
+    uint32_t types = 0;
+    bool number = false, whole = false, this_whole = false;
+    const json_t *value = o->value;
+    for (size_t i = 0; i < (json_is_array(value) ? json_array_size(value) : 1); i++) {
+        uint32_t t = types_named(json_is_array(value) ? json_array_get(value, i) : value, &this_whole);
+        types |= t;
+        number |= t == SCHEMA_NUMBER && !this_whole;
+        whole |= this_whole;
+    }
+    o->way->types &= types;
+    if (whole && !number)
+        o->way->number.whole = true;
+}
+
+/* Keeps the values that are in `list` as well. */
+static void keep_common(const struct on *o, const json_t *list)
+{
+    struct schema_values *v = &o->way->values;
+    const json_t **all = schema_take(o->w, (v->count + 1) * sizeof(*all));
+    uint32_t count = 0;
+    if (!all)
+        return;
+    for (uint32_t i = 0; i < v->count && !schema_failed(o->w); i++)
+        for (size_t k = 0; k < json_array_size(list); k++)
+            if (schema_equal(v->all[i], json_array_get(list, k))) {
+                all[count++] = v->all[i];
+                break;
+            }
+    *v = (struct schema_values){count, all};
+}
+
+static void take_values(const struct on *o, const json_t *list, uint32_t count)
+{
+    const json_t **all = schema_take(o->w, (count + 1) * sizeof(*all));
+    if (!all)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        all[i] = json_is_array(list) && o->key[0] == 'e' ? json_array_get(list, i) : list;
+    o->way->values = (struct schema_values){count, all};
+    o->way->finite = true;
+}
+
+static size_t value_bytes(const json_t *value, uint32_t depth)
+{
+    size_t index, bytes = 8;
+    const char *key;
+    json_t *item;
+    if (depth > SCHEMA_DEPTH_MAX)
+        return SCHEMA_ENUM_BYTES_MAX + 1;
+    if (json_is_string(value))
+        return bytes + json_string_length(value);
+    if (json_is_array(value))
+        json_array_foreach((json_t *)value, index, item)
+            bytes += value_bytes(item, depth + 1);
+    if (json_is_object(value))
+        json_object_foreach((json_t *)value, key, item)
+            bytes += strlen(key) + value_bytes(item, depth + 1);
+    return bytes;
+}
+
+static void on_enum(struct on *o)
+{
+    bool list = strcmp(o->key, "enum") == 0;
+    size_t count = list ? json_array_size(o->value) : 1;
+    if (count > SCHEMA_ENUM_MAX || value_bytes(o->value, 0) > SCHEMA_ENUM_BYTES_MAX) {
+        schema_fail(o->w, -E2BIG, o->node, "\"%s\" has %zu values; at most %d and %zu KiB are supported",
+                    o->key, count, SCHEMA_ENUM_MAX, SCHEMA_ENUM_BYTES_MAX >> 10);
+        return;
+    }
+    if (!o->way->finite)
+        take_values(o, o->value, (uint32_t)count);
+    else if (list)
+        keep_common(o, o->value);
+    else {
+        json_t *one = json_array();
+        if (!one || json_array_append(one, (json_t *)o->value) < 0)
+            schema_fail(o->w, -ENOMEM, o->node, "no memory to compile the schema");
+        else
+            keep_common(o, one);
+        json_decref(one);
+    }
+}
+
+/* ---- combinations ---- */
+
+/* The schema at `index` of a list, or of the object's member `name`. */
+static lit_id lit_in(const struct on *o, const json_t *json, const char *name)
+{
+    return LIT(schema_node_of(o->w, json, o->node, o->key, name));
+}
+
+static void on_all_of(struct on *o)
+{
+    size_t index;
+    json_t *item;
+    json_array_foreach((json_t *)o->value, index, item)
+        schema_state_add(o->w, o->st, lit_in(o, item, NULL));
+}
+
+static void add_lit(struct schema_choice *c, lit_id lit)
+{
+    struct schema_option *option = schema_option_add(c);
+    option->count = 1;
+    option->atoms[0] = (struct schema_atom){.kind = ATOM_LIT, .lit = lit};
+}
+
+static void on_any_of(struct on *o)
+{
+    size_t index;
+    json_t *item;
+    struct schema_choice *c =
+        schema_choose(o->w, o->st, o->node, o->key, (uint32_t)json_array_size(o->value));
+    if (c)
+        json_array_foreach((json_t *)o->value, index, item)
+            add_lit(c, lit_in(o, item, NULL));
+}
+
+static void on_not(struct on *o)
+{
+    schema_state_add(o->w, o->st, LIT_NOT(lit_in(o, o->value, NULL)));
+}
+
+/* The member of the node beside this keyword, as a literal; no member: true. */
+static lit_id beside(const struct on *o, const char *key)
+{
+    const json_t *json = json_object_get(o->w->nodes[o->node].json, key);
+    return json ? LIT(schema_node_of(o->w, json, o->node, key, NULL)) : LIT(SCHEMA_NODE_TRUE);
+}
+
+static void on_if(struct on *o)
+{
+    lit_id then = beside(o, "then"), otherwise = beside(o, "else");
+    if (then == LIT(SCHEMA_NODE_TRUE) && otherwise == LIT(SCHEMA_NODE_TRUE))
+        return;
+    lit_id condition = lit_in(o, o->value, NULL);
+    struct schema_choice *c = schema_choose(o->w, o->st, o->node, o->key, 2);
+    if (!c)
+        return;
+    add_lit(c, condition);
+    c->options[0].atoms[c->options[0].count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = then};
+    add_lit(c, LIT_NOT(condition));
+    c->options[1].atoms[c->options[1].count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = otherwise};
+}
+
+static void on_ref(struct on *o)
+{
+    schema_state_add(o->w, o->st, LIT(schema_doc_resolve(o->w, o->node, json_string_value(o->value))));
+}
+
+/* ---- members ---- */
+
+static void add_part(const struct on *o, const struct schema_part **list)
+{
+    for (const struct schema_part *p = *list; p; p = p->next)
+        if (p->node == o->node)
+            return;
+    struct schema_part *p = schema_take(o->w, sizeof(*p));
+    if (!p)
+        return;
+    *p = (struct schema_part){o->node, *list};
+    *list = p;
+}
+
+static void on_members(struct on *o)
+{
+    bool additional = strcmp(o->key, "additionalProperties") == 0;
+    if (json_object_size(o->value) > SCHEMA_PROPERTIES_MAX && !additional)
+        schema_fail(o->w, -E2BIG, o->node, "\"%s\" has %zu members; at most %d are supported", o->key,
+                    json_object_size(o->value), SCHEMA_PROPERTIES_MAX);
+    else
+        add_part(o, &o->way->objects);
+}
+
+static void on_items(struct on *o)
+{
+    add_part(o, &o->way->arrays);
+}
+
+static void require(const struct on *o, const json_t *name)
+{
+    struct schema_name *n = schema_take(o->w, sizeof(*n));
+    if (!n || o->w->error)
+        return;
+    *n = (struct schema_name){schema_text(name), o->way->required};
+    o->way->required = n;
+}
+
+static void on_required(struct on *o)
+{
+    size_t index;
+    json_t *name;
+    if (json_array_size(o->value) > SCHEMA_PROPERTIES_MAX)
+        schema_fail(o->w, -E2BIG, o->node, "\"required\" has %zu names; at most %d are supported",
+                    json_array_size(o->value), SCHEMA_PROPERTIES_MAX);
+    else
+        json_array_foreach((json_t *)o->value, index, name)
+            require(o, name);
+}
+
+static void on_names(struct on *o)
+{
+    struct schema_lits *l = schema_take(o->w, sizeof(*l));
+    if (!l)
+        return;
+    *l = (struct schema_lits){lit_in(o, o->value, NULL), o->way->names};
+    o->way->names = l;
+}
+
+/* Either the member is missing, or `then` holds as well. */
+static void depend(const struct on *o, const char *name, const json_t *then)
+{
+    struct schema_choice *c = schema_choose(o->w, o->st, o->node, o->key, 2);
+    struct slice text = slice_of(name);
+    if (!c)
+        return;
+    struct schema_option *absent = schema_option_add(c), *present = schema_option_add(c);
+    absent->count = 1;
+    absent->atoms[0] = (struct schema_atom){.kind = ATOM_ABSENT, .name = text};
+    present->count = 2;
+    present->atoms[0] = (struct schema_atom){.kind = ATOM_TYPES, .types = SCHEMA_OBJECT};
+    present->atoms[1] = (struct schema_atom){.kind = ATOM_PRESENT, .name = text};
+    if (json_is_string(then) || json_is_array(then)) {
+        uint32_t count = json_is_array(then) ? (uint32_t)json_array_size(then) : 1;
+        struct schema_atom *more = schema_take(o->w, (count + 1u) * sizeof(*more));
+        for (uint32_t i = 0; more && i < count; i++) {
+            const json_t *other = json_is_array(then) ? json_array_get(then, i) : then;
+            more[i] = (struct schema_atom){.kind = ATOM_PRESENT, .name = schema_text(other)};
+        }
+        present->more = more;
+        present->more_count = more ? count : 0;
+        return;
+    }
+    present->atoms[present->count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = lit_in(o, then, name)};
+}
+
+static void on_dependencies(struct on *o)
+{
+    const char *name;
+    json_t *then;
+    json_object_foreach((json_t *)o->value, name, then)
+        if (!o->w->error)
+            depend(o, name, then);
+}
+
+static void on_unique(struct on *o)
+{
+    o->way->unique |= json_is_true(o->value);
+}
+
+/* ---- the rest ---- */
+
+static void on_unsupported(struct on *o)
+{
+    uint32_t types = strcmp(o->key, "unevaluatedProperties") == 0 ? SCHEMA_OBJECT
+                     : o->key[0] == 'c' || o->key[0] == 'u'       ? SCHEMA_ARRAY
+                                                                  : SCHEMA_ANY;
+    schema_refuse(o->w, o->st, types, o->node, o->key, "is not supported");
+}
+
+static void on_unevaluated(struct on *o)
+{
+    if (!json_is_true(o->value) && !(json_is_object(o->value) && json_object_size(o->value) == 0))
+        on_unsupported(o);
+}
+
+static const struct {
+    const char *key;
+    void (*on)(struct on *o);
+} table[] = {
+    {"type", on_type},
+    {"enum", on_enum},
+    {"const", on_enum},
+    {"allOf", on_all_of},
+    {"anyOf", on_any_of},
+    {"oneOf", on_any_of},
+    {"not", on_not},
+    {"if", on_if},
+    {"$ref", on_ref},
+    {"properties", on_members},
+    {"patternProperties", on_members},
+    {"additionalProperties", on_members},
+    {"propertyNames", on_names},
+    {"required", on_required},
+    {"dependentRequired", on_dependencies},
+    {"dependentSchemas", on_dependencies},
+    {"dependencies", on_dependencies},
+    {"items", on_items},
+    {"prefixItems", on_items},
+    {"additionalItems", on_items},
+    {"uniqueItems", on_unique},
+    {"unevaluatedProperties", on_unevaluated},
+    {"unevaluatedItems", on_unevaluated},
+};
+
+void schema_assert(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
+                   const json_t *value)
+{
+    struct on o = {w, st, schema_state_way(st), node, key, value};
+    for (size_t i = 0; i < COUNT_OF(table); i++)
+        if (strcmp(key, table[i].key) == 0) {
+            table[i].on(&o);
+            return;
+        }
+    if (!schema_bound(w, st, node, key, value, false))
+        on_unsupported(&o);
+}

@@ -1,0 +1,65 @@
+/* schema_set.c - sets of literals in one form: sorted, without doubles, and through references. */
+#include "schema/schema_work.h"
+
+#include <stdlib.h>
+
+#define ALIASES_MAX 64
+
+/* The node that a node with nothing but a $ref stands for. A circle stays; expanding it fails. */
+static lit_id through_refs(struct schema_work *w, lit_id lit)
+{
+    for (uint32_t i = 0; i < ALIASES_MAX && !w->error; i++) {
+        const json_t *json = w->nodes[lit / 2].json, *ref = json_object_get(json, "$ref");
+        if (!json_is_string(ref))
+            return lit;
+        const char *key;
+        json_t *value;
+        if (!schema_ref_alone(w, json))
+            json_object_foreach((json_t *)json, key, value)
+                if (strcmp(key, "$ref") != 0 && schema_word(w->draft, key) == SCHEMA_ASSERTS)
+                    return lit;
+        lit = LIT(schema_doc_resolve(w, lit / 2, json_string_value(ref))) | (lit & 1);
+    }
+    return lit;
+}
+
+void schema_set_add(struct schema_work *w, struct schema_set_of *s, lit_id lit)
+{
+    lit = through_refs(w, lit);
+    if (w->error || lit == LIT(SCHEMA_NODE_TRUE) || lit == LIT_NOT(LIT(SCHEMA_NODE_FALSE)))
+        return;
+    if (w->nodes[lit / 2].any && !(lit & 1))
+        return;
+    if (lit == LIT(SCHEMA_NODE_FALSE) || w->nodes[lit / 2].any)
+        s->none = true;
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (s->lits[i] == lit)
+            return;
+        if (s->lits[i] == LIT_NOT(lit))
+            s->none = true;
+    }
+    if (s->count == s->capacity) {
+        lit_id *more = schema_take(w, (size_t)(s->capacity * 2 + 4) * sizeof(*more));
+        if (!more)
+            return;
+        if (s->count)
+            memcpy(more, s->lits, s->count * sizeof(*more));
+        s->lits = more;
+        s->capacity = s->capacity * 2 + 4;
+    }
+    s->lits[s->count++] = lit;
+}
+
+static int compare(const void *a, const void *b)
+{
+    lit_id x = *(const lit_id *)a, y = *(const lit_id *)b;
+    return (x > y) - (x < y);
+}
+
+struct schema_set schema_set_done(struct schema_work *w, struct schema_set_of *s)
+{
+    (void)w;
+    if (s->count)
+        qsort(s->lits, s->count, sizeof(*s->lits), compare);
+    return (struct schema_set){.count = s->none ? 0 : s->count, .none = s->none, .lits = s->lits};
+}

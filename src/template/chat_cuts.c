@@ -1,0 +1,157 @@
+/* chat_cuts.c - cuts between messages, where the role changes.
+ *
+ * The messages of one agent step, such as several tool results, stay together in every later prompt: a cut
+ * between them gains nothing. A first user message is cut where its text starts, since its head is the same
+ * in other conversations, and some templates write the system's text into it. Where an image precedes that
+ * text, there is a cut before the image too: for other images after the same system text, and for other
+ * questions about the same image. */
+#include "template/chat_cuts.h"
+
+#include "template/tmpl_trace.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+#define HEAD_BYTES 64 /* bytes of a message's head, which finds it in the text */
+
+static void add(struct chat_cuts *c, size_t at, size_t len)
+{
+    uint32_t i = c->count;
+    while (i > 0 && c->bytes[i - 1] > at)
+        i--;
+    if (at == 0 || at > len || c->count == CHAT_CUTS_MAX || (i > 0 && c->bytes[i - 1] == at))
+        return;
+    memmove(c->bytes + i + 1, c->bytes + i, (c->count - i) * sizeof(c->bytes[0]));
+    c->bytes[i] = at;
+    c->count++;
+}
+
+static const char *role_of(const json_t *messages, uint32_t index)
+{
+    const char *role = json_string_value(json_object_get(json_array_get(messages, index), "role"));
+    return role ? role : "";
+}
+
+static bool is_role(const json_t *messages, uint32_t index, const char *role)
+{
+    return strcmp(role_of(messages, index), role) == 0;
+}
+
+static bool is_written(const struct tmpl_trace *t, uint32_t index)
+{
+    return t->spans[index].to > t->spans[index].from;
+}
+
+/* The text of a message, or its first piece of text. */
+static struct slice content_of(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content"), *part;
+    size_t i;
+    json_array_foreach(content, i, part)
+        if (json_object_get(part, "text")) {
+            content = json_object_get(part, "text");
+            break;
+        }
+    return (struct slice){json_string_value(content), json_string_length(content)};
+}
+
+static bool begins_with_words(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    return !json_is_array(content) || json_object_get(json_array_get(content, 0), "text");
+}
+
+/* Where the message's own text starts between these bytes; templates may trim it. SIZE_MAX: not found. */
+static size_t words_begin(struct slice content, struct slice text, size_t from, size_t to)
+{
+    size_t skip = 0;
+    while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
+        skip++;
+    struct slice head = slice_sub(content, skip, HEAD_BYTES);
+    return head.len ? slice_find(slice_sub(text, 0, to), head, from) : SIZE_MAX;
+}
+
+/* After system and tools: in the first message that is neither, which a template may also write before its
+ * loop. */
+static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
+                       struct chat_cuts *ret)
+{
+    uint32_t next = first;
+    while (next < t->count && !is_written(t, next))
+        next++;
+    bool in_loop = next == first;
+    size_t from = in_loop ? t->spans[first].from : 0, to = text.len;
+    if (in_loop)
+        to = t->spans[first].to;
+    else if (next < t->count)
+        to = t->spans[next].from;
+    const json_t *message = json_array_get(messages, first);
+    size_t at = words_begin(content_of(message), text, from, to);
+    add(ret, at == SIZE_MAX ? from : at, text.len);
+    if (in_loop && !begins_with_words(message))
+        add(ret, from, text.len);
+}
+
+/* Templates write a message's text as it is, but for white space at its ends: then the mark has the same
+ * distance from its first word. Else the last bytes before the mark are looked for. SIZE_MAX: not found. */
+static size_t find_mark(struct slice content, size_t bytes, struct slice text)
+{
+    size_t at = words_begin(content, text, 0, text.len), skip = 0;
+    if (bytes == 0 || at == SIZE_MAX)
+        return at;
+    while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
+        skip++;
+    struct slice before = slice_sub(content, skip, bytes > skip ? bytes - skip : 0);
+    size_t len = MIN_OF(before.len, (size_t)HEAD_BYTES);
+    struct slice tail = slice_sub(before, before.len - len, len);
+    if (slice_starts(slice_sub(text, at + before.len - len, len), tail))
+        return at + before.len;
+    at = slice_find(text, tail, at);
+    return at == SIZE_MAX ? at : at + len;
+}
+
+static void add_mark(const struct tmpl_trace *t, const json_t *messages, const struct chat_mark *m,
+                     struct slice text, struct chat_cuts *ret)
+{
+    size_t at = SIZE_MAX;
+    if (m->message < t->count && m->bytes < SIZE_MAX)
+        at = find_mark(content_of(json_array_get(messages, m->message)), m->bytes, text);
+    else if (m->message < t->count && is_written(t, m->message))
+        at = t->spans[m->message].to;
+    if (at != SIZE_MAX)
+        add(ret, at, text.len);
+}
+
+/* After the last message: the generation prompt may come in the loop over messages or after it. */
+static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span *last)
+{
+    return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;
+}
+
+void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
+                      struct slice text, struct chat_cuts *ret)
+{
+    uint32_t first = 0, last = t->count, user;
+    ret->count = 0;
+    while (first < t->count && (is_role(messages, first, "system") || is_role(messages, first, "developer")))
+        first++;
+    if (first < t->count)
+        add_system(t, messages, first, text, ret);
+    for (uint32_t i = 0; i < marks->count; i++)
+        add_mark(t, messages, &marks->list[i], text, ret);
+    while (last > first && !is_written(t, last - 1))
+        last--;
+    if (last == first) {
+        add(ret, t->asked_at, text.len);
+        return;
+    }
+    add(ret, end_of_messages(t, &t->spans[last - 1]), text.len);
+    for (user = last - 1; user > first && !is_role(messages, user - 1, "user"); user--)
+        ;
+    if (user > first)
+        add(ret, t->spans[user - 1].to, text.len);
+    for (uint32_t i = last - 1; i > first; i--)
+        if (is_written(t, i) && !is_role(messages, i, role_of(messages, i - 1)))
+            add(ret, t->spans[i].from, text.len);
+}
