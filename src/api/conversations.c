@@ -34,7 +34,7 @@ struct change {
 };
 
 struct entry {
-    uint64_t key; /* valid while `head` is set */
+    uint64_t key, tenant; /* valid while `head` is set */
     uint32_t share, prev, next, in_bucket;
     uint64_t used_ns;
     uint32_t count; /* messages of the last turn */
@@ -192,6 +192,13 @@ static void add_entry(struct conversations *c, uint32_t index)
 
 /* ---- the conversation of a turn ---- */
 
+/* An entry whose conversation may have begun as the turn's did. The key is a fast hash; tenants are compared
+ * by themselves. */
+static bool is_alike(const struct entry *e, const struct conversation_turn *turn)
+{
+    return e->key == turn->key && e->tenant == turn->tenant;
+}
+
 /* A turn against an entry. */
 struct match {
     uint32_t changes;  /* changes whose messages the turn has */
@@ -227,8 +234,10 @@ static uint32_t find(const struct conversations *c, const struct conversation_tu
     uint32_t found = NONE;
     for (uint32_t i = c->buckets[turn->key & c->bucket_mask]; i != NONE; i = c->entries[i].in_bucket) {
         const struct entry *e = &c->entries[i];
+        if (!is_alike(e, turn))
+            continue;
         struct match m = match_of(e, turn);
-        if (e->key != turn->key || (turn->first && (!m.tools || m.changes > 0)))
+        if (turn->first && (!m.tools || m.changes > 0))
             continue;
         if (found == NONE || is_better(&m, ret)) {
             *ret = m;
@@ -296,8 +305,10 @@ static uint32_t find_replaced(const struct conversations *c, const struct conver
 {
     for (uint32_t i = c->buckets[turn->key & c->bucket_mask]; i != NONE; i = c->entries[i].in_bucket) {
         const struct entry *e = &c->entries[i];
+        if (!is_alike(e, turn))
+            continue;
         struct match m = match_of(e, turn);
-        if (e->key == turn->key && continues(e, &m, past))
+        if (continues(e, &m, past))
             return i;
     }
     return NONE;
@@ -338,6 +349,7 @@ static bool put(struct conversations *c, const struct conversation_turn *turn,
                 const struct conversation_past *past)
 {
     struct entry e = {.key = turn->key,
+                      .tenant = turn->tenant,
                       .share = share_list_of(turn->tenant),
                       .used_ns = c->now_ns,
                       .count = turn->count,

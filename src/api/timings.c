@@ -37,15 +37,14 @@ struct exchange_sums timings_sum_up(const struct exchange *x)
     return s;
 }
 
-double timings_first_token_ms(const struct exchange *x)
-{
-    uint64_t from_ns = x->arrived_ns, to_ns = x->first_token_ns;
-    return to_ns > from_ns ? (double)(to_ns - from_ns) / (double)NS_PER_MS : 0;
-}
-
 static double ms_of(uint64_t ns)
 {
     return (double)ns / (double)NS_PER_MS;
+}
+
+double timings_first_token_ms(const struct exchange *x)
+{
+    return x->first_token_ns > x->arrived_ns ? ms_of(x->first_token_ns - x->arrived_ns) : 0;
 }
 
 static double ratio(double a, double b)

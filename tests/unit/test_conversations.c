@@ -123,6 +123,22 @@ TEST(first_turns_with_other_tools_are_conversations_of_their_own)
     end(&s);
 }
 
+TEST(a_tenant_finds_no_conversation_of_another_under_the_same_key)
+{
+    struct scene s = begin(1 << 20);
+    uint64_t chain[MESSAGES_MAX + 1];
+    struct conversation_past past = past_of("tools of one", 5), found;
+    struct conversation_turn turn = turn_of(chain, 1, 3, 3, 0, 5);
+    conversations_put(s.store, &turn, &past, NS_PER_S);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &found));
+    turn.tenant = 2;
+    assert_false(conversations_find(s.store, &turn, &s.texts, &found));
+    past = past_of("tools of two", 5);
+    conversations_put(s.store, &turn, &past, NS_PER_S);
+    assert_int_equal(conversations_numbers(s.store).entries, 2);
+    end(&s);
+}
+
 TEST(a_tenant_with_much_evicts_its_own_conversations)
 {
     uint64_t chain[MESSAGES_MAX + 1];
