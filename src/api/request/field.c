@@ -101,6 +101,11 @@ const char *field_string_in(const json_t *object, const char *name)
     return s ? s : "";
 }
 
+json_t *field_text_part(json_t *text)
+{
+    return json_pack("{sssO}", "type", "text", "text", text);
+}
+
 /* ---- refused ---- */
 
 bool field_refuse(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -105,6 +105,8 @@ bool field_integer_of(const json_t *v, int64_t *ret);
 bool field_is_flag(const json_t *v);
 /* The string of that name in an object; "" where there is none. */
 const char *field_string_in(const json_t *object, const char *name);
+/* {"type": "text", "text": text}: a part of a message's content. New; NULL: no memory. */
+json_t *field_text_part(json_t *text);
 
 /* A word that advises, and changes nothing that the answer has to be. One that is not among `known`, a list
  * that ends with NULL, counts as absent and is listed under the name `param`: newer APIs have newer words.

@@ -130,8 +130,8 @@ static json_t *list_of(json_t *message)
     json_t *content = json_object_get(message, "content");
     if (json_is_array(content))
         return content;
-    json_t *list = json_string_length(content) > 0 ? json_pack("[{sssO}]", "type", "text", "text", content)
-                                                   : json_array();
+    json_t *list =
+        json_string_length(content) > 0 ? json_pack("[o]", field_text_part(content)) : json_array();
     return list && json_object_set_new(message, "content", list) == 0 ? list : NULL;
 }
 

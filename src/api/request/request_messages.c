@@ -5,6 +5,7 @@
  * (chat_history.h). The role `developer` is OpenAI's newer name for `system`, and most templates have only
  * the latter. */
 #include "api/request/custom_tool.h"
+#include "api/request/field.h"
 #include "api/request/request.h"
 
 #include "base/buf.h"
@@ -96,8 +97,7 @@ static bool sort_parts(const struct place *p, json_t *message, const json_t *par
         else if (!text)
             ok = refuse_part(p, i, part);
         else
-            ok = json_array_append_new(list, json_pack("{sssO}", "type", "text", "text", text)) == 0 ||
-                 no_memory(p);
+            ok = json_array_append_new(list, field_text_part(text)) == 0 || no_memory(p);
     }
     if (!ok) {
         json_decref(list);
@@ -379,9 +379,7 @@ static bool end_text(struct joined *j)
 {
     json_t *text =
         j->begun && !j->text.error ? json_stringn(j->text.ptr ? j->text.ptr : "", j->text.len) : NULL;
-    bool ok =
-        !j->begun ||
-        (text && json_array_append_new(j->list, json_pack("{sssO}", "type", "text", "text", text)) == 0);
+    bool ok = !j->begun || (text && json_array_append_new(j->list, field_text_part(text)) == 0);
     json_decref(text);
     buf_clear(&j->text);
     j->begun = j->glued = false;

@@ -54,7 +54,7 @@ static bool add_line(json_t *parts, json_t *line)
 {
     const char *before = json_array_size(parts) > 0 ? "\n" : "";
     json_t *text = line ? json_sprintf("%s%s", before, json_string_value(line)) : NULL;
-    bool ok = text && json_array_append_new(parts, json_pack("{sssO}", "type", "text", "text", text)) == 0;
+    bool ok = text && json_array_append_new(parts, field_text_part(text)) == 0;
     json_decref(text);
     json_decref(line);
     return ok;

@@ -55,7 +55,7 @@ static bool add_text(const struct messages_place *p, json_t *parts, json_t *text
 {
     if (!json_is_string(text))
         return refuse(p, " must have its text as a string.");
-    return append(p, parts, json_pack("{sssO}", "type", "text", "text", text));
+    return append(p, parts, field_text_part(text));
 }
 
 /* Joins its two neighbours. */

@@ -1,4 +1,5 @@
 /* responses_content.c - the parts of a message or of a call's output, as parts that templates expect. */
+#include "api/request/field.h"
 #include "api/request/known_types.h"
 #include "api/wire/responses.h"
 
@@ -16,7 +17,7 @@ static bool append(const struct responses_place *p, json_t *list, json_t *v)
 
 static bool add_text(const struct responses_place *p, json_t *parts, json_t *text)
 {
-    return append(p, parts, json_pack("{sssO}", "type", "text", "text", text));
+    return append(p, parts, field_text_part(text));
 }
 
 bool responses_add_words(const struct responses_place *p, json_t *parts, struct slice words)
