@@ -104,15 +104,15 @@ void engine_draws_begin(struct engine *en, const struct sched_plan *plan, struct
     step->valid_ids = en->valid_ids;
 }
 
-/* The mask of the row after `right` draft tokens: its grammar's, or one of its own for allowed_token_ids.
+/* The mask of the row after `accepted` draft tokens: its grammar's, or one of its own for allowed_token_ids.
  * False: there is no room for that. */
-static bool set_mask(struct engine *en, struct job *j, uint32_t right, struct row_draw *d)
+static bool set_mask(struct engine *en, struct job *j, uint32_t accepted, struct row_draw *d)
 {
     struct engine_draws *t = &en->draws;
-    const uint64_t *bits = engine_mask_bits(en, j, right);
+    const uint64_t *bits = engine_mask_bits(en, j, accepted);
     const size_t words = en->masks.words, row = t->step.mask_count;
     if (bits)
-        d->mask = j->mask_row + right;
+        d->mask = j->mask_row + accepted;
     if (!sampler_params_of(j->sampler)->only_biased)
         return true;
     if (row >= en->opts.max_num_seqs)
@@ -127,18 +127,18 @@ static bool set_mask(struct engine *en, struct job *j, uint32_t right, struct ro
     return true;
 }
 
-/* The order for the row after `right` draft tokens. False: the host draws. */
-static bool order_row(struct engine *en, struct job *j, uint32_t right, struct row_draw *d)
+/* The order for the row after `accepted` draft tokens. False: the host draws. */
+static bool order_row(struct engine *en, struct job *j, uint32_t accepted, struct row_draw *d)
 {
     struct engine_draws *t = &en->draws;
     const uint32_t known = j->prompt_count + j->output_count, used = t->step.edit_count;
-    const struct sampler_place at = {.position = known + right,
-                                     .outputs = engine_mask_outputs(en, j, right),
+    const struct sampler_place at = {.position = known + accepted,
+                                     .outputs = engine_mask_outputs(en, j, accepted),
                                      .drafts = j->tokens + known,
-                                     .draft_count = right};
+                                     .draft_count = accepted};
     if (!sampler_order(j->sampler, &at, en->shape->vocab, t->edits + used,
                        (uint32_t)(edits_max(&en->opts) - used), d) ||
-        !set_mask(en, j, right, d))
+        !set_mask(en, j, accepted, d))
         return false;
     d->wanted = 1;
     d->edits = used;
@@ -159,9 +159,9 @@ void engine_draws_order(struct engine *en, const struct sched_plan *plan)
         uint32_t drafts = en->drafting.rows[i].computed;
         for (uint32_t k = 0; k < count; k++, row++) {
             /* Drafts that are accepted unseen have one row, after all of them. */
-            uint32_t right = count == 1 ? drafts : k;
+            uint32_t accepted = count == 1 ? drafts : k;
             struct row_draw *d = &t->rows[row];
-            if (d->wanted && (right > drafts || !order_row(en, j, right, d)))
+            if (d->wanted && (accepted > drafts || !order_row(en, j, accepted, d)))
                 *d = (struct row_draw){0};
         }
     }

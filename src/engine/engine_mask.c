@@ -206,23 +206,23 @@ static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask 
     m->count -= ignored_count;
 }
 
-const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t right)
+const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t accepted)
 {
     if (!j->matcher)
         return NULL;
-    struct engine_mask *m = &en->masks.rows[j->mask_row + right];
-    uint64_t *bits = bits_of(en, j->mask_row + right);
+    struct engine_mask *m = &en->masks.rows[j->mask_row + accepted];
+    uint64_t *bits = bits_of(en, j->mask_row + accepted);
     if (m->error < 0 || m->count == 0)
         return NULL;
     ignore_ends(j, en->shape->vocab, m, bits);
     return bits;
 }
 
-uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t right)
+uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t accepted)
 {
-    const uint64_t *bits = engine_mask_bits(en, j, right);
-    uint32_t outputs = j->output_count + right;
-    return bits ? outputs_of(j, outputs, &en->masks.rows[j->mask_row + right], bits) : outputs;
+    const uint64_t *bits = engine_mask_bits(en, j, accepted);
+    uint32_t outputs = j->output_count + accepted;
+    return bits ? outputs_of(j, outputs, &en->masks.rows[j->mask_row + accepted], bits) : outputs;
 }
 
 /* The token that the device drew. */
@@ -233,12 +233,12 @@ static void take_drawn(struct engine *en, struct job *j, const struct row_drawn 
     ASSERT(taken);
 }
 
-bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
+bool engine_mask_draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret)
 {
     const struct engine_row *from = &en->rows.list[row];
     uint32_t outputs = j->output_count;
     if (j->matcher) {
-        const struct engine_mask *m = &en->masks.rows[j->mask_row + right];
+        const struct engine_mask *m = &en->masks.rows[j->mask_row + accepted];
         if (m->error < 0 || m->count == 0)
             return fail(j, m->error);
         outputs = outputs_of(j, outputs, m, from->logits.allowed);
@@ -282,14 +282,14 @@ uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room)
 
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count)
 {
-    uint32_t right = 0;
+    uint32_t accepted = 0;
     if (!j->matcher)
         return count;
     uint64_t began_ns = match_begin(j);
     uint32_t marks = matcher_marks(j->matcher);
-    while (right < count && matcher_take(j->matcher, drafts[right]) == 1)
-        right++;
+    while (accepted < count && matcher_take(j->matcher, drafts[accepted]) == 1)
+        accepted++;
     matcher_rewind(j->matcher, marks);
     match_end(j, began_ns);
-    return right;
+    return accepted;
 }

@@ -252,13 +252,13 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
         engine_mask_take(j, s->id);
 }
 
-/* A token that the budget of reasoning forces, or one that the grammar allows after `right` draft tokens,
+/* A token that the budget of reasoning forces, or one that the grammar allows after `accepted` draft tokens,
  * from this row of engine_rows. False: the job ends without a token. */
-static bool draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
+static bool draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret)
 {
     uint32_t forced = engine_think_forced(&j->think);
     if (forced == ENGINE_THINK_NONE)
-        return engine_mask_draw(en, j, right, row, ret);
+        return engine_mask_draw(en, j, accepted, row, ret);
     sampler_allow(j->sampler, NULL);
     return sampler_keep(j->sampler, en->rows.list[row].logits.logits, en->shape->vocab, en->valid_ids, forced,
                         MAX_OF(j->output_count, j->min_tokens), ret);
@@ -268,18 +268,19 @@ static bool draw(struct engine *en, struct job *j, uint32_t right, uint32_t row,
  * the number of tokens. */
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, right = 0;
+    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, accepted = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
-    while (!j->ends && sampled == right) {
+    while (!j->ends && sampled == accepted) {
         struct sampled s;
-        uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
+        uint32_t draft = accepted < drafts ? *next++ : UINT32_MAX;
         if (!draw(en, j, sampled, en->rows.first[index] + sampled, &s))
             break;
         put_token(en, j, &s, now_ns);
         sampled++;
-        right += s.id == draft;
+        accepted += s.id == draft;
     }
-    drafting_count(&en->drafting, index, planned, right, sampled == right, j->seq.phase == SCHED_DECODING);
+    drafting_count(&en->drafting, index, planned, accepted, sampled == accepted,
+                   j->seq.phase == SCHED_DECODING);
     /* The scheduler expects a token of each sequence, also of one that goes without. */
     return MAX_OF(sampled, 1u);
 }
@@ -287,7 +288,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
 /* Accepts every valid draft token as the token. If the sequence is_blind(), it has the last row alone. */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, right = 0;
+    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, accepted = 0;
     bool blind = is_blind(en, j), kept = true;
     for (; !j->ends && kept; sampled++) {
         struct sampled s;
@@ -295,12 +296,12 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
         kept = sampled < drafts &&
                sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits.logits, en->shape->vocab,
                             en->valid_ids, j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
-        right += kept;
+        accepted += kept;
         if (!kept && !draw(en, j, 0, row, &s))
             break;
         put_token(en, j, &s, now_ns);
     }
-    drafting_count(&en->drafting, index, drafts, right, kept, j->seq.phase == SCHED_DECODING);
+    drafting_count(&en->drafting, index, drafts, accepted, kept, j->seq.phase == SCHED_DECODING);
     return MAX_OF(sampled, 1u);
 }
 

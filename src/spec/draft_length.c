@@ -129,7 +129,7 @@ static void find_prior(const struct draft_length_hits *all, double prior[DRAFT_L
 {
     double chance = PRIOR_CHANCE;
     for (uint32_t k = 0; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
-        chance = ((double)all->right[k] + 2 * chance) / ((double)all->tried[k] + 2);
+        chance = ((double)all->accepted[k] + 2 * chance) / ((double)all->tried[k] + 2);
         prior[k] = chance;
     }
 }
@@ -154,7 +154,7 @@ static double next_chance(const struct choice *c, const struct draft_length_seq 
     if (r->drafts == r->drafts_max)
         return 0;
     uint32_t at = r->drafts;
-    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[r->source][at]) /
+    return r->reached * ((double)r->hits->accepted[at] + PRIOR_WEIGHT * c->prior[r->source][at]) /
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
@@ -300,21 +300,21 @@ void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t 
     measure(&b->passes[class_of(seq_classes, seqs)], (double)ns / depth, b->steps);
 }
 
-static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint32_t right)
+static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint32_t accepted)
 {
     for (uint32_t k = 0; k < tried; k++) {
         h->tried[k] = fade * h->tried[k] + 1;
-        h->right[k] = fade * h->right[k] + (k < right ? 1 : 0);
+        h->accepted[k] = fade * h->accepted[k] + (k < accepted ? 1 : 0);
     }
 }
 
 void draft_length_count(struct draft_length *b, struct draft_length_hits *h, enum draft_source source,
-                        uint32_t tried, uint32_t right)
+                        uint32_t tried, uint32_t accepted)
 {
-    count(&b->all[source], FADE_ALL, tried, right);
-    count(h, FADE_SEQ, tried, right);
+    count(&b->all[source], FADE_ALL, tried, accepted);
+    count(h, FADE_SEQ, tried, accepted);
     for (uint32_t k = tried; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         h->tried[k] *= FADE_IDLE;
-        h->right[k] *= FADE_IDLE;
+        h->accepted[k] *= FADE_IDLE;
     }
 }

@@ -27,7 +27,7 @@ enum draft_source {
 
 /* Acceptance by position in the draft; a position counts as tried when all before it were accepted. */
 struct draft_length_hits {
-    float tried[DRAFT_LENGTH_DEPTH_MAX], right[DRAFT_LENGTH_DEPTH_MAX];
+    float tried[DRAFT_LENGTH_DEPTH_MAX], accepted[DRAFT_LENGTH_DEPTH_MAX];
 };
 
 struct draft_length_cost {
@@ -50,7 +50,7 @@ struct draft_length_seq {
     uint32_t drafts_max; /* <= DRAFT_LENGTH_DEPTH_MAX; 0: no drafts */
     enum draft_source source;
     uint32_t drafts; /* the answer */
-    double reached;  /* while it is sought: the chance that all of them are right */
+    double reached;  /* while it is sought: the chance that all of them are accepted */
 };
 
 /* Fills in `drafts` of all sequences that decode in this step, at most drafts_max (<=
@@ -61,9 +61,9 @@ void draft_length_choose(struct draft_length *b, struct draft_length_seq *seqs, 
 void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns);
 /* Time of `depth` passes of the head with this many sequences. */
 void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns);
-/* Counts one draft: the first `tried` tokens mattered, and the first `right` of them were accepted: tried
- * - right is 0 or 1. 0 tried: no draft. `source`: as in draft_length_seq. */
+/* Counts one draft: the first `tried` tokens mattered, of which the first `accepted` were accepted: tried
+ * - accepted is 0 or 1. 0 tried: no draft. `source`: as in draft_length_seq. */
 void draft_length_count(struct draft_length *b, struct draft_length_hits *h, enum draft_source source,
-                        uint32_t tried, uint32_t right);
+                        uint32_t tried, uint32_t accepted);
 
 #endif

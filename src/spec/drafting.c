@@ -145,27 +145,27 @@ int drafting_draft(struct drafting *g, uint32_t count)
 
 /* ---- after the step ---- */
 
-void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t right, bool ended,
+void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t accepted, bool ended,
                     bool learns)
 {
     struct drafting_numbers *n = &g->now;
     struct drafting_seq *seq = g->rows[index].seq;
     uint32_t count = g->rows[index].computed;
-    ASSERT(right <= count);
+    ASSERT(accepted <= count);
     /* Tokens after a rejected one, or after the end of the answer, were not verified. N-gram drafts that
      * the head rejected count as rejected. */
-    uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
+    uint32_t tried = ended ? accepted : MIN_OF(planned, accepted + 1);
     if (learns && seq->speculative)
-        draft_length_count(&g->draft_length, &seq->hits[seq->source], seq->source, tried, right);
+        draft_length_count(&g->draft_length, &seq->hits[seq->source], seq->source, tried, accepted);
     if (count == 0)
         return;
     n->drafts++;
     n->draft_tokens += count;
-    n->accepted_tokens += right;
-    for (uint32_t i = 0; i < right; i++)
+    n->accepted_tokens += accepted;
+    for (uint32_t i = 0; i < accepted; i++)
         n->accepted_at[i]++;
     seq->drafted_tokens += count;
-    seq->accepted_tokens += right;
+    seq->accepted_tokens += accepted;
 }
 
 void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns)

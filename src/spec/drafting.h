@@ -106,9 +106,9 @@ uint32_t drafting_choose(struct drafting *g);
  * `from` and `drafts`. 0, or as port.head. */
 int drafting_draft(struct drafting *g, uint32_t count);
 
-/* Row `index` had `planned` draft tokens, and the first `right` of them were accepted. `ended`: the last of
+/* Row `index` had `planned` draft tokens, of which the first `accepted` were accepted. `ended`: the last of
  * those ended the answer. `learns`: the row decodes, so its acceptance counts for later draft lengths. */
-void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t right, bool ended,
+void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t accepted, bool ended,
                     bool learns);
 /* Records the time of a step of `tokens` tokens without drafting; ignored for steps with prompts. */
 void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns);

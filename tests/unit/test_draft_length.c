@@ -35,12 +35,12 @@ static double step_ns(const struct machine *m, uint32_t tokens)
     return m->base_ns + tokens * m->token_ns + steep;
 }
 
-static uint32_t draw_right(struct world *w, uint32_t seq, uint32_t drafts)
+static uint32_t draw_accepted(struct world *w, uint32_t seq, uint32_t drafts)
 {
-    uint32_t right = 0;
-    while (right < drafts && rng_uniform(&w->rng) < w->chance[seq])
-        right++;
-    return right;
+    uint32_t accepted = 0;
+    while (accepted < drafts && rng_uniform(&w->rng) < w->chance[seq])
+        accepted++;
+    return accepted;
 }
 
 /* One step with these drafts; returns its time, drafting included. */
@@ -48,13 +48,13 @@ static double run_step(struct world *w, const uint32_t *drafts, bool measured)
 {
     uint32_t total_drafts = 0, deepest = 0, drafting = 0;
     for (uint32_t i = 0; i < w->seqs; i++) {
-        uint32_t right = draw_right(w, i, drafts[i]);
+        uint32_t accepted = draw_accepted(w, i, drafts[i]);
         total_drafts += drafts[i];
         drafting += drafts[i] > 0;
         deepest = MAX_OF(deepest, w->past[i] ? MIN_OF(drafts[i], 1u) : drafts[i]);
-        w->tokens += 1 + right;
+        w->tokens += 1 + accepted;
         if (measured)
-            draft_length_count(&w->b, &w->hits[i], w->past[i], MIN_OF(right + 1, drafts[i]), right);
+            draft_length_count(&w->b, &w->hits[i], w->past[i], MIN_OF(accepted + 1, drafts[i]), accepted);
     }
     double ns = step_ns(&w->m, w->seqs + total_drafts) * (1 + w->m.noise * (rng_uniform(&w->rng) - 0.5));
     if (rng_uniform(&w->rng) < w->m.hiccup)

@@ -142,14 +142,14 @@ TEST(ngram_tokens_after_the_heads_stay_where_both_agree)
     arena_free(f.arena);
 }
 
-static bool is_tried(const struct draft_length_hits *h, uint32_t tried, uint32_t right)
+static bool is_tried(const struct draft_length_hits *h, uint32_t tried, uint32_t accepted)
 {
     uint32_t t = 0, r = 0;
     for (uint32_t k = 0; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         t += h->tried[k] > 0.5f;
-        r += h->right[k] > 0.5f;
+        r += h->accepted[k] > 0.5f;
     }
-    return t == tried && r == right;
+    return t == tried && r == accepted;
 }
 
 TEST(tokens_after_a_rejected_one_and_after_an_end_are_not_tried)
