@@ -24,12 +24,13 @@ static uint32_t states_of(const struct prefix_index_opts *opts)
 
 size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max)
 {
-    size_t bytes = sizeof(struct prefix_index) + (size_t)pages_max[0] * sizeof(struct node) +
+    size_t bytes = sizeof(struct prefix_index) + sizeof(struct prefix_losses) +
+                   (size_t)pages_max[0] * sizeof(struct node) +
                    (size_t)hash_buckets(16, pages_max[0]) * sizeof(uint32_t) +
                    (size_t)states_max * sizeof(struct snapshot);
     for (uint32_t g = 0; g < group_count; g++)
         bytes += ((size_t)pages_max[0] + pages_max[g]) * sizeof(uint32_t);
-    return bytes + (4 + 2 * (size_t)group_count) * 64;
+    return bytes + (5 + 2 * (size_t)group_count) * 64;
 }
 
 static uint32_t *fill_none(struct arena *a, uint32_t count)
@@ -93,8 +94,11 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
     ix->buckets = fill_none(a, buckets);
+    ix->losses = ARENA_NEW(a, struct prefix_losses);
+    if (ix->losses)
+        prefix_losses_blame(ix->losses, PREFIX_LOSS_LIMIT, 0);
     ix->snapshots = ix->states_max ? ARENA_ARRAY(a, struct snapshot, ix->states_max) : NULL;
-    if (!ix->nodes || !ix->buckets || (ix->states_max && !ix->snapshots))
+    if (!ix->nodes || !ix->buckets || !ix->losses || (ix->states_max && !ix->snapshots))
         return -ENOMEM;
     for (uint32_t i = 0; i < ix->nodes_max; i++)
         ix->nodes[i].next_same = i + 1 < ix->nodes_max ? i + 1 : NONE;
@@ -264,6 +268,8 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->child == NONE);
     announce(ix, node);
+    if (ix->evicts || ix->clears)
+        prefix_losses_add(ix->losses, &n->key);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
     tree_remove(ix, node);
@@ -369,6 +375,7 @@ static void evict_subtree(struct prefix_index *ix, uint32_t top)
         ix->numbers.nodes_evicted += remove_subtree(ix, n->child);
     announce(ix, top);
     ix->evicts = false;
+    prefix_losses_add(ix->losses, &n->key);
     page_unlink(ix, top, 0);
     remove_leaf(ix, top);
     ix->numbers.nodes_evicted++;
@@ -386,6 +393,7 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
         prune_evicting(ix, parent);
     } else {
         prefix_tier_evicting(ix, node, tier_kind_of(group));
+        prefix_losses_add(ix->losses, &ix->nodes[node].key);
         page_unlink(ix, node, group);
         ix->numbers.pages_evicted++;
         ix->evicts = true;
@@ -587,8 +595,27 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node)
     uint64_t held = bytes_held(ix);
     if (held > ix->allowed && ix->opts.allow)
         ix->allowed = MIN_OF(ix->opts.allow(ix->opts.allow_arg, held), ix->opts.bytes_max);
+    ix->losses->now.cause = PREFIX_LOSS_LIMIT;
     while (bytes_held(ix) > ix->allowed && prefix_index_evict(ix))
         ;
+}
+
+void prefix_index_clock(struct prefix_index *ix, uint64_t now_ns)
+{
+    ASSERT(now_ns >= ix->losses->now.at_ns);
+    ix->losses->now.at_ns = now_ns;
+}
+
+void prefix_index_blame(struct prefix_index *ix, enum prefix_loss_cause cause, uint64_t whom)
+{
+    ASSERT(cause > PREFIX_LOSS_NONE && cause < PREFIX_LOSS_CAUSES);
+    prefix_losses_blame(ix->losses, cause, whom);
+}
+
+struct prefix_loss prefix_index_loss(const struct prefix_index *ix, const struct prefix_key *keys,
+                                     uint32_t count)
+{
+    return prefix_losses_find(ix->losses, keys, count);
 }
 
 void prefix_index_allow(struct prefix_index *ix, uint64_t bytes)
@@ -637,6 +664,7 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
     ASSERT(ix->nodes[ix->snapshots[cheapest].node].snapshot == cheapest);
     uint32_t node = ix->snapshots[cheapest].node;
     prefix_tier_evicting(ix, node, TIER_SNAPSHOT);
+    prefix_losses_add(ix->losses, &ix->nodes[node].key);
     ix->age = MAX_OF(ix->age, ix->snapshots[cheapest].price);
     ix->numbers.snapshots_evicted++;
     snapshot_drop(ix, cheapest);
@@ -658,6 +686,9 @@ static void drop_left_behind(struct prefix_index *ix, uint32_t node)
 uint32_t prefix_index_clear(struct prefix_index *ix)
 {
     uint32_t count = 0;
+    prefix_losses_blame(ix->losses, PREFIX_LOSS_CLEARED, 0);
+    ASSERT(!ix->evicts && !ix->clears);
+    ix->clears = true;
     for (uint32_t i = 0; i < ix->nodes_max; i++) {
         if (ix->nodes[i].depth == 0)
             continue;
@@ -666,6 +697,7 @@ uint32_t prefix_index_clear(struct prefix_index *ix)
         else
             drop_left_behind(ix, i);
     }
+    ix->clears = false;
     return count;
 }
 

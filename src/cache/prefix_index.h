@@ -22,13 +22,14 @@
  * every eight windows.
  *
  * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each
- * page of any group 4; for each state 24; for each share 4. All in the arena of the caller (the engine's,
- * charged to its account). Engine thread only. */
+ * page of any group 4; for each state 24; for each share 4; and prefix_losses.h. All in the arena of the
+ * caller (the engine's, charged to its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
 #include "cache/page_group.h"
 #include "cache/prefix_key.h"
+#include "cache/prefix_losses.h"
 #include "cache/tier_io.h"
 
 #include <stdbool.h>
@@ -103,6 +104,14 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
 /* A sequence that got or added this node (NONE: no node, or it continues) has released references. Removes
  * useless nodes at once, from the tail; then calls prefix_index_evict() until bytes_max holds. */
 void prefix_index_released(struct prefix_index *ix, uint32_t node);
+
+/* Sets the time, the cause and the beneficiary of evictions from now on. Those of prefix_index_released()
+ * have the cause PREFIX_LOSS_LIMIT, and those of prefix_index_clear() PREFIX_LOSS_CLEARED. */
+void prefix_index_clock(struct prefix_index *ix, uint64_t now_ns);
+void prefix_index_blame(struct prefix_index *ix, enum prefix_loss_cause cause, uint64_t whom);
+/* Why the pages of keys[count], which were not found, were evicted; PREFIX_LOSS_NONE: no record. */
+struct prefix_loss prefix_index_loss(const struct prefix_index *ix, const struct prefix_key *keys,
+                                     uint32_t count);
 
 /* The new allowance; the index must not hold more. */
 void prefix_index_allow(struct prefix_index *ix, uint64_t bytes);

@@ -5,6 +5,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
 #include "cache/prefix_key.h"
+#include "cache/prefix_losses.h"
 #include "cache/share_list.h"
 #include "cache/tier_io.h"
 
@@ -57,8 +58,10 @@ struct prefix_index {
     uint32_t share_snapshots[CACHE_SHARES];
     uint64_t allowed; /* <= opts.bytes_max */
     uint64_t age;     /* the price of the last eviction */
+    struct prefix_losses *losses;
     struct prefix_numbers numbers;
     bool evicts; /* removals are evictions and call opts.evicting */
+    bool clears; /* removals are an order's, and losses all the same */
 };
 
 static inline uint32_t page_of(const struct prefix_index *ix, uint32_t node, uint32_t group)

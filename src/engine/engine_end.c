@@ -34,6 +34,8 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
     j->finish.cached_tokens = j->seq.cached;
     j->finish.pinned_tokens = j->seq.fetched_pinned;
     j->finish.ssd_tokens = j->seq.fetched - j->seq.fetched_pinned;
+    j->finish.written_tokens = j->admitted_ns ? job_written_tokens(j) : 0;
+    j->finish.lost = j->lost;
     j->finish.queued_ns = between(j->arrival_ns, j->admitted_ns ? j->admitted_ns : now_ns);
     j->finish.prefill_ns = between(j->admitted_ns, j->first_token_ns ? j->first_token_ns : now_ns);
     j->finish.decode_ns = between(j->first_token_ns, now_ns);

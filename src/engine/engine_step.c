@@ -14,6 +14,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/page_tokens.h"
+#include "cache/prefix_index.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "spec/ngram.h"
@@ -52,17 +54,30 @@ static uint32_t logits_from(const struct engine *en, const struct job *j, const 
     return next > r->from ? MIN_OF(next - r->from, last) : 0;
 }
 
-static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
+/* Returns the cache's record of the first page that was not found. */
+static struct stream_lost find_lost(const struct engine *en, const struct job *j)
+{
+    uint32_t found = j->seq.cached / PAGE_TOKENS, count = j->prompt_count / PAGE_TOKENS;
+    if (!j->keys || !en->pools.index || found >= count)
+        return (struct stream_lost){.cause = PREFIX_LOSS_NONE};
+    struct prefix_loss l = prefix_index_loss(en->pools.index, j->keys + found, count - found);
+    return (struct stream_lost){.cause = l.cause, .whom = l.whom, .at_ns = l.at_ns};
+}
+
+static void note_admitted(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         struct job *j = job_of(plan->seqs[i].seq);
         if (j->admitted_ns > 0)
             continue;
         j->admitted_ns = now_ns;
+        j->lost = find_lost(en, j);
         stream_admit(j->stream,
                      &(struct stream_admission){.cached_tokens = j->seq.cached,
                                                 .pinned_tokens = j->seq.fetched_pinned,
                                                 .ssd_tokens = j->seq.fetched - j->seq.fetched_pinned,
+                                                .written_tokens = job_written_tokens(j),
+                                                .lost = j->lost,
                                                 .queued_ns = now_ns - j->arrival_ns,
                                                 .admitted_ns = now_ns});
         stream_wake(j->stream); /* its reply begins before the first token */
@@ -503,7 +518,7 @@ bool engine_step_begin(struct engine *en)
     if (p->plan.seq_count == 0)
         return false;
     trim_call_off(&en->trim);
-    note_admitted(&p->plan, now_ns);
+    note_admitted(en, &p->plan, now_ns);
     fill_seqs(en, &p->plan);
     publish_step(&en->publish, &p->plan);
     atomic_store(&en->progress_ns, now_ns);

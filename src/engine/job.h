@@ -10,6 +10,7 @@
 #include "engine/job_spec.h"
 #include "engine/stream.h"
 
+#include "base/page_tokens.h"
 #include "cache/prefix_key.h"
 #include "model/config/pooling.h"
 #include "sched/sched.h"
@@ -48,6 +49,7 @@ struct job {
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* keys of its whole pages: sequence.key_count are there */
     struct prefix_key root;
+    struct stream_lost lost;
     /* Its images, ascending. */
     uint32_t image_count;
     uint64_t image_bytes;      /* bytes of their pixels; charged to their maker */
@@ -130,6 +132,13 @@ static inline bool job_wants_prompt_logits(const struct job *j)
 }
 /* Tokens that a step may give it: that many have room. 0: the sequence pauses. */
 uint32_t job_room(const struct job *j);
+
+/* Returns the tokens of the prompt's whole pages that were not found: they join the prefix cache. */
+static inline uint32_t job_written_tokens(const struct job *j)
+{
+    uint32_t whole = j->prompt_count / PAGE_TOKENS * PAGE_TOKENS;
+    return j->keys && whole > j->seq.cached ? whole - j->seq.cached : 0;
+}
 
 /* Adds the keys of pages that are whole now that the sequence has `tokens` tokens. */
 void job_add_keys(struct job *j, uint32_t tokens);

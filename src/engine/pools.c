@@ -386,12 +386,16 @@ void pools_clock(struct pools *p, uint64_t now_ns)
         page_pool_clock(p->groups[g].pages, now_ns);
     if (p->states)
         block_pool_clock(p->states, now_ns);
+    if (p->index)
+        prefix_index_clock(p->index, now_ns);
 }
 
 /* ---- giving back ---- */
 
 bool pools_free_unit(struct pools *p)
 {
+    if (p->index)
+        prefix_index_blame(p->index, PREFIX_LOSS_IMAGES, 0);
     do {
         if (give_unit(p, NULL, UINT64_MAX) > 0)
             return true;

@@ -43,10 +43,19 @@ enum finish_reason {
 };
 const char *finish_reason_name(enum finish_reason r);
 
+/* The prefix cache's record of the first page that was not found: a struct prefix_loss, whose header few
+ * readers of this one need. */
+struct stream_lost {
+    uint32_t cause; /* enum prefix_loss_cause */
+    uint64_t whom, at_ns;
+};
+
 struct stream_finish {
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens, pinned_tokens,
-        ssd_tokens;             /* the last two: parts of cached_tokens */
+        ssd_tokens;          /* the last two: parts of cached_tokens */
+    uint32_t written_tokens; /* stream_admission.written_tokens */
+    struct stream_lost lost;
     uint32_t completion_tokens; /* all that were sampled, the end token included */
     bool stopped_by_string;
     uint32_t stop_index; /* which of the job's stop strings */
@@ -93,8 +102,10 @@ void stream_close(struct stream *s);
 struct stream_admission {
     uint32_t cached_tokens;             /* prompt tokens found in the prefix cache */
     uint32_t pinned_tokens, ssd_tokens; /* parts of cached_tokens that came from these tiers */
-    uint64_t queued_ns;                 /* from its arrival to its admission */
-    uint64_t admitted_ns;               /* clock time */
+    uint32_t written_tokens;            /* the prompt's other whole pages, which join the prefix cache */
+    struct stream_lost lost;
+    uint64_t queued_ns;   /* from its arrival to its admission */
+    uint64_t admitted_ns; /* clock time */
 };
 /* True once the job has been admitted; zeros before. */
 bool stream_admitted(const struct stream *s, struct stream_admission *ret);

@@ -40,6 +40,14 @@ void trim_init(struct trim *t, const struct trim_opts *opts)
     list_init(&t->orders);
 }
 
+/* Evictions from now on have this cause. */
+static void blame(struct trim *t, enum prefix_loss_cause cause, uint64_t whom)
+{
+    pools_clock(t->opts.pools, clock_now_ns());
+    if (t->opts.pools->index)
+        prefix_index_blame(t->opts.pools->index, cause, whom);
+}
+
 /* ---- orders ---- */
 
 #define ORDER(it) LIST_ENTRY(it, struct holder_ask, link)
@@ -96,6 +104,7 @@ static bool evict_for_orders(struct trim *t)
     LIST_EACH(it, &t->orders) {
         struct holder_ask *o = ORDER(it);
         uint64_t dropped = t->opts.pools->dropped;
+        blame(t, o->whom ? PREFIX_LOSS_MODEL : PREFIX_LOSS_PRESSURE, o->whom);
         if (o->kind != HOLDER_GIVE || pools_evict_before(t->opts.pools, UNIT_BYTES, o->before_ns) == 0)
             continue;
         o->answer.entries += (uint32_t)(t->opts.pools->dropped - dropped);
@@ -266,6 +275,7 @@ void trim_between_steps(struct trim *t, uint32_t running)
 void trim_take_order(struct trim *t, struct holder_ask *o)
 {
     o->held_before = held_bytes(t);
+    pools_clock(t->opts.pools, clock_now_ns());
     if (o->kind == HOLDER_CLEAR)
         o->answer.entries = image_sched_unused(t->opts.images) +
                             (t->opts.pools->index ? prefix_index_clear(t->opts.pools->index) : 0);
@@ -275,6 +285,7 @@ void trim_take_order(struct trim *t, struct holder_ask *o)
 void trim_share(struct trim *t)
 {
     uint64_t bytes;
+    blame(t, PREFIX_LOSS_SHARE, 0);
     while ((bytes = publish(t)) > 0 && pools_evict(t->opts.pools, bytes) > 0)
         t->done = false;
 }
@@ -284,6 +295,7 @@ void trim_reclaim(struct trim *t)
     struct prefix_numbers n = {0};
     if (t->opts.pools->index)
         prefix_index_numbers(t->opts.pools->index, &n);
+    blame(t, PREFIX_LOSS_PRESSURE, 0);
     uint64_t bytes = pools_evict(t->opts.pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
     if (bytes == 0 && free_bytes(t) == 0)
         return;

@@ -31,7 +31,7 @@ static void help(struct guard *g, const struct holder_want *w)
     uint64_t given = guard_take_free(g, w->domain, w->id, w->bytes);
     guard_pass_over_floors(g, &silent);
     while (given < w->bytes && guard_count(g, w->domain, &silent).cached_bytes > 0)
-        given += guard_take_cached(g, w->domain, &silent, w->bytes - given);
+        given += guard_take_cached(g, w->domain, &silent, w->bytes - given, w->name);
     if (given == 0)
         given = guard_take_idle(g, w->domain, w->bytes, w->name);
     atomic_fetch_add(&g->helps, given > 0);
@@ -56,7 +56,7 @@ static void shrink(struct guard *g)
     struct guard_silent silent = {.count = 0};
     uint64_t wanted = MAX_OF(guard_count(g, d, &silent).cached_bytes / SHRINK_PART, UNIT_BYTES), given = 0;
     while (given < wanted && guard_count(g, d, &silent).cached_bytes > 0)
-        given += guard_take_cached(g, d, &silent, wanted - given);
+        given += guard_take_cached(g, d, &silent, wanted - given, NULL);
 }
 
 /* The one whose reload is cheapest: room for one byte more than there is. */

@@ -131,7 +131,7 @@ static void take(struct making *m, enum room_step step, uint64_t needed)
         guard_take_free(m->g, m->domain, 0, needed);
         break;
     case ROOM_CACHED:
-        guard_take_cached(m->g, m->domain, &m->silent, needed);
+        guard_take_cached(m->g, m->domain, &m->silent, needed, m->w->name);
         break;
     case ROOM_IDLE:
         m->idle_failures += guard_take_idle_locked(m->g, m->domain, m->w->bytes, m->w->name) == 0;

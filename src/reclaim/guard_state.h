@@ -47,9 +47,10 @@ struct guard_silent {
     uint32_t count;
 };
 /* Takes the least useful prefixes of the domain, from the holder that has them, while they stay the least
- * useful. 0: that holder returned nothing and is silent from now on, or no holder is left. */
+ * useful. `name`: the model that needs the memory; NULL: the machine runs short. 0: that holder returned
+ * nothing and is silent from now on, or no holder is left. */
 uint64_t guard_take_cached(struct guard *g, const struct domain *domain, struct guard_silent *silent,
-                           uint64_t bytes);
+                           uint64_t bytes, const char *name);
 /* Marks holders as silent whose free and cached bytes lie within their accounts' floors: reclaiming them
  * releases nothing. */
 void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);

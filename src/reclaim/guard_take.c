@@ -25,7 +25,7 @@ uint64_t guard_take_free(struct guard *g, const struct domain *domain, uint64_t 
     uint64_t sum = 0, deadline_ns = clock_now_ns() + ANSWER_NS;
     for (uint32_t i = 0; i < count; i++)
         if (all[i].domain == domain && all[i].id != except && all[i].now.free_bytes > 0)
-            (void)holders_ask(g->opts.holders, all[i].id, HOLDER_GIVE, bytes, 0, &asks[i]);
+            (void)holders_ask(g->opts.holders, all[i].id, HOLDER_GIVE, bytes, 0, NULL, &asks[i]);
     for (uint32_t i = 0; i < count; i++) {
         struct holder_answer answer = {0};
         if (asks[i] && holder_ask_wait(asks[i], deadline_ns, &answer) == 0)
@@ -36,14 +36,14 @@ uint64_t guard_take_free(struct guard *g, const struct domain *domain, uint64_t 
 }
 
 uint64_t guard_take_cached(struct guard *g, const struct domain *domain, struct guard_silent *silent,
-                           uint64_t bytes)
+                           uint64_t bytes, const char *name)
 {
     struct holder_ask *ask = NULL;
     struct holder_answer answer = {0};
     uint64_t id, before_ns, now_ns = clock_now_ns();
     if (!holders_stalest(g->opts.holders, domain, silent->ids, silent->count, now_ns, &id, &before_ns))
         return 0;
-    if (holders_ask(g->opts.holders, id, HOLDER_GIVE, bytes, before_ns, &ask) == 0)
+    if (holders_ask(g->opts.holders, id, HOLDER_GIVE, bytes, before_ns, name, &ask) == 0)
         (void)holder_ask_wait(ask, now_ns + ANSWER_NS, &answer);
     /* Dropped without a byte: its units are in use. There may be more to drop. */
     if (answer.bytes == 0 && answer.entries == 0 && silent->count < HOLDERS_MAX)

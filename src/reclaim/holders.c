@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "memory/accounts.h"
 #include "memory/units.h"
 
@@ -512,12 +513,13 @@ static int ask_by_id(struct holders *hs, uint64_t id, struct holder_ask *a)
 }
 
 int holders_ask(struct holders *hs, uint64_t id, enum holder_ask_kind kind, uint64_t bytes,
-                uint64_t before_ns, struct holder_ask **ret)
+                uint64_t before_ns, const char *name, struct holder_ask **ret)
 {
     struct holder_answer none;
     struct holder_ask *a = holder_ask_create(kind, bytes, before_ns);
     if (!a)
         return -ENOMEM;
+    a->whom = name ? hash_bytes(name, strlen(name)) : 0;
     int r = ask_by_id(hs, id, a);
     if (r < 0)
         (void)holder_ask_wait(a, UINT64_MAX, &none);

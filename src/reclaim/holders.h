@@ -66,6 +66,7 @@ struct holder_ask {
     enum holder_ask_kind kind;
     uint64_t bytes;     /* HOLDER_GIVE */
     uint64_t before_ns; /* HOLDER_GIVE: only entries last used before then are dropped; 0: none are */
+    uint64_t whom;      /* hash_bytes() of the name of the model that needs the bytes; 0: no model does */
     /* Owned by the holder's owner. */
     struct list link;
     uint64_t held_before;
@@ -161,10 +162,11 @@ void holders_check(struct holders *hs);
 bool holders_stalest(struct holders *hs, const struct domain *domain, const uint64_t *except,
                      uint32_t except_count, uint64_t now_ns, uint64_t *id, uint64_t *before_ns);
 
-/* Asks one holder. 0: holder_ask_wait() has its answer (an orphan's at once). -ENOENT: the holder is gone.
- * -EPIPE: it is closing. -EAGAIN, -ENOMEM; or the error of the system for an orphan's ranges. */
+/* Asks one holder, for the model `name` that needs the bytes (NULL: none does). 0: holder_ask_wait() has its
+ * answer (an orphan's at once). -ENOENT: the holder is gone. -EPIPE: it is closing. -EAGAIN, -ENOMEM; or the
+ * error of the system for an orphan's ranges. */
 int holders_ask(struct holders *hs, uint64_t id, enum holder_ask_kind kind, uint64_t bytes,
-                uint64_t before_ns, struct holder_ask **ret);
+                uint64_t before_ns, const char *name, struct holder_ask **ret);
 
 struct holders_reclaimed {
     uint32_t entries;

@@ -47,6 +47,14 @@ uint32_t seq_cache_wants(const struct sched_opts *o, const struct sched_seq *seq
     return page_group_needs(g, pages) - shared;
 }
 
+/* Evictions from now on make room for this sequence. */
+static void blame(const struct sched_opts *o, const struct sched_seq *seq)
+{
+    ASSERT(seq->page_count <= sched_pages(seq->tokens_limit));
+    if (o->prefix)
+        prefix_index_blame(o->prefix, PREFIX_LOSS_PAGES, seq->tenant_id);
+}
+
 /* ---- pages ---- */
 
 void seq_cache_prepare(const struct sched_opts *o, uint32_t pages)
@@ -58,6 +66,7 @@ void seq_cache_prepare(const struct sched_opts *o, uint32_t pages)
 int seq_cache_extend(const struct sched_opts *o, struct sched_seq *seq)
 {
     ASSERT(seq->page_count < sched_pages(seq->tokens_limit));
+    blame(o, seq);
     for (uint32_t g = 0; g < o->group_count; g++) {
         int r = page_pool_take(o->groups[g].pages, &seq->pages[g][seq->page_count]);
         if (r == 0)
@@ -144,6 +153,7 @@ static void unpin(const struct sched_opts *o, struct sched_seq *seq)
 int seq_cache_begin(const struct sched_opts *o, struct sched_seq *seq, const struct prefix_hit *hit)
 {
     ASSERT(seq->page_count == 0);
+    blame(o, seq);
     seq->state = seq->state_in = seq->boundary = NONE;
     seq->node = seq->pinned = NONE;
     seq->node_pages = seq->boundary_at = 0;
@@ -239,6 +249,7 @@ static void keep_state(const struct sched_opts *o, struct sched_seq *seq)
 void seq_cache_advance(const struct sched_opts *o, struct sched_seq *seq)
 {
     ASSERT(seq->done <= seq->page_count * PAGE_TOKENS);
+    blame(o, seq);
     unpin(o, seq);
     if (is_cached(o, seq))
         add_pages(o, seq, seq->done);
@@ -256,6 +267,7 @@ void seq_cache_advance(const struct sched_opts *o, struct sched_seq *seq)
 
 void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq)
 {
+    blame(o, seq);
     snapshot_boundary(o, seq);
     unpin(o, seq);
     if (seq->node != NONE)

@@ -320,6 +320,7 @@ size_t seq_fetch_arrive(const struct sched_opts *o, struct sched_seq *seq, const
 {
     ASSERT(seq->phase == SCHED_FETCHING && seq->fetch == a->tag);
     bool page = a->kind != TIER_SNAPSHOT;
+    prefix_index_blame(o->prefix, PREFIX_LOSS_PAGES, seq->tenant_id);
     ASSERT(seq->fetch_open > 0 && seq->fetch_left > 0);
     seq->fetch_open--;
     if (a->status < 0 || seq->fetch_failed || !(page ? take_page(o, seq, a) : take_snapshot(o, seq, a))) {

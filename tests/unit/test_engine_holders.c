@@ -47,7 +47,7 @@ static struct holder_answer ask(struct holders *hs, const char *name, enum holde
 {
     struct holder_ask *a = NULL;
     struct holder_answer answer = {0};
-    assert_int_equal(holders_ask(hs, info_of(hs, name).id, kind, bytes, before_ns, &a), 0);
+    assert_int_equal(holders_ask(hs, info_of(hs, name).id, kind, bytes, before_ns, NULL, &a), 0);
     assert_int_equal(holder_ask_wait(a, clock_now_ns() + TEST_WAIT_NS, &answer), 0);
     return answer;
 }

@@ -363,7 +363,7 @@ TEST(others_get_what_nobody_looks_at)
     assert_int_equal(info[0].now.held_bytes, 16384);
     assert_int_equal(info[0].now.free_bytes, 16384);
     assert_int_equal(info[0].now.reach_bytes, 16384);
-    assert_int_equal(holders_ask(holders, info[0].id, HOLDER_GIVE, 1, 0, &asked), 0);
+    assert_int_equal(holders_ask(holders, info[0].id, HOLDER_GIVE, 1, 0, NULL, &asked), 0);
     assert_int_equal(holder_ask_wait(asked, UINT64_MAX, &answer), 0);
     assert_int_equal(answer.bytes, 16384);
     assert_int_equal(used(&s, "images"), 0);

@@ -356,6 +356,52 @@ TEST(unreferenced_entries_stay_below_their_bound)
     close_index(&f);
 }
 
+static struct prefix_loss loss_of(struct fixture *f, const char *text, uint32_t from)
+{
+    struct prefix_key keys[CHAIN_MAX];
+    uint32_t count = keys_of(text, keys);
+    return prefix_index_loss(f->index, keys + from, count - from);
+}
+
+TEST(an_eviction_leaves_a_record)
+{
+    struct fixture f;
+    open_index(&f, 4, 0);
+    pass(&f, "abcd");
+    assert_int_equal(loss_of(&f, "abcd", 0).cause, PREFIX_LOSS_NONE);
+    prefix_index_clock(f.index, 70);
+    prefix_index_blame(f.index, PREFIX_LOSS_PAGES, 5);
+    pass_as(&f, 5, "xy");
+    assert_int_equal(found(&f, "abcd"), 2);
+    struct prefix_loss lost = loss_of(&f, "abcd", 2);
+    assert_int_equal(lost.cause, PREFIX_LOSS_PAGES);
+    assert_int_equal(lost.whom, 5);
+    assert_int_equal(lost.at_ns, 70);
+    /* Nothing of it was ever there, and its place has no record. */
+    assert_int_equal(loss_of(&f, "klm", 0).cause, PREFIX_LOSS_NONE);
+    prefix_index_clock(f.index, 80);
+    assert_int_equal(prefix_index_clear(f.index), 4);
+    assert_int_equal(loss_of(&f, "abcd", 0).cause, PREFIX_LOSS_CLEARED);
+    assert_int_equal(loss_of(&f, "abcd", 0).at_ns, 80);
+    assert_int_equal(loss_of(&f, "abcd", 2).cause, PREFIX_LOSS_PAGES);
+    close_index(&f);
+}
+
+TEST(a_snapshot_leaves_a_record_too)
+{
+    struct fixture f;
+    open_index(&f, 8, 2);
+    f.index_opts.bytes_max = 3 * PAGE_BYTES + STATE_BYTES;
+    reopen_index(&f);
+    pass(&f, "abc");
+    prefix_index_blame(f.index, PREFIX_LOSS_PAGES, 9);
+    pass(&f, "xyz");
+    assert_int_equal(found(&f, "abc"), 0);
+    assert_int_equal(loss_of(&f, "abc", 0).cause, PREFIX_LOSS_LIMIT);
+    assert_int_equal(loss_of(&f, "abc", 0).whom, 9);
+    close_index(&f);
+}
+
 TEST(clearing_leaves_what_is_in_use)
 {
     struct fixture f;
