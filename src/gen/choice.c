@@ -307,6 +307,8 @@ bool choice_admitted(const struct choice *c, struct stream_admission *ret)
     *ret = (struct stream_admission){.cached_tokens = f->cached_tokens,
                                      .pinned_tokens = f->pinned_tokens,
                                      .ssd_tokens = f->ssd_tokens,
+                                     .written_tokens = f->written_tokens,
+                                     .lost = f->lost,
                                      .queued_ns = f->queued_ns};
     return c->over || (c->stream && stream_admitted(c->stream, ret));
 }

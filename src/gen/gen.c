@@ -407,6 +407,7 @@ struct gen_usage gen_usage(const struct gen *g)
         ret.cached_tokens += admission.cached_tokens;
         ret.pinned_tokens += admission.pinned_tokens;
         ret.ssd_tokens += admission.ssd_tokens;
+        ret.written_tokens += admission.written_tokens;
     }
     return ret;
 }

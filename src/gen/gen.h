@@ -106,7 +106,8 @@ struct gen_usage {
     uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
     uint64_t cached_tokens;             /* cached tokens of the prompts */
     uint64_t pinned_tokens, ssd_tokens; /* parts of cached_tokens that came from these tiers */
-    bool admitted;                      /* all choices are, so that cached_tokens will not change */
+    uint64_t written_tokens; /* other tokens of the prompts that joined the cache, in whole pages */
+    bool admitted;           /* all choices are, so that cached_tokens will not change */
 };
 struct gen_usage gen_usage(const struct gen *g);
 

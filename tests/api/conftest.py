@@ -418,6 +418,11 @@ def events(text):
     return found
 
 
+def prompt_tokens(usage):
+    """All tokens of a prompt, which Messages counts in three parts."""
+    return usage["input_tokens"] + usage["cache_creation_input_tokens"] + usage["cache_read_input_tokens"]
+
+
 @contextlib.contextmanager
 def serving(*options, kind=Server, **more):
     """A server that must have given everything back when its tests are over, and that ends well."""

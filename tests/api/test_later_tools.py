@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from conftest import FEW_PAGES, MODEL, TOP, Server, account, serving
+from conftest import FEW_PAGES, MODEL, TOP, Server, account, prompt_tokens, serving
 from test_cache import clear
 from test_tool_changes import function, tool
 
@@ -182,7 +182,7 @@ def test_messages_and_responses_have_it_too(both):
     def messages(turn, tools):
         body = {"model": "canary", "system": SYSTEM, "messages": turn, "tools": tools, "max_tokens": 4}
         usage = both.http.post("/v1/messages", json=body).json()["usage"]
-        return usage["input_tokens"] + usage["cache_read_input_tokens"], usage["cache_read_input_tokens"]
+        return prompt_tokens(usage), usage["cache_read_input_tokens"]
 
     def responses(turn, tools):
         body = {"model": "canary", "instructions": SYSTEM, "input": turn, "tools": tools, "max_output_tokens": 16, "store": False}

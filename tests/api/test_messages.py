@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import ANSWER_S, TOP, Open, anthropic, serving, until
+from conftest import ANSWER_S, TOP, Open, anthropic, prompt_tokens, serving, until
 
 PATH = "/v1/messages"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()
@@ -79,7 +79,7 @@ def test_create(claude):
     assert m.type == "message" and m.role == "assistant" and m.id.startswith("msg_") and m.model == "canary"
     assert [b.type for b in m.content] == ["text"] and "directory" in m.content[0].text
     assert m.stop_reason == "end_turn" and m.stop_sequence is None
-    assert m.usage.input_tokens + m.usage.cache_read_input_tokens > 5 and m.usage.output_tokens > 3
+    assert m.usage.input_tokens + m.usage.cache_creation_input_tokens + m.usage.cache_read_input_tokens > 5 and m.usage.output_tokens > 3
     assert len(m._request_id) == 32
 
 
@@ -196,7 +196,7 @@ def test_count_tokens(claude, server):
     fields = {"model": "canary", "system": "Be brief.", "tools": [WEATHER], "messages": ASK}
     n = claude.messages.count_tokens(**fields).input_tokens
     m = claude.messages.create(**fields, max_tokens=1)
-    assert n == m.usage.input_tokens + m.usage.cache_read_input_tokens
+    assert n == m.usage.input_tokens + m.usage.cache_creation_input_tokens + m.usage.cache_read_input_tokens
     assert counted(server, messages=[user("word " * 40000)]) > 32768, "beyond the context too"
     failed(server.http.post(PATH + "/count_tokens", json={"model": "canary"}), 400, "messages is missing")
 
@@ -299,9 +299,9 @@ def test_a_stream_has_what_the_whole_reply_has(server, fields):
     start, delta = found[0]["message"], found[-2]
     assert start["content"] == [] and start["stop_reason"] is None and start["id"].startswith("msg_")
     assert delta["delta"] == {k: whole[k] for k in ["stop_reason", "stop_sequence"]}
-    total = whole["usage"]["input_tokens"] + whole["usage"]["cache_read_input_tokens"]
+    total = prompt_tokens(whole["usage"])
     for usage in start["usage"], delta["usage"]:
-        assert usage["input_tokens"] + usage["cache_read_input_tokens"] == total
+        assert prompt_tokens(usage) == total
     assert delta["usage"]["output_tokens"] == whole["usage"]["output_tokens"]
 
 
@@ -481,7 +481,7 @@ def test_advice_that_is_not_known_is_named(server):
 def test_max_tokens_beyond_the_context_are_lowered(server):
     reply = post(server, max_tokens=100000)
     m = answered(reply)
-    prompt = m["usage"]["input_tokens"] + m["usage"]["cache_read_input_tokens"]
+    prompt = prompt_tokens(m["usage"])
     assert int(reply.headers["x-plateau-max-tokens"]) == 32768 - prompt
     assert "x-plateau-max-tokens" not in post(server, max_tokens=5).headers
 

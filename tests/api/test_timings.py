@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import ADMIN_KEY, events, serving, until
+from conftest import ADMIN_KEY, events, prompt_tokens, serving, until
 
 ASK = [{"role": "user", "content": "What does mkdir do?"}]
 ROUTES = {
@@ -37,8 +37,7 @@ def counts(usage):
     if "prompt_tokens" in usage:
         return usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"], usage["completion_tokens"]
     if "cache_read_input_tokens" in usage:
-        found = usage["cache_read_input_tokens"]
-        return usage["input_tokens"] + found, found, usage["output_tokens"]
+        return prompt_tokens(usage), usage["cache_read_input_tokens"], usage["output_tokens"]
     return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"], usage["output_tokens"]
 
 

@@ -2,7 +2,7 @@
  *
  * A block is open while parts of its kind arrive; another kind, or another call, closes it. A thinking block
  * ends with a signature, which has the text where the block omits it: the client returns it, and the next
- * prompt has the reasoning. The first event has the number of prompt tokens without the cached ones, so it
+ * prompt has the reasoning. The first event tells cached, written and other tokens of the prompt apart, so it
  * waits for the admission of the sequence. */
 #include "api/exchange.h"
 #include "api/reasoning_seal.h"
@@ -33,11 +33,11 @@ static void write_usage(const struct exchange *x, struct buf *ret)
 {
     struct gen_usage u = gen_usage(&x->gen);
     buf_printf(ret,
-               "\"usage\":{\"input_tokens\":%llu,\"cache_creation_input_tokens\":0,"
+               "\"usage\":{\"input_tokens\":%llu,\"cache_creation_input_tokens\":%llu,"
                "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu,"
                "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"",
-               (ull)(u.prompt_tokens - u.cached_tokens), (ull)u.cached_tokens, (ull)u.completion_tokens,
-               (ull)u.reasoning_tokens);
+               (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
+               (ull)u.cached_tokens, (ull)u.completion_tokens, (ull)u.reasoning_tokens);
     timings_write(x, ret);
     buf_putc(ret, '}');
 }

@@ -164,10 +164,10 @@ static void write_usage(const struct exchange *x, struct buf *ret)
     struct gen_usage u = gen_usage(&x->gen);
     buf_printf(ret,
                "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%llu,\"cache_write_tokens\":%llu},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}",
                (ull)u.prompt_tokens, (ull)u.completion_tokens, (ull)(u.prompt_tokens + u.completion_tokens),
-               (ull)u.cached_tokens, (ull)u.reasoning_tokens);
+               (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.reasoning_tokens);
     timings_write(x, ret);
     buf_putc(ret, '}');
 }

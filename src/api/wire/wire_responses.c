@@ -119,9 +119,8 @@ static void write_usage(const struct exchange *x, struct buf *ret)
                ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
                "\"cache_write_tokens\":%llu},\"output_tokens\":%llu,\"output_tokens_details\":{"
                "\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
-               (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)(u.prompt_tokens - u.cached_tokens),
-               (ull)u.completion_tokens, (ull)u.reasoning_tokens,
-               (ull)(u.prompt_tokens + u.completion_tokens));
+               (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.completion_tokens,
+               (ull)u.reasoning_tokens, (ull)(u.prompt_tokens + u.completion_tokens));
     timings_write(x, ret);
     buf_putc(ret, '}');
 }
