@@ -114,11 +114,10 @@ static json_t *variant_build(const json_t *variant)
     }
     for (json_int_t n = json_integer_value(json_object_get(variant, "merges_drop")); n > 0; n--)
         json_array_remove(merges, json_array_size(merges) - 1);
-    if (json_is_true(json_object_get(variant, "merges_as_strings"))) {
+    if (json_is_true(json_object_get(variant, "merges_as_lists"))) {
         json_array_foreach(merges, i, value) {
-            json_array_set_new(merges, i,
-                               json_sprintf("%s %s", json_string_value(json_array_get(value, 0)),
-                                            json_string_value(json_array_get(value, 1))));
+            const char *both = json_string_value(value), *blank = strchr(both, ' ');
+            json_array_set_new(merges, i, json_pack("[s%s]", both, (int)(blank - both), blank + 1));
         }
     }
     json_array_foreach(json_object_get(variant, "added"), i, value) {
@@ -165,7 +164,7 @@ TEST(qwen2_regex_with_nfc)
     assert_variant("qwen2");
 }
 
-TEST(llama3_regex_without_nfc_with_ignore_merges_and_old_merges)
+TEST(llama3_regex_without_nfc_with_ignore_merges_and_merges_as_lists)
 {
     assert_variant("llama3");
 }

@@ -2,7 +2,7 @@
 """Writes the expected ids beside this file, with the PyPI package `tokenizers` (0.23) as the oracle.
 
 Every file is a variant of the bundled model's tokenizer.json: the replaced parts ("set", "model",
-"vocab_replace", "merges_drop", "merges_as_strings", "added"), and texts with their ids. test_tokenizer.c
+"vocab_replace", "merges_drop", "merges_as_lists", "added"), and texts with their ids. test_tokenizer.c
 builds the same variant and compares. Run: python3 expect.py
 """
 import copy
@@ -58,7 +58,7 @@ VARIANTS = {
         "model": {"ignore_merges": True},
         "vocab_replace": dict(zip(LAST, ["Ġxyzzy", "123", "qqqqqq", "Ã©Ã©", "ĊĊx", "<b>"])),
         "merges_drop": 6,
-        "merges_as_strings": True,
+        "merges_as_lists": True,
         "special_prefix": [8179],
     },
     "added": {
@@ -109,8 +109,8 @@ def build(variant):
     for old, new in variant.get("vocab_replace", {}).items():
         model["vocab"][new] = model["vocab"].pop(old)
     model["merges"] = model["merges"][: len(model["merges"]) - variant.get("merges_drop", 0)]
-    if variant.get("merges_as_strings"):
-        model["merges"] = [" ".join(m) for m in model["merges"]]
+    if variant.get("merges_as_lists"):
+        model["merges"] = [m.split(" ") for m in model["merges"]]
     # A token of the vocabulary keeps its id; the others follow the highest one. test_tokenizer.c reads the
     # ids from here.
     following = 1 + max(a["id"] for a in t["added_tokens"])
