@@ -223,6 +223,7 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
     switch (f->reason) {
     case FINISH_STOP:
     case FINISH_LENGTH:
+    case FINISH_REPETITION:
         return false;
     case FINISH_ABORTED:
         return !reject_as(why, REJECT_REQUEST_CANCELLED);

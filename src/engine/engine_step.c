@@ -241,6 +241,27 @@ static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
     en->now.pinned_hits += j->seq.fetched_pinned > 0;
 }
 
+/* A loop at the end of the output ends the reasoning or the reply. */
+static void look_for_loop(struct engine *en, struct job *j)
+{
+    uint32_t count = j->output_count,
+             pattern = repetition_see(&j->repetition, j->tokens + j->prompt_count, count);
+    if (pattern == 0 || j->ends || count < j->min_tokens)
+        return;
+    bool reasoning = j->repetition.params.ends_reasoning && engine_think_reasons(&j->think);
+    char id[33];
+    request_id_text(stream_id(j->stream), id);
+    LOG_INFO("repetition_found", "id=%s model=%s pattern_tokens=%u tokens=%u ended=%s", id, en->name, pattern,
+             count, reasoning ? "reasoning" : "reply");
+    if (!reasoning) {
+        end_with(j, FINISH_REPETITION);
+        return;
+    }
+    j->finish.reasoning_loops++;
+    engine_think_close(&j->think);
+    repetition_restart(&j->repetition, count);
+}
+
 /* The sequence's next token is known. */
 static void put_token(struct engine *en, struct job *j, const struct sampled *s, uint64_t now_ns)
 {
@@ -265,6 +286,7 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
     engine_think_take(&j->think, s->id);
     if (!j->ends)
         engine_mask_take(j, s->id);
+    look_for_loop(en, j);
 }
 
 /* A token that the budget of reasoning forces, or one that the grammar allows after `accepted` draft tokens,

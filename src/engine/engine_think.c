@@ -26,10 +26,16 @@ int engine_think_check(const struct job_thinking *limits, uint32_t vocab)
 uint32_t engine_think_forced(const struct engine_think *t)
 {
     const struct job_thinking *l = &t->limits;
-    if (!engine_think_is_on(t) || !l->inside || t->used < l->budget)
+    if (!engine_think_reasons(t) || (t->used < l->budget && !t->closes))
         return ENGINE_THINK_NONE;
     ASSERT(t->matched < l->close_count);
     return l->close[t->matched];
+}
+
+void engine_think_close(struct engine_think *t)
+{
+    ASSERT(engine_think_reasons(t));
+    t->closes = true;
 }
 
 /* True: the marker is complete. */
@@ -58,4 +64,5 @@ void engine_think_take(struct engine_think *t, uint32_t token)
     if (t->used < l->budget)
         t->used++;
     l->inside = !match(t, l->close, l->close_count, token);
+    t->closes = t->closes && l->inside;
 }

@@ -59,7 +59,7 @@ static size_t block_bytes(const struct job_spec *spec, const struct job_tables *
     size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
                    (size_t)t->groups * sched_pages(tokens) * sizeof(uint32_t);
     if (spec->output == JOB_TOKENS)
-        bytes += sampler_bytes(&spec->sampling, tokens);
+        bytes += sampler_bytes(&spec->sampling, tokens) + repetition_bytes(&spec->repetition);
     if (t->keys && spec->output == JOB_TOKENS)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
@@ -100,6 +100,7 @@ void job_bytes_max(bool images, const struct job_tables *t, uint64_t *fixed, uin
                          .cut_count = ENGINE_CUTS_MAX,
                          .image_count = images ? ENGINE_IMAGES_MAX : 0,
                          .speculative = true,
+                         .repetition = {.pattern_min = 1, .pattern_max = REPETITION_PATTERN_MAX},
                          .prompt_logprobs = true};
     sampler_params_default(&s.sampling);
     s.sampling.presence_penalty = 1;
@@ -166,9 +167,10 @@ static int create_tokens(struct job *j, const struct job_opts *opts)
     if (spec->output != JOB_TOKENS)
         return 0;
     int r = sampler_create(j->arena, &spec->sampling, tokens, &j->sampler);
-    if (r == 0)
-        sampler_see_prompt(j->sampler, j->tokens, j->prompt_count);
-    return r;
+    if (r < 0)
+        return r;
+    sampler_see_prompt(j->sampler, j->tokens, j->prompt_count);
+    return repetition_create(j->arena, &spec->repetition, &j->repetition);
 }
 
 static uint32_t image_tokens(const struct model_grid *g)

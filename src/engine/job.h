@@ -13,6 +13,7 @@
 #include "base/page_tokens.h"
 #include "cache/prefix_key.h"
 #include "model/config/pooling.h"
+#include "sample/repetition.h"
 #include "sched/sched.h"
 #include "spec/drafting.h"
 #include "tokenizer/detok.h"
@@ -45,6 +46,7 @@ struct job {
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
     struct engine_think think;
+    struct repetition repetition;
     uint32_t mask_row; /* the first of its masks in the step under way */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* keys of its whole pages: sequence.key_count are there */

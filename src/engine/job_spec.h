@@ -36,14 +36,14 @@ enum job_output {
 };
 #define JOB_LOGIT_IDS 2
 
-/* A budget for the reasoning of a reply: after so many of its tokens the marker that ends it is forced. */
+/* An end for the reasoning of a reply: after so many tokens, or at a loop, the marker is forced. */
 #define JOB_MARKER_MAX 16
 struct job_thinking {
-    uint32_t budget; /* tokens of all reasoning of the reply */
+    uint32_t budget; /* tokens of all reasoning of the reply; UINT32_MAX: no limit */
     bool inside;     /* the prompt ends within reasoning */
     uint32_t open[JOB_MARKER_MAX],
         open_count; /* the marker that begins it; 0: the reply does not begin any */
-    uint32_t close[JOB_MARKER_MAX], close_count; /* the marker that ends it; 0: there is no budget */
+    uint32_t close[JOB_MARKER_MAX], close_count; /* the marker that ends it; 0: none is forced */
 };
 
 struct job_spec {
@@ -74,7 +74,8 @@ struct job_spec {
      * min_tokens. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
     struct job_thinking thinking;
-    const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
+    struct repetition_params repetition; /* checked; a loop ends the reply, or its reasoning */
+    const struct job_image *images;      /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;
     bool speculative; /* allows drafts; changes no token */
     bool whole;       /* the reply is sent at its end, so its unread tokens say nothing about its client */

@@ -81,6 +81,7 @@ const char *finish_reason_name(enum finish_reason r)
     static const char *const names[] = {
         [FINISH_STOP] = "stop",
         [FINISH_LENGTH] = "length",
+        [FINISH_REPETITION] = "repetition",
         [FINISH_ABORTED] = "aborted",
         [FINISH_TOO_SLOW] = "client_too_slow",
         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",

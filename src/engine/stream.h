@@ -34,6 +34,7 @@ struct stream_token {
 enum finish_reason {
     FINISH_STOP,          /* an end token, a stop id or a stop string */
     FINISH_LENGTH,        /* max_tokens or the context is full */
+    FINISH_REPETITION,    /* the output ended with a loop */
     FINISH_ABORTED,       /* DELETE /v1/requests/{id}, or the client went away */
     FINISH_TOO_SLOW,      /* the client did not read for too long */
     FINISH_QUEUE_TIMEOUT, /* waited too long for a place */
@@ -61,6 +62,7 @@ struct stream_finish {
     uint32_t stop_index; /* which of the job's stop strings */
     uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
     uint32_t stop_token; /* with FINISH_STOP and not by string: the token that ended it */
+    uint32_t reasoning_loops;                  /* times that a loop ended the reasoning */
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
     char error[320]; /* with FINISH_ERROR and FINISH_MEMORY_TAKEN: a sentence for the client */
 };

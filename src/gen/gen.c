@@ -151,6 +151,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .images = p->images,
         .image_count = p->image_count,
         .thinking = thinking_of(g, p),
+        .repetition = resolve_repetition(g->request, g->model),
         .prompt_logprobs = g->request->sampling.prompt_logprobs >= 0,
     };
 }

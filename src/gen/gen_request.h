@@ -116,7 +116,9 @@ struct gen_request {
     uint32_t stop_ids[SAMPLER_STOP_MAX];
     uint32_t stop_id_count;
     bool ignore_eos;
-    bool speculative; /* speculative decoding is allowed */
+    bool speculative;    /* speculative decoding is allowed */
+    bool has_repetition; /* the request says how loops are found */
+    struct repetition_params repetition;
     bool skip_special_tokens;
     bool include_stop;      /* the stop string stays in the output */
     bool whole;             /* the output is needed at its end only */

@@ -129,6 +129,15 @@ bool resolve_sampling(const struct gen_request *r, const struct served_model *m,
     return true;
 }
 
+struct repetition_params resolve_repetition(const struct gen_request *r, const struct served_model *m)
+{
+    if (r->output != GEN_TOKENS || r->prompt_only)
+        return (struct repetition_params){0};
+    if (r->has_repetition)
+        return r->repetition;
+    return r->parses && !r->ignore_eos ? m->repetition : (struct repetition_params){0};
+}
+
 uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k)
 {
     uint64_t seed = r->sampling.has_seed ? (uint64_t)r->sampling.seed : drawn;

@@ -2,13 +2,14 @@
 #ifndef PLATEAU_GEN_RESOLVE_H
 #define PLATEAU_GEN_RESOLVE_H
 
+#include "sample/sampler_params.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 struct gen_request;
 struct logit_bias;
 struct reject;
-struct sampler_params;
 struct served_model;
 
 /* Parameters that the request omits come from the model's generation_config. Temperature and filters apply
@@ -16,6 +17,10 @@ struct served_model;
  * room for all of logit_bias; the seed is the request's, or 0 when it gave none. */
 bool resolve_sampling(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
                       struct sampler_params *ret, struct reject *why);
+
+/* How loops of the output are found: as the request says. Else in conversations, but not with ignore_eos, as
+ * the model's settings say. */
+struct repetition_params resolve_repetition(const struct gen_request *r, const struct served_model *m);
 
 /* The seed of choice k of a prompt: the first choice has the request's own. */
 uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k);

@@ -7,6 +7,7 @@
 #include "gen/prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
+#include "gen/resolve.h"
 
 #include "base/check.h"
 #include "chat/chat_syntax.h"
@@ -64,13 +65,14 @@ bool thinking_budget_make(struct gen *g, struct arena *scratch)
 {
     struct gen_request *r = g->request;
     struct job_thinking *t = &g->thinking;
-    if (r->thinking_budget < 0)
+    bool has_budget = r->thinking_budget >= 0;
+    if (!has_budget && !resolve_repetition(r, g->model).ends_reasoning)
         return true;
     if (r->parses && r->output == GEN_TOKENS && g->model->tokenizer &&
         !(read_marker(g, scratch, CHAT_REASONING_OPEN, t->open, &t->open_count) &&
           read_marker(g, scratch, CHAT_REASONING_CLOSE, t->close, &t->close_count)))
         return false;
-    t->budget = (uint32_t)MIN_OF(r->thinking_budget, (int64_t)UINT32_MAX);
-    r->budget_unused = t->close_count == 0;
+    t->budget = has_budget ? (uint32_t)MIN_OF(r->thinking_budget, (int64_t)UINT32_MAX) : UINT32_MAX;
+    r->budget_unused = has_budget && t->close_count == 0;
     return true;
 }

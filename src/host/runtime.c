@@ -15,6 +15,7 @@
 #include "memory/units.h"
 #include "reclaim/guard.h"
 #include "reclaim/holders.h"
+#include "sample/repetition.h"
 
 #include <errno.h>
 #include <math.h>
@@ -60,6 +61,9 @@ int runtime_settings(const struct settings *o, const char *dir, const char *id, 
     enum speculation_way way;
     if (!speculation_parse(o->model.spec ? o->model.spec : "auto", &way))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->model.spec);
+    const char *loops = o->model.repetition_detection;
+    if (!repetition_params_named(loops ? loops : "off", &s.repetition))
+        return err_set(e, -EINVAL, "--repetition-detection %s: off, reply or reasoning is expected", loops);
     snprintf(s.dir, sizeof(s.dir), "%s", dir);
     snprintf(s.id, sizeof(s.id), "%s", id);
     s.engine.max_num_seqs = seqs;

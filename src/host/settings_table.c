@@ -142,6 +142,10 @@ const struct setting_row settings_table[] = {
      "how the model marks reasoning: auto finds it in the chat template; or harmony, gemma4, cohere, "
      "mistral, "
      "apertus, seed_oss, longcat, granite, think, none"},
+    {GROUP_MODEL, "repetition-detection", "off|reply|reasoning", SETTING_TEXT, AT(model.repetition_detection),
+     0, 0, "off", COMMAND_SERVE | SECTION,
+     "end replies of conversations that repeat themselves: up to 512 tokens, at least 6 times and over 768 "
+     "tokens; reasoning: a loop in the reasoning ends that alone, and the answer follows"},
     {GROUP_MODEL, "min-p", "P", SETTING_REAL, AT(model.sampling.min_p), -1, 1, "-1", SECTION,
      "sample from tokens at least P times as likely as the likeliest; -1: the model's own"},
     {GROUP_MODEL, "repetition-penalty", "R", SETTING_REAL, AT(model.sampling.repetition_penalty), 0, 10, "0",

@@ -431,6 +431,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .template = h->template,
                                  .template_kwargs = s->template_kwargs,
                                  .defaults = h->defaults,
+                                 .repetition = s->repetition,
                                  .use = h->use,
                                  .max_model_len = s->plan.max_model_len,
                                  .max_tokens_default = s->max_tokens_default,

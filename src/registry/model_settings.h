@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "registry/model_id.h"
 #include "registry/speculation.h"
+#include "sample/sampler_params.h"
 
 #include <jansson.h>
 
@@ -22,6 +23,7 @@ struct sampling_defaults {
 /* Options of the settings table. Each model has its own copy, changed by its section. */
 struct model_options {
     const char *compute, *kv_dtype, *quant, *spec, *trim; /* names of a mode */
+    const char *repetition_detection;                     /* a mode of repetition.h */
     const char *template_kwargs;                          /* a JSON object; NULL: none */
     const char *tool_format, *reasoning_format; /* names of chat_syntax.h; NULL or "auto": find them */
     struct speculation speculation;             /* but for `way`, which is in `spec` */
@@ -52,6 +54,7 @@ struct model_settings {
     /* But for what only a loaded model has: name, model, tokenizer, workers, parent. */
     struct engine_opts engine;
     struct sampling_defaults sampling;
+    struct repetition_params repetition;
     const json_t *template_kwargs;        /* NULL: none */
     uint32_t max_tokens_default;          /* when a request says none; 0: the server's */
     bool needs_tokenizer, needs_template; /* without them loading fails */

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "memory/domain.h"
 #include "model/config/generation_config.h"
+#include "sample/sampler_params.h"
 #include "spec/drafting.h"
 
 #include <jansson.h>
@@ -61,6 +62,7 @@ struct served_model {
     const struct chat_template *template; /* NULL: no chat */
     const json_t *template_kwargs;        /* template_kwargs of its section; NULL: none */
     struct generation_defaults defaults;
+    struct repetition_params repetition; /* where the request has none: resolve_repetition() */
     struct model_use use;
     uint32_t max_model_len;
     uint32_t max_tokens_default;      /* when a request says none; 0: the server's */

@@ -35,6 +35,19 @@ struct sampler_params {
     bool only_biased;              /* no other id than those in `bias` is drawn */
 };
 
+#define REPETITION_PATTERN_MAX 1024
+#define REPETITION_COUNT_MAX   (1u << 20)
+#define REPETITION_TOKENS_MAX  (1u << 30)
+
+/* Where a row ends because it repeats itself: repetition.h. */
+struct repetition_params {
+    uint32_t pattern_min; /* tokens of the shortest pattern, from 1 to pattern_max */
+    uint32_t pattern_max; /* tokens of the longest one, at most REPETITION_PATTERN_MAX; 0: no detection */
+    uint32_t count;       /* times that the pattern stands in a row, from 2 to REPETITION_COUNT_MAX */
+    uint32_t tokens_min;  /* tokens of all of them together, at least; at most REPETITION_TOKENS_MAX */
+    bool ends_reasoning;  /* a loop within reasoning ends the reasoning, not the reply */
+};
+
 /* Everything off, temperature 1, seed 0. */
 void sampler_params_default(struct sampler_params *p);
 /* Checks every bound; e names field, value and bounds. 0 or -EINVAL. */

@@ -243,6 +243,7 @@ export function openChat(place) {
     if (m.first) all.push(`first token ${seconds((m.first - began) / 1000)}`);
     if (u && m.first && u.completion_tokens > 1) all.push(`${((u.completion_tokens - 1) / Math.max(0.001, (performance.now() - m.first) / 1000)).toFixed(1)} tokens/s`);
     if (m.end === "length") all.push("cut at max tokens");
+    if (m.end === "repetition") all.push("ended at a loop");
     return all.join(" · ");
   }
 

@@ -1,5 +1,5 @@
-/* A budget for reasoning: the marker that ends it comes after exactly so many tokens, and the tokens are the
- * same however they are computed. */
+/* Ends of reasoning: the marker comes after exactly so many tokens, or at a loop, and the tokens are the same
+ * however they are computed. */
 #define TEST_DRAFTS_MAX 3
 #include "test_engine.h"
 
@@ -228,6 +228,77 @@ TEST(a_marker_that_ends_the_sequence_ends_it)
     wait_over(&f, c);
     assert_int_equal(c->finish.reason, FINISH_STOP);
     assert_int_equal(c->finish.stop_token, CLOSE + 1);
+    test_engine_close(&f);
+}
+
+/* ---- loops ---- */
+
+enum { LOOP = 7, REPEATS = 9 };
+
+/* A reply of one token: its reasoning loops, then its answer. */
+static struct job_spec looping(bool ends_reasoning)
+{
+    static const struct logit_bias bias = {LOOP, 100};
+    struct job_spec spec = greedy(prompt, PROMPT, TOKENS);
+    spec.sampling.bias = &bias;
+    spec.sampling.bias_count = 1;
+    spec.speculative = true;
+    spec.thinking = thinking(UINT32_MAX, true).limits;
+    spec.repetition = (struct repetition_params){
+        .pattern_min = 1, .pattern_max = 40, .count = REPEATS, .ends_reasoning = ends_reasoning};
+    return spec;
+}
+
+static struct client *run_one(struct fixture *f, struct job_spec spec)
+{
+    struct client *c = submit(f, &spec);
+    wait_over(f, c);
+    return c;
+}
+
+static void check_loops(struct fixture *f)
+{
+    struct client *c = run_one(f, looping(false));
+    assert_int_equal(c->finish.reason, FINISH_REPETITION);
+    assert_int_equal(c->count, REPEATS);
+    assert_int_equal(c->finish.reasoning_loops, 0);
+    c = run_one(f, looping(true));
+    assert_int_equal(c->finish.reason, FINISH_REPETITION);
+    assert_int_equal(c->finish.reasoning_loops, 1);
+    assert_int_equal(c->count, 2 * REPEATS + 3);
+    for (uint32_t i = 0; i < c->count; i++)
+        assert_int_equal(c->ids[i], i >= REPEATS && i < REPEATS + 3 ? CLOSE + i - REPEATS : LOOP);
+    /* Limits and ends of the request come first. */
+    struct job_spec spec = looping(false);
+    spec.max_tokens = REPEATS;
+    assert_int_equal(run_one(f, spec)->finish.reason, FINISH_LENGTH);
+    spec = looping(false);
+    spec.sampling.min_tokens = 50;
+    c = run_one(f, spec);
+    assert_int_equal(c->finish.reason, FINISH_REPETITION);
+    assert_int_equal(c->count, 50);
+    spec.repetition.pattern_max = 0;
+    assert_int_equal(run_one(f, spec)->finish.reason, FINISH_LENGTH);
+    /* Without markers there is no reasoning to end. */
+    spec = looping(true);
+    spec.thinking.close_count = 0;
+    assert_int_equal(run_one(f, spec)->count, REPEATS);
+}
+
+TEST(a_loop_ends_the_reasoning_or_the_reply_with_and_without_drafts)
+{
+    struct fixture f;
+    struct engine_numbers n;
+    struct engine_opts o = test_engine_opts(DIR);
+    test_engine_start(&f, DIR, &o);
+    check_loops(&f);
+    test_engine_close(&f);
+    o = test_engine_opts(DIR);
+    o.drafting = (struct drafting_opts){.by = DRAFTING_NGRAM, .drafts_max = 3, .always = true};
+    test_engine_start(&f, DIR, &o);
+    check_loops(&f);
+    engine_numbers(f.engine, &n);
+    assert_true(n.draft_tokens > 0);
     test_engine_close(&f);
 }
 

@@ -20,6 +20,7 @@ const char *metrics_end_name(uint32_t end)
 {
     static const char *const names[] = {[FINISH_STOP] = "stop",
                                         [FINISH_LENGTH] = "length",
+                                        [FINISH_REPETITION] = "repetition",
                                         [FINISH_ABORTED] = "abort",
                                         [FINISH_TOO_SLOW] = "client_too_slow",
                                         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
@@ -79,6 +80,7 @@ static void count(struct metrics_counts *n, const struct stream_finish *f)
     n->completion_tokens += f->completion_tokens;
     n->cached_tokens += f->cached_tokens;
     n->cache_hits += f->cached_tokens > 0;
+    n->reasoning_loops += f->reasoning_loops;
 }
 
 void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct stream_finish *f)

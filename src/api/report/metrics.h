@@ -40,6 +40,7 @@ struct metrics_counts {
     uint64_t requests_rejected, requests_aborted;
     uint64_t finished[METRICS_ENDS]; /* choices by how they ended */
     uint64_t prompt_tokens, completion_tokens;
+    uint64_t reasoning_loops;           /* times that a loop ended the reasoning */
     uint64_t cached_tokens, cache_hits; /* hits: choices of which some prompt tokens were found */
 };
 

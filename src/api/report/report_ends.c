@@ -31,6 +31,8 @@ static const struct gauge rows[] = {
      COUNTER("vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.")},
     {OF(counts.cache_hits), .scope = GAUGE_OWN,
      COUNTER("plateau_own_cache_hits_total", "Choices with a prefix cache hit.")},
+    {OF(counts.reasoning_loops), .scope = GAUGE_ALL_OWN,
+     COUNTER("plateau_reasoning_loops_total", "Reasoning ended at a loop.")},
     {OF(counts.requests_rejected), .scope = GAUGE_ALL_OWN,
      COUNTER("plateau_requests_rejected_total", "Requests answered with an error.")},
     {OF(counts.requests_aborted), .scope = GAUGE_ALL_OWN,

@@ -115,6 +115,66 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+/* An integer of `v` from 0 to `max`; absent: 0. */
+static bool read_count(json_t *v, const char *name, uint32_t max, uint32_t *ret, struct reject *why)
+{
+    const json_t *given = json_object_get(v, name);
+    int64_t x = 0;
+    if (given && !json_is_null(given) && (!field_integer_of(given, &x) || x < 0 || x > max))
+        return reject_value(why, "repetition_detection",
+                            "repetition_detection.%s must be an integer from 0 to %u.", name, max);
+    *ret = (uint32_t)x;
+    return true;
+}
+
+static void note_unknown_limits(struct request *r, json_t *v)
+{
+    static const char *const known[] = {"max_pattern_size", "min_pattern_size", "min_count", "min_tokens",
+                                        "end"};
+    const char *key;
+    json_t *each;
+    json_object_foreach(v, key, each) {
+        char name[80];
+        uint32_t i = 0;
+        while (i < COUNT_OF(known) && strcmp(key, known[i]) != 0)
+            i++;
+        if (i < COUNT_OF(known))
+            continue;
+        snprintf(name, sizeof(name), "repetition_detection.%s", key);
+        field_note_ignored(r, name);
+    }
+}
+
+/* vLLM's object, with `min_tokens` and `end` besides. */
+static bool read_repetition(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    struct repetition_params p = {0};
+    const json_t *end = json_object_get(v, "end");
+    const char *word = json_is_string(end)         ? json_string_value(end)
+                       : end && !json_is_null(end) ? ""
+                                                   : "reply";
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "repetition_detection must be an object.");
+    if (!read_count(v, "max_pattern_size", REPETITION_PATTERN_MAX, &p.pattern_max, why) ||
+        !read_count(v, "min_pattern_size", REPETITION_PATTERN_MAX, &p.pattern_min, why) ||
+        !read_count(v, "min_count", REPETITION_COUNT_MAX, &p.count, why) ||
+        !read_count(v, "min_tokens", REPETITION_TOKENS_MAX, &p.tokens_min, why))
+        return false;
+    if (p.pattern_min > p.pattern_max)
+        return reject_value(why, f->name,
+                            "repetition_detection.min_pattern_size must be at most max_pattern_size.");
+    if (p.pattern_max > 0 && p.count < 2)
+        return reject_value(why, f->name, "repetition_detection.min_count must be at least 2.");
+    if (strcmp(word, "reply") != 0 && strcmp(word, "reasoning") != 0)
+        return reject_value(why, f->name, "repetition_detection.end must be \"reply\" or \"reasoning\".");
+    p.pattern_min = MAX_OF(p.pattern_min, 1u);
+    p.ends_reasoning = p.pattern_max > 0 && strcmp(word, "reasoning") == 0;
+    note_unknown_limits(r, v);
+    r->gen.repetition = p;
+    r->gen.has_repetition = true;
+    return true;
+}
+
 bool field_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     if (!json_is_array(v) || json_array_size(v) == 0)
@@ -177,6 +237,7 @@ static const struct field fields[] = {
     {"min_tokens", field_integer, FIELD_SAMPLING(min_tokens), 0, (double)REQUEST_TOKENS_MAX},
     {"stop_token_ids", read_stop_ids},
     {"thinking_token_budget", field_integer, FIELD_AT(gen.thinking_budget), 0, (double)REQUEST_TOKENS_MAX},
+    {"repetition_detection", read_repetition},
     {"ignore_eos", field_bool, FIELD_AT(gen.ignore_eos)},
     {"include_stop_str_in_output", field_bool, FIELD_AT(gen.include_stop)},
     {"skip_special_tokens", field_bool, FIELD_AT(gen.skip_special_tokens)},

@@ -56,6 +56,8 @@ static const char *stop_reason(const struct choice *c, bool by_sequence)
 {
     if (c->finish.reason == FINISH_LENGTH)
         return "max_tokens";
+    if (c->finish.reason == FINISH_REPETITION)
+        return "repetition";
     if (by_sequence)
         return "stop_sequence";
     return c->call_count > 0 ? "tool_use" : "end_turn";

@@ -140,6 +140,8 @@ static const char *finish_reason(const struct choice *c)
         return c->call_count > 0 && !c->call_cut ? "tool_calls" : "stop";
     case FINISH_LENGTH:
         return "length";
+    case FINISH_REPETITION:
+        return "repetition";
     default:
         return NULL;
     }
@@ -151,7 +153,9 @@ void openai_write_finish(const struct reply *r, struct buf *ret)
     uint32_t token;
     ASSERT(r->choice->over);
     buf_printf(ret, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_reason(r->choice));
-    if (!choice_stopped_by(r->choice, &string, &token))
+    if (r->choice->finish.reason == FINISH_REPETITION)
+        buf_puts(ret, "\"repetition_detected\"");
+    else if (!choice_stopped_by(r->choice, &string, &token))
         buf_puts(ret, "null");
     else if (string.len > 0)
         json_write_string(ret, string);

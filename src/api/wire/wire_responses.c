@@ -151,7 +151,8 @@ static const char *const stage_names[] = {"in_progress", "completed", "incomplet
 static enum stage stage_of(const struct reply *r)
 {
     ASSERT(r->choice->over);
-    return r->choice->finish.reason == FINISH_LENGTH ? STAGE_INCOMPLETE : STAGE_COMPLETED;
+    enum finish_reason why = r->choice->finish.reason;
+    return why == FINISH_LENGTH || why == FINISH_REPETITION ? STAGE_INCOMPLETE : STAGE_COMPLETED;
 }
 
 static void write_response(const struct exchange *x, enum stage stage, const struct reject *why,
@@ -166,8 +167,12 @@ static void write_response(const struct exchange *x, enum stage stage, const str
         buf_puts(ret, ",\"completed_at\":null");
     buf_printf(ret, ",\"status\":\"%s\"", stage_names[stage]);
     write_error_member(why, ret);
-    buf_printf(ret, ",\"incomplete_details\":%s",
-               stage == STAGE_INCOMPLETE ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    bool loops = r->choice->finish.reason == FINISH_REPETITION;
+    if (stage == STAGE_INCOMPLETE)
+        buf_printf(ret, ",\"incomplete_details\":{\"reason\":\"%s\"}",
+                   loops ? "repetition" : "max_output_tokens");
+    else
+        buf_puts(ret, ",\"incomplete_details\":null");
     buf_puts(ret, ",\"model\":");
     json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
     if (!exchange_is_exact(x))

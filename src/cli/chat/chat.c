@@ -154,6 +154,8 @@ static void tell_end(struct chat *c)
             context);
     else if (f->reason == FINISH_LENGTH)
         chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
+    else if (f->reason == FINISH_REPETITION)
+        chat_screen_note(c->screen, "[Ended at a loop: --repetition-detection.]");
     else if (f->reason == FINISH_ABORTED && !output_failed())
         chat_screen_note(c->screen, "[Stopped. What was said stays in the conversation.]");
 }

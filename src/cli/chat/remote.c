@@ -242,7 +242,9 @@ static void on_event(void *arg, const json_t *data)
     give(a, PART_REASONING, thought ? thought : json_object_get(delta, "reasoning"));
     give(a, PART_TEXT, json_object_get(delta, "content"));
     if (reason)
-        a->finish->reason = strcmp(reason, "length") == 0 ? FINISH_LENGTH : FINISH_STOP;
+        a->finish->reason = strcmp(reason, "length") == 0       ? FINISH_LENGTH
+                            : strcmp(reason, "repetition") == 0 ? FINISH_REPETITION
+                                                                : FINISH_STOP;
     struct stream_usage usage;
     if (stream_usage_of(data, &usage)) {
         a->finish->prompt_tokens = usage.prompt_tokens;
