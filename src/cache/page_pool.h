@@ -2,10 +2,11 @@
  *
  * Owns every page from load to unload; only this module frees one. A page is free, referenced (refs > 0) or
  * cached (refs == 0, with a prefix that a later request may reuse). Only cached pages are ever evicted or
- * moved. share_list.h says in which order; a page that was unused for half an hour is stale.
+ * moved. share_list.h says in which order; a page that was unused for half an hour is stale. Cached pages
+ * with a wish (cache/leases.h) go after all others.
  *
  * A page's units are committed before it is handed out, so a step neither faults nor runs out of memory.
- * Bound of the tables: 24 bytes a page, 16 a share, and block_pool's. Called by the engine thread only, so
+ * Bound of the tables: 28 bytes a page, 36 a share, and block_pool's. Called by the engine thread only, so
  * there are no locks inside. */
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
@@ -57,17 +58,27 @@ void page_pool_ref(struct page_pool *p, uint32_t page);
 void page_pool_unref(struct page_pool *p, uint32_t page);
 /* The page has a prefix of this share: its last release will cache it. The page is referenced. */
 void page_pool_keep(struct page_pool *p, uint32_t page, uint32_t share);
+/* As `page_pool_ref()` and `page_pool_unref()`, but for a lease: the page is kept, and counts as leased. */
+void page_pool_lease(struct page_pool *p, uint32_t page);
+void page_pool_unlease(struct page_pool *p, uint32_t page);
+/* Adds a wish to a kept page: while it has one, other cached pages are evicted first. At most UINT16_MAX. */
+void page_pool_wish(struct page_pool *p, uint32_t page);
+/* Takes one back, if the page has any: a page that was dropped has lost them. */
+void page_pool_unwish(struct page_pool *p, uint32_t page);
 /* Frees the cached page that is to be evicted, after calling `evict`. False: no page is cached. */
 bool page_pool_evict(struct page_pool *p);
 /* The prefix is no longer useful: frees the page now, or with its last reference. */
 void page_pool_drop(struct page_pool *p, uint32_t page);
 
 uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
+uint32_t page_pool_leases(const struct page_pool *p, uint32_t page);
+uint32_t page_pool_wishes(const struct page_pool *p, uint32_t page);
 /* Kept pages without a reference. */
 uint32_t page_pool_cached(const struct page_pool *p);
-/* Age of the cached page that is to be evicted, in `uses`; 0: no page is cached. */
+/* Age of the cached page that is to be evicted, in `uses`; with a wish 1; 0: no page is cached. */
 uint32_t page_pool_age(const struct page_pool *p);
-/* When it became cached, by the pool's clock, to a millisecond; 0: no page is cached. */
+/* When it became cached, by the pool's clock, to a millisecond; with a wish the time now; 0: no page is
+ * cached. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p);
 /* True for a page that has been cached for PAGE_STALE_MS. */
 bool page_pool_stale(const struct page_pool *p, uint32_t page);
@@ -87,8 +98,12 @@ struct block_pool *page_pool_blocks(const struct page_pool *p);
 struct page_pool_numbers {
     struct pool_numbers blocks; /* taken: referenced or cached */
     uint32_t referenced, kept;  /* kept: cached now */
+    uint32_t leased, wished;    /* pages with a lease; with a wish */
+    uint64_t lease_refs;        /* references of all leases */
 };
 void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret);
+/* Leased pages of one share. */
+uint32_t page_pool_leased_of(const struct page_pool *p, uint32_t share);
 
 /* Asserts every invariant; tests call it after every step. */
 void page_pool_check(const struct page_pool *p);

@@ -12,6 +12,8 @@ struct page {
     uint32_t used_ms;    /* and the clock, modulo 2^32 */
     bool kept;           /* holds a prefix */
     uint8_t share;       /* whose; while it is kept */
+    uint16_t leases;     /* references of leases, a part of `refs` */
+    uint16_t wishes;     /* see page_pool_wish() */
 };
 
 struct page_pool {
@@ -21,9 +23,13 @@ struct page_pool {
     /* Engine thread only. */
     struct block_pool *blocks;
     struct page *pages;                     /* [pages_max] */
-    struct share_list shares[CACHE_SHARES]; /* amounts: pages */
+    struct share_list shares[CACHE_SHARES]; /* amounts: pages without a wish */
+    struct share_list wished[CACHE_SHARES]; /* and those with one */
+    uint32_t leased_of[CACHE_SHARES];       /* leased pages of each share */
     uint32_t referenced, cached;
-    uint32_t uses; /* unless it is shared */
+    uint32_t leased, wished_count; /* pages with a lease, with a wish */
+    uint64_t lease_refs;           /* references of all leases */
+    uint32_t uses;                 /* unless it is shared */
     uint64_t now_ns;
 };
 

@@ -46,6 +46,8 @@ static void check_snapshot(const struct prefix_index *ix, uint32_t i)
         ASSERT_OF(block_pool_is_taken(ix->states, n->snapshot), "snapshot %u: its state is free",
                   n->snapshot);
     }
+    uint32_t leases = n->snapshot == NONE ? 0 : ix->snapshots[n->snapshot].leases;
+    ASSERT_OF(leases <= n->pins, "prefix node %u: %u leases of its snapshot, %u pins", i, leases, n->pins);
     ASSERT_OF(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0),
               "prefix node %u: %u pins, %u references", i, n->pins, refs_of(ix, i));
 }
@@ -96,7 +98,7 @@ static uint32_t count_unstored(const struct prefix_index *ix, uint32_t i)
 
 static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
 {
-    uint32_t nodes = 0, snapshots = 0, pinned = 0, unstored = 0;
+    uint32_t nodes = 0, snapshots = 0, pinned = 0, unstored = 0, leased = 0, wished = 0;
     uint32_t end = walk_end(w, ix->nodes_end, ix->nodes_max);
     for (uint32_t i = 0; i < end && walk_on(w); i++) {
         const struct node *n = &ix->nodes[i];
@@ -107,6 +109,8 @@ static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
         unstored += count_unstored(ix, i);
         snapshots += n->snapshot != NONE;
         pinned += n->pins > 0;
+        leased += n->snapshot != NONE && ix->snapshots[n->snapshot].leases > 0;
+        wished += n->snapshot != NONE && ix->snapshots[n->snapshot].wishes > 0;
     }
     if (w->called_off)
         return false;
@@ -114,6 +118,9 @@ static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
     ASSERT_OF(nodes == counted->nodes, "%u prefix nodes, %u counted", nodes, counted->nodes);
     ASSERT_OF(snapshots == counted->snapshots, "%u snapshots, %u counted", snapshots, counted->snapshots);
     ASSERT_OF(pinned == counted->pinned, "%u pinned snapshots, %u counted", pinned, counted->pinned);
+    ASSERT_OF(leased == counted->leased && wished == counted->wished,
+              "%u snapshots are leased, %u have a wish; %u and %u counted", leased, wished, counted->leased,
+              counted->wished);
     ASSERT_OF(unstored == counted->unstored, "%u are not stored, %u counted", unstored, counted->unstored);
     return true;
 }

@@ -214,10 +214,12 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
     ASSERT(state < ix->states_max && ix->snapshots[state].node != NONE);
     struct snapshot *s = &ix->snapshots[state];
     struct node *n = &ix->nodes[s->node];
-    ASSERT(n->snapshot == state && n->pins == 0);
+    ASSERT(n->snapshot == state && n->pins == 0 && s->leases == 0);
     tier_forgets(ix, n, TIER_SNAPSHOT);
     n->snapshot = NONE;
     s->node = NONE;
+    ix->numbers.wished -= s->wishes > 0;
+    s->wishes = 0;
     if (s->next != NONE)
         ix->snapshots[s->next].prev = s->prev;
     if (s->prev != NONE)
@@ -267,6 +269,7 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->child == NONE);
+    prefix_state_leaves(ix, node);
     announce(ix, node);
     if (ix->evicts || ix->clears)
         prefix_losses_add(ix->losses, &n->key);
@@ -309,8 +312,7 @@ static bool has_window(const struct prefix_index *ix, uint32_t node, uint32_t gr
     return node == NONE || ix->nodes[node].depth <= first;
 }
 
-/* True when a prefix may end at this node. */
-static bool is_end(const struct prefix_index *ix, uint32_t node)
+bool prefix_state_is_end(const struct prefix_index *ix, uint32_t node)
 {
     bool all = !ix->states || ix->nodes[node].snapshot != NONE;
     for (uint32_t g = 1; all && g < ix->group_count; g++)
@@ -321,7 +323,7 @@ static bool is_end(const struct prefix_index *ix, uint32_t node)
 
 bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node)
 {
-    return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !is_end(ix, node);
+    return ix->nodes[node].child == NONE && refs_of(ix, node) == 0 && !prefix_state_is_end(ix, node);
 }
 
 /* Removes useless nodes from this one up towards the root. */
@@ -376,6 +378,7 @@ static void evict_subtree(struct prefix_index *ix, uint32_t top)
     announce(ix, top);
     ix->evicts = false;
     prefix_losses_add(ix->losses, &n->key);
+    prefix_state_leaves(ix, top);
     page_unlink(ix, top, 0);
     remove_leaf(ix, top);
     ix->numbers.nodes_evicted++;
@@ -588,6 +591,13 @@ static uint64_t bytes_held(const struct prefix_index *ix)
     return bytes;
 }
 
+/* Leased bytes count against the limit of what is cached. */
+static uint64_t bytes_limit(const struct prefix_index *ix)
+{
+    uint64_t leased = prefix_state_leased_bytes(ix);
+    return MIN_OF(ix->allowed, ix->opts.bytes_max - MIN_OF(leased, ix->opts.bytes_max));
+}
+
 void prefix_index_released(struct prefix_index *ix, uint32_t node)
 {
     if (node != NONE && ix->nodes[node].depth > 0)
@@ -596,7 +606,7 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node)
     if (held > ix->allowed && ix->opts.allow)
         ix->allowed = MIN_OF(ix->opts.allow(ix->opts.allow_arg, held), ix->opts.bytes_max);
     ix->losses->now.cause = PREFIX_LOSS_LIMIT;
-    while (bytes_held(ix) > ix->allowed && prefix_index_evict(ix))
+    while (bytes_held(ix) > bytes_limit(ix) && prefix_index_evict(ix))
         ;
 }
 
@@ -648,6 +658,8 @@ static struct share_claim claim_of(const struct prefix_index *ix, uint32_t snaps
 /* True if snapshot `a` is to be evicted before `b`, which is newer. */
 static bool goes_before(const struct prefix_index *ix, uint32_t a, uint32_t b)
 {
+    if ((ix->snapshots[a].wishes > 0) != (ix->snapshots[b].wishes > 0))
+        return ix->snapshots[b].wishes > 0;
     struct share_claim x = claim_of(ix, a), y = claim_of(ix, b);
     ASSERT(a != b);
     return share_claim_loses(&x, &y);
@@ -743,5 +755,7 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
     *ret = ix->numbers;
     ret->bytes = bytes_held(ix);
     ret->bytes_max = ix->opts.bytes_max;
+    ret->leased_bytes = prefix_state_leased_bytes(ix);
+    ret->wished_bytes = prefix_state_wished_bytes(ix);
     ASSERT(ret->pinned <= ret->snapshots && ret->snapshots <= ix->states_max);
 }

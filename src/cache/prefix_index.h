@@ -22,7 +22,7 @@
  * every eight windows.
  *
  * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each
- * page of any group 4; for each state 24; for each share 4; and prefix_losses.h. All in the arena of the
+ * page of any group 4; for each state 32; for each share 8; and prefix_losses.h. All in the arena of the
  * caller (the engine's, charged to its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
@@ -49,6 +49,10 @@ struct prefix_index_opts {
      * cleared or useless entries. NULL: no call. */
     void (*evicting)(void *arg, const struct tier_offer *offer, uint32_t block);
     void *arg;
+    /* A node goes at which leases may end (prefix_index_mark_end()); its pages and its chain are still there.
+     * NULL: no call. */
+    void (*leaving)(void *arg, uint32_t node);
+    void *leaving_arg;
     /* Other indexes cache within the same budget. Called when the index wants to hold more than it was last
      * allowed: returns how many of `bytes` it may hold. NULL: bytes_max. */
     uint64_t (*allow)(void *arg, uint64_t bytes);
@@ -148,9 +152,11 @@ void prefix_index_stored(struct prefix_index *ix, uint32_t node, enum tier_kind 
 void prefix_index_offer_again(struct prefix_index *ix);
 
 struct prefix_numbers {
-    uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */
-    uint32_t unstored;                 /* pages and snapshots that the tier below wants */
-    uint64_t bytes, bytes_max;         /* unreferenced pages and unpinned snapshots, and their limit */
+    uint32_t nodes, snapshots, pinned;   /* pinned: of the snapshots */
+    uint32_t unstored;                   /* pages and snapshots that the tier below wants */
+    uint64_t bytes, bytes_max;           /* unreferenced pages and unpinned snapshots, and their limit */
+    uint64_t leased_bytes, wished_bytes; /* pages and snapshots with a lease; with a wish */
+    uint32_t leased, wished;             /* snapshots with a lease; with a wish */
     uint64_t nodes_evicted, pages_evicted,
         snapshots_evicted; /* since creation; pages: of windows, without their node */
 };

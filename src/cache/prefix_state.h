@@ -24,6 +24,7 @@ struct node {
      * `stored` is set only while the index has that entry. */
     uint8_t wanted, stored;
     uint8_t share; /* share of its tenant; a child has its parent's */
+    uint8_t ends;  /* 1: leases may end here, and hear of its removal */
 };
 
 struct snapshot {
@@ -31,6 +32,7 @@ struct snapshot {
     uint32_t saves; /* pages that it saves, beyond the snapshot before it */
     uint64_t price;
     uint32_t next, prev;
+    uint32_t leases, wishes;
 };
 
 struct group {
@@ -56,8 +58,9 @@ struct prefix_index {
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
     uint32_t share_snapshots[CACHE_SHARES];
-    uint64_t allowed; /* <= opts.bytes_max */
-    uint64_t age;     /* the price of the last eviction */
+    uint32_t share_leased[CACHE_SHARES]; /* snapshots with a lease */
+    uint64_t allowed;                    /* <= opts.bytes_max */
+    uint64_t age;                        /* the price of the last eviction */
     struct prefix_losses *losses;
     struct prefix_numbers numbers;
     bool evicts; /* removals are evictions and call opts.evicting */
@@ -107,6 +110,44 @@ static inline void tier_forgets(struct prefix_index *ix, struct node *n, enum ti
 
 /* Announces the entry as evicted, if there is one and the tier below wants it. */
 void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind kind);
+
+/* True when a prefix may end at this node. */
+bool prefix_state_is_end(const struct prefix_index *ix, uint32_t node);
+
+/* Tells that leases of the node end, before its entries go. */
+static inline void prefix_state_leaves(struct prefix_index *ix, uint32_t node)
+{
+    if (!ix->nodes[node].ends)
+        return;
+    ASSERT(ix->nodes[node].depth > 0);
+    ix->nodes[node].ends = 0;
+    if (ix->opts.leaving)
+        ix->opts.leaving(ix->opts.leaving_arg, node);
+}
+
+/* Bytes of all entries with a lease, and with a wish. */
+static inline uint64_t prefix_state_leased_bytes(const struct prefix_index *ix)
+{
+    uint64_t bytes = ix->numbers.leased * (uint64_t)ix->opts.state_bytes;
+    ASSERT(ix->numbers.leased <= ix->numbers.snapshots);
+    for (uint32_t g = 0; g < ix->group_count; g++) {
+        struct page_pool_numbers n;
+        page_pool_numbers(ix->groups[g].is.pages, &n);
+        bytes += n.leased * (uint64_t)ix->groups[g].is.page_bytes;
+    }
+    return bytes;
+}
+static inline uint64_t prefix_state_wished_bytes(const struct prefix_index *ix)
+{
+    uint64_t bytes = ix->numbers.wished * (uint64_t)ix->opts.state_bytes;
+    ASSERT(ix->numbers.wished <= ix->numbers.snapshots);
+    for (uint32_t g = 0; g < ix->group_count; g++) {
+        struct page_pool_numbers n;
+        page_pool_numbers(ix->groups[g].is.pages, &n);
+        bytes += n.wished * (uint64_t)ix->groups[g].is.page_bytes;
+    }
+    return bytes;
+}
 
 /* True when the node, an unreferenced leaf, ends no prefix. */
 bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node);

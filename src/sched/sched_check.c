@@ -1,8 +1,8 @@
 /* sched_check.c - the invariants that hold between any two calls.
  *
- * Each reference to a page is a sequence's: the sum over a pool is the sum over the sequences' tables. When
- * the sums differ, a second pass over all tables finds the wrong page. It needs no memory and may take its
- * time. */
+ * Each reference to a page is a sequence's or a lease's: a pool's sum is the sum over the sequences' tables
+ * and the leases. When the sums differ, a second pass over all tables finds the wrong page. It needs no
+ * memory and may take its time. */
 #include "sched/seq_fetch.h"
 #include "sched/sched_state.h"
 
@@ -166,8 +166,9 @@ static void name_wrong_page(const struct sched *s, uint32_t group)
     const struct page_pool *pool = s->opts.groups[group].pages;
     for (uint32_t page = 0; page < page_pool_pages_max(pool); page++) {
         uint32_t refs = page_pool_refs(pool, page), held = count_in_tables(s, group, page);
-        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u in the tables of sequences", page,
-                  group, refs, held);
+        held += page_pool_leases(pool, page);
+        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u of sequences and leases", page, group,
+                  refs, held);
     }
 }
 
@@ -176,6 +177,9 @@ static bool walk_references(const struct sched *s, uint32_t group, uint64_t held
 {
     const struct page_pool *pool = s->opts.groups[group].pages;
     uint64_t refs = 0;
+    struct page_pool_numbers n;
+    page_pool_numbers(pool, &n);
+    held += n.lease_refs;
     uint32_t end = walk_end(w, page_pool_end(pool), page_pool_pages_max(pool));
     for (uint32_t i = 0; i < end && walk_on(w); i++)
         refs += page_pool_refs(pool, i);
