@@ -10,6 +10,7 @@
  * the packed weights that a token of one sequence reads. */
 #include "bench_rows.h"
 #include "gpu_units.h"
+#include "model_path.h"
 
 #include "compute/cuda/cuda.h"
 
@@ -177,7 +178,7 @@ static int bench(struct device *d, const char *dir, const struct options *o)
         .parts = {.backend = d->backend, .compute = o->compute, .kv_form = KV_AUTO},
         .device = d};
     uint64_t begun = clock_now_ns();
-    int r = model_load(dir, &opts, &m, &e);
+    int r = model_load_at(dir, &opts, &m, &e);
     if (r < 0) {
         fprintf(stderr, "gpu_bench: %s: %s\n", dir, e.text);
         return 1;

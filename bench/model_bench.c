@@ -19,6 +19,7 @@
  * over the pairs: a machine with other load slows both. */
 #include "bench_models.h"
 #include "bench_rows.h"
+#include "model_path.h"
 #include "yardstick_lines.h"
 
 #include "compute/cpu/cpu_device.h"
@@ -225,7 +226,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     struct model *model = NULL;
     struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = b->prompt, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
-    int r = model_probe(dir, &opts.parts, &s, e);
+    int r = model_probe_at(dir, &opts.parts, &s, e);
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
@@ -234,7 +235,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
             e);
     uint64_t begin = clock_now_ns();
     if (r == 0)
-        r = model_load(dir, &opts, &model, e);
+        r = model_load_at(dir, &opts, &model, e);
     double load_s = seconds_since(begin);
     if (r == 0) {
         rows_opts.model = model;
@@ -270,13 +271,13 @@ static int open_row(struct bench *b, const char *dir, bool head, struct one_row 
                                         .drafts_max = head ? AHEAD_MAX : 0},
                               .device = b->device};
     struct model_shape s;
-    int r = model_probe(dir, &opts.parts, &s, e);
+    int r = model_probe_at(dir, &opts.parts, &s, e);
     if (r == 0 && head && !s.mtp)
         r = err_set(e, -ENOTSUP, "no drafts: %s", s.mtp_absent);
     if (r == 0)
         r = bench_models_check_memory(s.weight_bytes, e);
     if (r == 0)
-        r = model_load(dir, &opts, &ret->model, e);
+        r = model_load_at(dir, &opts, &ret->model, e);
     struct bench_rows_opts rows = {ret->model, 1, PROMPT, DRAFT_MAX, opts.parts.drafts_max};
     return r == 0 ? bench_rows_create(&rows, &ret->rows) : r;
 }

@@ -12,6 +12,7 @@
  * which other load moves less; and the mean time of a mask. Exit status 1: a ratio is below --least. */
 #include "bench_models.h"
 #include "bench_vocab.h"
+#include "model_path.h"
 
 #include "base/charge.h"
 #include "base/check.h"
@@ -270,11 +271,11 @@ static int bench_dir(struct bench *b, const char *dir, bool *fast, struct err *e
                               .device = b->device};
     struct model_shape s;
     struct model *model = NULL;
-    int r = model_probe(dir, &opts.parts, &s, e);
+    int r = model_probe_at(dir, &opts.parts, &s, e);
     if (r == 0)
         r = bench_models_check_memory(s.weight_bytes + (64 << 20), e);
     if (r == 0)
-        r = model_load(dir, &opts, &model, e);
+        r = model_load_at(dir, &opts, &model, e);
     if (r == 0)
         r = open_engine(b, model, e);
     if (r == 0)

@@ -10,6 +10,8 @@
  * one sequence and for several, or a token differs. The draft length is learnt in earlier rounds that do not
  * count. */
 
+#include "model_path.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"
@@ -96,7 +98,7 @@ static int load(struct bench *b, const char *dir, const struct drafting_opts *g,
                               .logits_max = engine_logits_max(ROWS_MAX, g->drafts_max),
                               .parts = parts,
                               .device = b->device};
-    int r = model_load(dir, &opts, &ret->model, e);
+    int r = model_load_at(dir, &opts, &ret->model, e);
     if (r < 0)
         return r;
     const struct model_shape *s = model_shape(ret->model);
@@ -195,7 +197,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
         r = mailbox_create(&mailbox, &b->mailbox);
     if (r < 0)
         return err_set(e, r, "no memory, or no threads");
-    r = model_probe(dir, &(struct model_parts){.mtp = true, .drafts_max = 1}, &shape, e);
+    r = model_probe_at(dir, &(struct model_parts){.mtp = true, .drafts_max = 1}, &shape, e);
     on = speculation_drafting(&b->how, r == 0 && shape.mtp);
     if (r == 0 && on.drafts_max == 0)
         return err_set(e, -ENOENT, "nobody drafts in this model: it has no head, see --spec ngram");

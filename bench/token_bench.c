@@ -1,5 +1,7 @@
 /* token_bench.c - token_bench MODEL FILE [BYTES]: what tokenizing FILE (its first BYTES) takes on one thread,
  * and how many tokens it makes. The median of nine runs. bench/token_others.py runs it beside a package. */
+#include "model_path.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"
@@ -62,7 +64,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "token_bench: %s has no text that can be read\n", argv[2]);
         return 1;
     }
-    if (tokenizer_load(kept, argv[1], &t, &e) < 0) {
+    if (tokenizer_load_at(kept, argv[1], &t, &e) < 0) {
         fprintf(stderr, "token_bench: %s\n", e.text);
         return 1;
     }

@@ -6,6 +6,7 @@
  * multiply-adds is measured before and after each image. The work is done piece by piece, as an engine does
  * it between steps, and each piece is timed: other requests wait for one piece at most. */
 #include "bench_models.h"
+#include "model_path.h"
 #include "kernel/yardsticks.h"
 
 #include "compute/cpu/cpu_device.h"
@@ -119,12 +120,12 @@ static int load(struct bench *b, const char *name, struct err *e)
     struct model_shape s;
     int r = bench_models_find(name, dir, e);
     if (r == 0)
-        r = model_probe(dir, &opts.parts, &s, e);
+        r = model_probe_at(dir, &opts.parts, &s, e);
     if (r == 0 && !s.vision.present)
         r = err_set(e, -EINVAL, "it has no vision encoder");
     if (r == 0)
         r = bench_models_check_memory(s.weight_bytes + model_encode_bytes(&s, s.vision.pixels_max), e);
-    return r == 0 ? model_load(dir, &opts, &b->model, e) : r;
+    return r == 0 ? model_load_at(dir, &opts, &b->model, e) : r;
 }
 
 static int run(struct bench *b, const char *name, char **sizes, int count)

@@ -1,6 +1,6 @@
 # build/golden: a model's numbers against a reference's.
 add_executable(golden golden/golden.c golden/compare.c golden/golden_file.c golden/drafts.c golden/images.c golden/vectors.c
   golden/runner.c)
-target_include_directories(golden PRIVATE ${CMAKE_SOURCE_DIR}/tools)
+target_include_directories(golden PRIVATE ${CMAKE_SOURCE_DIR}/tools ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(golden PRIVATE plateau_model plateau_vision)
 set_target_properties(golden PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

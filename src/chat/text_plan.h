@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct model_files;
+
 struct text_plan {
     bool tokenizer; /* the model has one */
     uint64_t bytes; /* limit of the account `tokenizer` */
 };
 
-/* `path`: of a directory, a GGUF file or a packed file, with `vocab` rows of logits. */
-struct text_plan text_plan_of(const char *path, uint32_t vocab);
+/* Estimates for a model with `vocab` rows of logits. */
+struct text_plan text_plan_of(struct model_files *files, uint32_t vocab);
 
 #endif

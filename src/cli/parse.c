@@ -12,6 +12,7 @@
 #include "host/settings.h"
 #include "template/chat_template.h"
 #include "unicode/utf8.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,6 +38,17 @@ static int read_all(int fd, struct buf *ret)
     return n < 0 ? -errno : ret->error;
 }
 
+static int load_template(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+{
+    struct model_files *files;
+    int r = model_files_open(dir, &files, e);
+    if (r < 0)
+        return r;
+    r = chat_template_load(a, files, ret, e);
+    model_files_close(files);
+    return r;
+}
+
 static int read_template(struct arena *a, const char *path, struct chat_template **ret, struct err *e)
 {
     struct stat st;
@@ -44,7 +56,7 @@ static int read_template(struct arena *a, const char *path, struct chat_template
     if (stat(path, &st) < 0)
         return err_set(e, -errno, "%s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return chat_template_load(a, path, ret, e);
+        return load_template(a, path, ret, e);
     FILE *f = fopen(path, "rbe");
     if (!f)
         return err_set(e, -errno, "%s: %s", path, strerror(errno));

@@ -8,6 +8,7 @@
 #include "memory/domain.h"
 #include "tokenizer/tokenizer.h"
 #include "unicode/utf8.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,7 +30,8 @@ struct side {
 struct evaluation {
     const struct evaluation_opts *opts;
     struct arena *arena;
-    struct side sides[2]; /* the model, and the reference if there is one */
+    struct model_files *files[2]; /* files of the model, and of the reference */
+    struct side sides[2];         /* the model, and the reference if there is one */
     uint32_t side_count;
     uint32_t *tokens, *chunk; /* tokens of the text; [context] */
     uint64_t token_count;
@@ -61,14 +63,21 @@ static struct model_parts parts_of(const struct evaluation_opts *o, bool referen
     return p;
 }
 
-static int check_memory(const struct evaluation_opts *o, struct err *e)
+static int open_files(struct evaluation *v, struct err *e)
 {
+    int r = model_files_open(v->opts->dir, &v->files[0], e);
+    return r == 0 && v->opts->reference ? model_files_open(v->opts->reference, &v->files[1], e) : r;
+}
+
+static int check_memory(const struct evaluation *v, struct err *e)
+{
+    const struct evaluation_opts *o = v->opts;
     const char *dirs[] = {o->dir, o->reference};
     uint64_t needed = 0, spare = account_numbers(o->parent).limit;
     for (int i = 0; i < 2 && dirs[i]; i++) {
         struct model_shape s;
         const struct model_parts parts = parts_of(o, i == 1);
-        int r = model_probe(dirs[i], &parts, &s, e);
+        int r = model_probe(v->files[i], &parts, &s, e);
         if (r < 0)
             return r;
         struct model_workspace w = model_workspace_bytes(&s, STEP_TOKENS, 1, o->device->workers);
@@ -120,9 +129,11 @@ static int make_room(struct evaluation *v, struct side *s)
     return 0;
 }
 
-static int open_side(struct evaluation *v, const char *dir, struct model_parts parts, struct err *e)
+static int open_side(struct evaluation *v, struct model_parts parts, struct err *e)
 {
     const struct evaluation_opts *o = v->opts;
+    struct model_files *files = v->files[v->side_count];
+    const char *dir = model_files_path(files);
     struct side *s = &v->sides[v->side_count++];
     struct loading loading = {o, dir};
     struct model_opts opts = {.tokens_max = STEP_TOKENS,
@@ -135,7 +146,7 @@ static int open_side(struct evaluation *v, const char *dir, struct model_parts p
                               .progress = tell_load,
                               .progress_arg = &loading};
     opts.parts = parts;
-    int r = model_load(dir, &opts, &s->model, e);
+    int r = model_load(files, &opts, &s->model, e);
     if (r < 0)
         return r;
     s->shape = model_shape(s->model);
@@ -171,16 +182,16 @@ static int find_begin(struct evaluation *v, const struct tokenizer *t, struct ar
     return r;
 }
 
-static int tokenize(struct evaluation *v, const char *dir, struct err *e)
+static int tokenize(struct evaluation *v, struct err *e)
 {
     const struct evaluation_opts *o = v->opts;
     struct charge charge = account_charge(o->parent);
     struct tokenizer *t;
     struct arena *scratch = NULL;
     size_t count = 0, most = o->text.len + 1;
-    int r = tokenizer_load(v->arena, dir, &t, e);
+    int r = tokenizer_load(v->arena, v->files[0], &t, e);
     if (r < 0)
-        return r == -ENOENT ? err_set(e, r, "%s has no tokenizer: it cannot read a text", dir) : r;
+        return r == -ENOENT ? err_set(e, r, "%s has no tokenizer: it cannot read a text", o->dir) : r;
     v->tokens = ARENA_ARRAY(v->arena, uint32_t, most);
     if (!v->tokens || arena_create(&(struct arena_opts){TEXT_SPACE, 0, &charge}, &scratch) < 0)
         return err_set(e, -ENOMEM, "no memory for the text's tokens");
@@ -317,16 +328,17 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     *ret = (struct evaluation_result){0};
     if (!utf8_valid(o->text))
         return err_set(e, -EINVAL, "the text is not valid UTF-8");
-    int r = check_memory(o, e);
-    if (r < 0)
-        return r;
-    if (arena_create(&(struct arena_opts){TEXT_SPACE, 0, &charge}, &v.arena) < 0)
-        return err_set(e, -ENOMEM, "no memory for the text");
-    r = tokenize(&v, o->dir, e);
+    int r = open_files(&v, e);
     if (r == 0)
-        r = open_side(&v, o->dir, parts_of(o, false), e);
+        r = check_memory(&v, e);
+    if (r == 0 && arena_create(&(struct arena_opts){TEXT_SPACE, 0, &charge}, &v.arena) < 0)
+        r = err_set(e, -ENOMEM, "no memory for the text");
+    if (r == 0)
+        r = tokenize(&v, e);
+    if (r == 0)
+        r = open_side(&v, parts_of(o, false), e);
     if (r == 0 && o->reference)
-        r = open_side(&v, o->reference, parts_of(o, true), e);
+        r = open_side(&v, parts_of(o, true), e);
     if (r == 0)
         r = check_tokens(&v, e);
     if (r == 0)
@@ -336,5 +348,7 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     for (uint32_t i = 0; i < v.side_count; i++)
         close_side(&v.sides[i]);
     arena_free(v.arena);
+    for (int i = 0; i < 2; i++)
+        model_files_close(v.files[i]);
     return r;
 }

@@ -7,6 +7,7 @@
 
 #include "kernel/workers.h"
 #include "model/model_work.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -73,10 +74,14 @@ double machine_limits_multiply(struct machine_limits *l)
 int machine_limits_work(const char *model, struct model_work *ret, struct err *e)
 {
     char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES];
+    struct model_files *files = NULL;
     struct model_shape shape;
     int r = runtime_find_model(model, NULL, dir, id, e);
     if (r == 0)
-        r = model_probe(dir, NULL, &shape, e);
+        r = model_files_open(dir, &files, e);
+    if (r == 0)
+        r = model_probe(files, NULL, &shape, e);
+    model_files_close(files);
     if (r == 0)
         *ret = model_work_of(&shape);
     return r;

@@ -8,12 +8,13 @@
 
 #include "base/hex.h"
 #include "compute/device.h"
-#include "engine/fingerprint.h"
 #include "model/load/pack.h"
+#include "weights/model_files.h"
+#include "weights/model_fingerprint.h"
 
 #include <stdio.h>
 
-static int pack(const char *dir, const struct settings *o, const struct packing_opts *opts,
+static int pack(struct model_files *files, const struct settings *o, const struct packing_opts *opts,
                 struct pack_opts *to, struct pack_result *ret, struct err *e)
 {
     struct device *device = NULL;
@@ -24,7 +25,7 @@ static int pack(const char *dir, const struct settings *o, const struct packing_
     to->replace = o->yes;
     to->progress = opts->progress;
     to->progress_arg = opts->arg;
-    r = pack_model(dir, opts->out, to, ret, e);
+    r = pack_model(files, opts->out, to, ret, e);
     device_close(device);
     return r;
 }
@@ -32,18 +33,25 @@ static int pack(const char *dir, const struct settings *o, const struct packing_
 int packing_run(const struct settings *o, const struct packing_opts *opts, struct pack_result *ret,
                 struct err *e)
 {
-    char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES], fingerprint[2 * 32 + 1];
-    uint8_t bytes[32];
+    char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES], fingerprint[2 * MODEL_FINGERPRINT_BYTES + 1];
+    uint8_t bytes[MODEL_FINGERPRINT_BYTES];
+    struct model_files *files = NULL;
     struct model_parts parts = {0};
     int r = runtime_find_model(o->models.model, NULL, dir, id, e);
     if (r == 0)
         r = planning_arithmetic(o, &parts, e);
     if (r < 0)
         return r;
-    r = fingerprint_files(dir, bytes, e);
-    if (r < 0)
+    r = model_files_open(dir, &files, e);
+    if (r == 0)
+        r = model_fingerprint(files, bytes, e);
+    if (r < 0) {
+        model_files_close(files);
         return model_hint(dir, r, e);
+    }
     hex_text(bytes, sizeof(bytes), fingerprint);
     struct pack_opts to = {.compute = parts.compute, .quant = parts.quant, .fingerprint = fingerprint};
-    return pack(dir, o, opts, &to, ret, e);
+    r = pack(files, o, opts, &to, ret, e);
+    model_files_close(files);
+    return r;
 }

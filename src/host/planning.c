@@ -21,6 +21,7 @@
 #include "store/staging.h"
 #include "store/store.h"
 #include "tensor/quantise.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -239,6 +240,17 @@ static bool speculation_of(const struct settings *o, struct speculation *ret)
     return speculation_parse(o->model.spec ? o->model.spec : "auto", &ret->way);
 }
 
+static int probe(struct planning *p, const char *dir, struct err *e)
+{
+    struct model_files *files;
+    int r = model_files_open(dir, &files, e);
+    if (r < 0)
+        return r;
+    r = model_plan_probe(&p->model, files, e);
+    model_files_close(files);
+    return r;
+}
+
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
 {
     struct plan_process process;
@@ -260,7 +272,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     r = planning_arithmetic(p->settings, &p->model.parts, e);
     if (r < 0)
         return r;
-    r = model_plan_probe(&p->model, dir, e);
+    r = probe(p, dir, e);
     p->unreadable = r < 0;
     if (r < 0)
         return r;

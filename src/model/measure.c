@@ -16,6 +16,7 @@
 #include "compute/backend.h"
 #include "tensor/quantise.h"
 #include "weights/checkpoint.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,21 +41,19 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 void source_close(struct source *s)
 {
     packers_stop(&s->packers);
-    vector_head_close(&s->vector_head);
-    checkpoint_close(s->checkpoint);
     arena_free(s->arena);
     account_close(s->account);
     *s = (struct source){0};
 }
 
-int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
+int source_open(struct source *s, struct model_files *files, struct account *parent, struct err *e)
 {
     int r = measure_account(parent, ACCOUNT_LOADING, &s->account);
     if (r == 0)
         r = measure_arena(s->account, CHECKPOINT_TABLES_MAX, &s->arena);
     if (r < 0)
-        return err_set(e, r, "no memory left to open %s", dir);
-    return checkpoint_open(s->arena, dir, s->account, &s->checkpoint, e);
+        return err_set(e, r, "no memory left to open %s", model_files_path(files));
+    return checkpoint_open(s->arena, files, "", s->account, &s->checkpoint, e);
 }
 
 uint64_t measured_stage_bytes(const struct measured *m)
@@ -143,8 +142,8 @@ static int measure_text(const struct config *c, const struct source *s, struct m
 }
 
 /* Which requested parts the checkpoint has. */
-static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
-                      struct err *e)
+static int want_parts(struct config *c, const struct source *s, struct model_files *files,
+                      const struct model_parts *p, struct err *e)
 {
     c->backend = p->backend ? p->backend : &backend_cpu;
     c->compute = p->compute != COMPUTE_AUTO ? p->compute
@@ -171,10 +170,10 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;
-    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
+    return vision_config_load(files, c, p->image_pixels_max, &c->vision, e);
 }
 
-static int measure_head(struct config *c, const char *dir, struct binder *b, struct bind_mark *head)
+static int measure_head(struct config *c, struct model_files *files, struct binder *b, struct bind_mark *head)
 {
     struct mtp_weights weights;
     struct draft_vocab draft_vocab;
@@ -182,20 +181,20 @@ static int measure_head(struct config *c, const char *dir, struct binder *b, str
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->recurrent_count == 0 || c->drafts_max == 0)
         return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
-    int r = mtp_bind_init(b, dir);
+    int r = mtp_bind_init(b, files);
     if (r == 0)
         r = mtp_bind(b, &weights);
     *head = (struct bind_mark){b->used, b->digest};
     return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
 }
 
-static int find_vector_head(const struct config *c, const char *dir, const struct binder *text,
+static int find_vector_head(const struct config *c, struct model_files *files, const struct binder *text,
                             struct source *s, struct err *e)
 {
     struct pooling_config pooling;
-    int r = pooling_config_load(dir, c->hidden, &pooling, e);
+    int r = pooling_config_load(files, c->hidden, &pooling, e);
     return r < 0 ? r
-                 : vector_head_find(s->arena, dir, &pooling, c, s->checkpoint, text->prefix, s->account,
+                 : vector_head_find(s->arena, files, &pooling, c, s->checkpoint, text->prefix, s->account,
                                     &s->vector_head, e);
 }
 
@@ -234,24 +233,24 @@ static int check_quant(const struct binder *b, struct err *e)
                    quantise_name(b->config->quant), form);
 }
 
-int measure_model(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
-                  struct measured *ret, struct err *e)
+int measure_model(struct config *c, const struct model_parts *parts, struct model_files *files,
+                  struct source *s, struct measured *ret, struct err *e)
 {
     *ret = (struct measured){0};
-    int r = want_parts(c, s, dir, parts, e);
+    int r = want_parts(c, s, files, parts, e);
     if (r == 0)
         r = measure_text_auto(c, parts, s, ret, e);
     if (r == 0)
         r = check_quant(&ret->text, e);
     if (r == 0)
-        r = find_vector_head(c, dir, &ret->text, s, e);
+        r = find_vector_head(c, files, &ret->text, s, e);
     if (r == 0)
         take_mode(c, &ret->text);
     if (r < 0 || !parts->mtp)
         return r;
     ret->mtp = ret->text;
     ret->mtp.e = &ret->mtp_absent;
-    r = measure_head(c, dir, &ret->mtp, &ret->head_mark);
+    r = measure_head(c, files, &ret->mtp, &ret->head_mark);
     c->mtp_count = r == 0;
     if (r == 0)
         take_mode(c, &ret->mtp);

@@ -12,6 +12,7 @@
 #include "memory/accounts.h"
 
 struct model_ends;
+struct model_files;
 struct model_parts;
 struct vision_block;
 struct vision_weights;
@@ -51,8 +52,8 @@ int measure_account(struct account *parent, enum account_id id, struct account *
 /* An arena that charges `account`, which may be NULL. 0 or -ENOMEM. */
 int measure_arena(struct account *account, size_t bytes_max, struct arena **ret);
 
-/* 0, or as checkpoint_open(). The caller closes it in both cases. */
-int source_open(struct source *s, const char *dir, struct account *parent, struct err *e);
+/* 0, or as checkpoint_open(). The caller closes it in both cases, before the model's files. */
+int source_open(struct source *s, struct model_files *files, struct account *parent, struct err *e);
 /* Bytes of the largest stage that packing needs, whole grains of an arena. */
 uint64_t measured_stage_bytes(const struct measured *m);
 /* Plans the account's bytes and starts the packers. `stage_bytes` 0: their stages are empty. 0 or -ENOMEM. */
@@ -66,7 +67,7 @@ int measure_check_parts(const struct model_parts *p, struct err *e);
 int measure_bind(struct binder *b, const struct bind_places *to, struct bind_mark *text);
 /* Takes the parts that the checkpoint has into *c, and measures them. An incomplete MTP head counts as
  * missing, with the reason. 0, -EINVAL, -ENOTSUP, -ENOENT, -ENOMEM. */
-int measure_model(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
-                  struct measured *ret, struct err *e);
+int measure_model(struct config *c, const struct model_parts *parts, struct model_files *files,
+                  struct source *s, struct measured *ret, struct err *e);
 
 #endif

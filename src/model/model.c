@@ -1,8 +1,7 @@
 /* model.c - probing, loading, and the steps of a model.
  *
- * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The
- * checkpoint's files are open only while packing. Everything that model_forward touches exists when
- * model_load returns. */
+ * A load measures first (model_probe is the measuring alone), reserves everything, then packs. Everything
+ * that model_forward touches exists when model_load returns. */
 #include "model/model.h"
 
 #include "model/blocks/blocks.h"
@@ -25,6 +24,7 @@
 #include "compute/device.h"
 #include "memory/accounts.h"
 #include "weights/checkpoint.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,14 +99,14 @@ static uint64_t tables_bytes(const struct config *c)
 /* Weights that are mapped pass no stage. */
 static uint64_t stage_bytes(const struct packed *packed, const struct measured *measured)
 {
-    return packed->present ? 0 : measured_stage_bytes(measured);
+    return packed->bundle ? 0 : measured_stage_bytes(measured);
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
                        const struct measured *measured, struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
-    const uint64_t head = c->mtp_count ? measured->head_mark.used : 0, mapped = packed->present ? head : 0;
+    const uint64_t head = c->mtp_count ? measured->head_mark.used : 0, mapped = packed->bundle ? head : 0;
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
@@ -119,8 +119,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                     : c->ropes[0].beyond          ? "long"
                                                   : "short",
         .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
-        .mapped = packed->present,
-        .checkpoint_bytes = packed->present ? packed->bundle.at.bytes : checkpoint_bytes(s->checkpoint),
+        .mapped = packed->bundle != NULL,
+        .checkpoint_bytes = packed->bundle ? packed->bundle->at.bytes : checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(packed, measured)),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
@@ -157,12 +157,13 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     *ret = shape;
 }
 
-int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
+int model_probe(struct model_files *files, const struct model_parts *parts, struct model_shape *ret,
+                struct err *e)
 {
     struct model_parts wanted = parts ? *parts : (struct model_parts){0};
     struct arena *tables = NULL;
     struct source source = {0};
-    struct packed packed = {.present = false};
+    struct packed packed = {.bundle = NULL};
     struct config config;
     struct measured measured;
     int r = measure_check_parts(&wanted, e);
@@ -170,25 +171,24 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
         return r;
     r = measure_arena(NULL, MODEL_TABLES_MAX, &tables);
     if (r < 0)
-        return err_set(e, r, "no memory left to read %s", dir);
-    r = packed_open(dir, &packed, e);
+        return err_set(e, r, "no memory left to read %s", model_files_path(files));
+    r = packed_open(files, &packed, e);
     if (r == 0)
         r = packed_set_parts(&packed, &wanted, e);
     if (r == 0)
-        r = config_load(tables, dir, &config, e);
+        r = config_load(tables, files, &config, e);
     if (r == 0)
         config_serve(&config, 0);
     if (r == 0)
-        r = source_open(&source, dir, NULL, e);
+        r = source_open(&source, files, NULL, e);
     if (r == 0)
-        r = measure_model(&config, &wanted, dir, &source, &measured, e);
+        r = measure_model(&config, &wanted, files, &source, &measured, e);
     if (r == 0)
         r = packed_check(&packed, &config, &measured, e);
     if (r == 0)
         r = lay_out(tables, &config, e);
     if (r == 0)
         fill_shape(&config, &source, &packed, &measured, ret);
-    packed_close(&packed);
     source_close(&source);
     arena_free(tables);
     return r;
@@ -363,7 +363,7 @@ static int bind_draft_vocab(struct model *m, struct binder *b, const struct meas
 {
     const uint64_t bytes = measured->mtp.used - measured->head_mark.used;
     struct binder apart = *b;
-    if (m->packed.present && bytes > 0) {
+    if (m->packed.bundle && bytes > 0) {
         if (m->mtp_account)
             account_set_planned(m->mtp_account, weight_memory_round(bytes));
         int r = weight_memory_init(&m->draft_memory, opts->device->domain, m->mtp_account, bytes);
@@ -373,7 +373,7 @@ static int bind_draft_vocab(struct model *m, struct binder *b, const struct meas
         apart.used = apart.ready = 0;
     }
     int r = draft_vocab_bind(&apart, &m->ends.head.parts[0], m->tables, &m->draft_vocab);
-    b->used += m->packed.present ? bytes : apart.used - b->used;
+    b->used += m->packed.bundle ? bytes : apart.used - b->used;
     return r;
 }
 
@@ -381,8 +381,8 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
                      const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->mtp;
-    int r = m->packed.present ? map_head(m, &b, measured, s, opts, e)
-                              : prepare_packing(&b, &s->packers, opts, m->mtp_account, &m->mtp_memory, e);
+    int r = m->packed.bundle ? map_head(m, &b, measured, s, opts, e)
+                             : prepare_packing(&b, &s->packers, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){.embedding = &m->ends.embedding,
@@ -411,8 +411,8 @@ static int pack(struct model *m, const struct measured *measured, struct source 
                 const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = m->packed.present ? map_weights(m, &b, measured, s, opts, e)
-                              : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
+    int r = m->packed.bundle ? map_weights(m, &b, measured, s, opts, e)
+                             : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
@@ -423,28 +423,29 @@ static int pack(struct model *m, const struct measured *measured, struct source 
     return r == 0 && m->shape.mtp ? pack_head(m, measured, s, opts, e) : r;
 }
 
-static int load(struct model *m, struct source *s, const char *dir, struct model_opts *opts, struct err *e)
+static int load(struct model *m, struct source *s, struct model_files *files, struct model_opts *opts,
+                struct err *e)
 {
     struct measured measured;
-    int r = packed_open(dir, &m->packed, e);
+    int r = packed_open(files, &m->packed, e);
     if (r == 0)
         r = packed_set_parts(&m->packed, &opts->parts, e);
     if (r == 0)
         r = packed_check_files(&m->packed, e);
     if (r < 0)
         return r;
-    r = open_accounts(m, opts, m->packed.present);
+    r = open_accounts(m, opts, m->packed.bundle != NULL);
     if (r == 0)
         r = measure_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
     if (r < 0)
-        return err_set(e, r, "no memory left to load %s", dir);
-    r = config_load(m->tables, dir, &m->config, e);
+        return err_set(e, r, "no memory left to load %s", model_files_path(files));
+    r = config_load(m->tables, files, &m->config, e);
     if (r == 0)
         config_serve(&m->config, opts->context);
     if (r == 0)
-        r = source_open(s, dir, opts->parent, e);
+        r = source_open(s, files, opts->parent, e);
     if (r == 0)
-        r = measure_model(&m->config, &opts->parts, dir, s, &measured, e);
+        r = measure_model(&m->config, &opts->parts, files, s, &measured, e);
     if (r == 0)
         r = packed_check(&m->packed, &m->config, &measured, e);
     if (r == 0)
@@ -468,7 +469,7 @@ static int load(struct model *m, struct source *s, const char *dir, struct model
     return r == 0 ? checkpoint_check(s->checkpoint, e) : r;
 }
 
-int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e)
+int model_load(struct model_files *files, const struct model_opts *opts, struct model **ret, struct err *e)
 {
     struct source source = {0};
     int r = check_opts(opts, e);
@@ -476,15 +477,14 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
         return r;
     struct model *m = calloc(1, sizeof(*m));
     if (!m)
-        return err_set(e, -ENOMEM, "no memory left to load %s", dir);
+        return err_set(e, -ENOMEM, "no memory left to load %s", model_files_path(files));
     m->device = opts->device;
     struct model_opts whole = *opts;
     whole.parts.backend = opts->device->backend;
-    r = load(m, &source, dir, &whole, e);
+    r = load(m, &source, files, &whole, e);
     source_close(&source);
-    packed_close(&m->packed);
     if (r == -ENOMEM && e && !e->text[0])
-        err_set(e, r, "no memory left to load %s", dir);
+        err_set(e, r, "no memory left to load %s", model_files_path(files));
     if (r < 0)
         model_free(m);
     else

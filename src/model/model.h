@@ -18,6 +18,7 @@
 struct backend;
 struct device;
 struct model;
+struct model_files;
 
 /* "auto", "f32", ... False on anything else. */
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
@@ -146,10 +147,11 @@ struct model_opts {
     void *progress_arg;
 };
 
-/* Reads DIR/config.json and every tensor's header, and computes the memory that a load will take; loads
+/* Reads config.json and every tensor's header, and computes the memory that a load will take; loads
  * nothing. parts: NULL as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (an unknown family or quantisation), with the
  * reason in e. */
-int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
+int model_probe(struct model_files *files, const struct model_parts *parts, struct model_shape *ret,
+                struct err *e);
 /* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences: in the memory in which the
  * model computes, and in the machine's where that is another. */
 struct model_workspace {
@@ -159,7 +161,7 @@ struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32
                                              uint32_t seqs_max, uint32_t workers);
 
 /* Loads what `model_probe()` reads: packs the weights. On failure nothing remains. */
-int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);
+int model_load(struct model_files *files, const struct model_opts *opts, struct model **ret, struct err *e);
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
 /* The memory of its device, where pages, states and features of images lie. */

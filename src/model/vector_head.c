@@ -133,14 +133,14 @@ static bool read_activation(struct json_read *r)
     return tanh;
 }
 
-static int find_dense(struct arena *a, const char *dir, const char *folder, struct account *account,
+static int find_dense(struct arena *a, struct model_files *files, const char *folder, struct account *account,
                       uint32_t in, struct vector_head_source *s, struct err *e)
 {
-    char path[4352], where[POOLING_FOLDER_BYTES + 16];
+    char where[POOLING_FOLDER_BYTES + 16];
     json_t *config = NULL;
-    struct checkpoint **opened = &s->opened[s->shape.count];
+    struct checkpoint *opened;
     snprintf(where, sizeof(where), "%s/config.json", folder);
-    int r = json_read_file(dir, where, &config, e);
+    int r = json_read_file(files, where, &config, e);
     if (r < 0)
         return r;
     struct json_read in_config = {.object = config, .where = where, .e = e};
@@ -148,12 +148,11 @@ static int find_dense(struct arena *a, const char *dir, const char *folder, stru
     json_decref(config);
     if (in_config.error)
         return in_config.error;
-    snprintf(path, sizeof(path), "%s/%s", dir, folder);
-    r = checkpoint_open(a, path, account, opened, e);
-    return r == 0 ? add_layer(s, *opened, "linear", in, tanh, e) : r;
+    r = checkpoint_open(a, files, folder, account, &opened, e);
+    return r == 0 ? add_layer(s, opened, "linear", in, tanh, e) : r;
 }
 
-int vector_head_find(struct arena *a, const char *dir, const struct pooling_config *pooling,
+int vector_head_find(struct arena *a, struct model_files *files, const struct pooling_config *pooling,
                      const struct config *c, const struct checkpoint *checkpoint, const char *prefix,
                      struct account *account, struct vector_head_source *ret, struct err *e)
 {
@@ -162,15 +161,9 @@ int vector_head_find(struct arena *a, const char *dir, const struct pooling_conf
     if (pooling->kind == POOLING_NONE)
         return find_classifier(ret, pooling, c, checkpoint, prefix, e);
     for (uint32_t i = 0; r == 0 && i < pooling->dense_count; i++)
-        r = find_dense(a, dir, pooling->dense[i], account, vector_head_width(&ret->shape, c->hidden), ret, e);
+        r = find_dense(a, files, pooling->dense[i], account, vector_head_width(&ret->shape, c->hidden), ret,
+                       e);
     return r;
-}
-
-void vector_head_close(struct vector_head_source *s)
-{
-    for (size_t i = 0; i < COUNT_OF(s->opened); i++)
-        checkpoint_close(s->opened[i]);
-    *s = (struct vector_head_source){0};
 }
 
 /* ---- reading ---- */

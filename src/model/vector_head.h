@@ -14,6 +14,7 @@ struct account;
 struct arena;
 struct checkpoint;
 struct config;
+struct model_files;
 
 #define VECTOR_HEAD_MAX POOLING_DENSE_MAX
 
@@ -39,16 +40,14 @@ struct vector_head_source {
     struct tensor weight[VECTOR_HEAD_MAX], bias[VECTOR_HEAD_MAX];
     bool has_bias[VECTOR_HEAD_MAX];
     const struct checkpoint *checkpoint[VECTOR_HEAD_MAX];
-    struct checkpoint *opened[VECTOR_HEAD_MAX]; /* checkpoints in the directories of Dense modules */
 };
 
-/* Finds the modules of `dir` that `pooling` lists, or without a pooling the classifier of the checkpoint,
+/* Finds the modules that `pooling` lists, or without a pooling the classifier of the checkpoint,
  * whose text model has `prefix`. `a` keeps the tables of more files. 0, -EINVAL, -ENOTSUP (more labels than
- * one, another dtype), or what opening said; vector_head_close() in either case. */
-int vector_head_find(struct arena *a, const char *dir, const struct pooling_config *pooling,
+ * one, another dtype), or what opening said. */
+int vector_head_find(struct arena *a, struct model_files *files, const struct pooling_config *pooling,
                      const struct config *c, const struct checkpoint *checkpoint, const char *prefix,
                      struct account *account, struct vector_head_source *ret, struct err *e);
-void vector_head_close(struct vector_head_source *s);
 
 /* Bytes that vector_head_read() takes of `a`. */
 uint64_t vector_head_bytes(const struct vector_head *h);

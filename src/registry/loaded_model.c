@@ -24,6 +24,7 @@
 #include "model/config/generation_config.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -39,6 +40,7 @@ struct load {
     const struct loaded_model_opts *opts;
     struct loaded_model *h;
     struct err *e;
+    struct model_files *files; /* open as long as the load lasts */
 };
 
 static const struct plan_line *find_line(const struct plan *plan, enum account_id id)
@@ -112,7 +114,7 @@ static int load_tokenizer(struct load *l)
         r = arena_create(&(struct arena_opts){TEXT_BYTES_MAX, 0, &charge}, &h->text);
     if (r < 0)
         return err_set(l->e, r, "no memory for the tokenizer");
-    r = tokenizer_load(h->text, s->dir, &h->tokenizer, l->e);
+    r = tokenizer_load(h->text, l->files, &h->tokenizer, l->e);
     if (r == -ENOENT && s->needs_tokenizer)
         return err_set(l->e, r, "%s has no tokenizer.json: it cannot read text", s->dir);
     return r == -ENOENT ? 0 : r;
@@ -122,7 +124,7 @@ static int load_template(struct load *l)
 {
     struct loaded_model *h = l->h;
     const struct model_settings *s = l->opts->settings;
-    int r = h->tokenizer ? chat_template_load(h->text, s->dir, &h->template, l->e) : -ENOENT;
+    int r = h->tokenizer ? chat_template_load(h->text, l->files, &h->template, l->e) : -ENOENT;
     if (r == -ENOENT && s->needs_template)
         return err_set(l->e, r, "%s has no chat template; plateau generate completes a text with it", s->dir);
     return r == -ENOENT ? 0 : r;
@@ -161,7 +163,7 @@ static int load_defaults(struct load *l)
 {
     const struct sampling_defaults *s = &l->opts->settings->sampling;
     struct generation_defaults *d = &l->h->defaults;
-    int r = generation_config_load(l->opts->settings->dir, d, l->e);
+    int r = generation_config_load(l->files, d, l->e);
     if (r < 0)
         return r;
     bool draws = !isnan(s->temperature) || !isnan(s->top_p) || !isnan(s->min_p) || s->top_k >= 0;
@@ -225,7 +227,7 @@ static int find_use(struct load *l)
     struct arena *scratch = NULL;
     if (arena_create(&(struct arena_opts){SCRATCH_BYTES_MAX, 0, &charge}, &scratch) < 0)
         return err_set(l->e, -ENOMEM, "no memory for the tokenizer");
-    int r = model_use_load(s, &s->shape, h->tokenizer, scratch, &h->use, l->e);
+    int r = model_use_load(s, l->files, &s->shape, h->tokenizer, scratch, &h->use, l->e);
     arena_free(scratch);
     return r;
 }
@@ -244,7 +246,7 @@ static int load_weights(struct load *l)
                               .device_parent = l->h->device_account,
                               .progress = o->progress,
                               .progress_arg = o->arg};
-    return model_load(s->dir, &opts, &l->h->model, l->e);
+    return model_load(l->files, &opts, &l->h->model, l->e);
 }
 
 /* A model without a fingerprint writes nothing to disk. */
@@ -254,7 +256,7 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(s->dir, model_shape(l->h->model), l->opts->device->flags, ret, &e) == 0)
+    if (fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, ret, &e) == 0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;
@@ -386,9 +388,9 @@ static int fault_at(const struct registry_faults *f, const char *step)
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e)
 {
     struct loaded_model h = {0};
-    struct load l = {opts, &h, e};
-    int r = 0;
+    struct load l = {.opts = opts, .h = &h, .e = e};
     ASSERT(opts->settings->planned);
+    int r = model_files_open(opts->settings->dir, &l.files, e);
     for (size_t i = 0; r == 0 && i < COUNT_OF(load_steps); i++) {
         if (opts->step)
             opts->step(opts->arg, load_steps[i].name);
@@ -396,6 +398,7 @@ int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model 
         if (r == 0 && (r = fault_at(opts->faults, load_steps[i].name)) < 0)
             err_set(e, r, "step %s of the load failed: %s", load_steps[i].name, strerror(-r));
     }
+    model_files_close(l.files);
     if (r < 0)
         loaded_model_close(&h, NULL, NULL);
     else

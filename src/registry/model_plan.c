@@ -37,25 +37,25 @@ struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_
 }
 
 /* Only a probe shows whether the MTP head is complete. */
-int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
+int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
 {
     struct model_shape plain;
     struct model_parts parts = p->parts;
     p->drafting = speculation_drafting(&p->speculation, true);
     speculation_parts(&p->speculation, &p->drafting, &p->parts);
-    int r = model_probe(dir, &p->parts, &p->shape, e);
+    int r = model_probe(files, &p->parts, &p->shape, e);
     if (r == 0 && p->parts.mtp && !p->shape.mtp) {
         p->drafting = speculation_drafting(&p->speculation, false);
         speculation_parts(&p->speculation, &p->drafting, &p->parts);
-        r = model_probe(dir, &p->parts, &p->shape, e);
+        r = model_probe(files, &p->parts, &p->shape, e);
     }
     if (r < 0)
         return r;
-    const struct text_plan text = text_plan_of(dir, p->shape.vocab);
+    const struct text_plan text = text_plan_of(files, p->shape.vocab);
     p->tokenizer_bytes = text.bytes;
     if (p->grammars && text.tokenizer)
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
-    r = model_probe(dir, &parts, &plain, e);
+    r = model_probe(files, &parts, &plain, e);
     if (r == 0)
         p->drafting_takes = (struct model_plan_drafting){
             p->shape.mtp_weight_bytes + p->shape.weight_bytes - plain.weight_bytes,

@@ -8,6 +8,7 @@
 #include "registry/speculation.h"
 #include "spec/drafting.h"
 
+struct model_files;
 struct plan_model;
 
 /* Memory of speculative decoding: of the weights, of each page, and of each recurrent state. */
@@ -26,7 +27,7 @@ struct model_plan {
     struct speculation speculation;
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
-    /* Read from the directory by model_plan_probe(). */
+    /* Read from the files by model_plan_probe(). */
     struct drafting_opts drafting;
     struct model_shape shape;
     struct model_plan_drafting drafting_takes;
@@ -45,7 +46,7 @@ uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs);
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct drafting_opts *drafting);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
-int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
+int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */
 void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret);
 

@@ -19,12 +19,12 @@ const char *model_kind_name(enum model_kind k)
     return names[k];
 }
 
-static int configured_as_reranker(const char *dir, bool *ret, struct err *e)
+static int configured_as_reranker(struct model_files *files, bool *ret, struct err *e)
 {
     json_t *config = NULL;
     *ret = false;
-    int r = json_read_file(dir, "config.json", &config, e);
-    if (r == -ENOENT || r == -ENOTDIR) /* its configuration lies elsewhere, which has no such keys */
+    int r = json_read_file(files, "config.json", &config, e);
+    if (r == -ENOENT) /* its configuration lies elsewhere, which has no such keys */
         return 0;
     if (r < 0)
         return r;
@@ -66,15 +66,15 @@ static void use_classifier(const struct model_shape *shape, const struct tokeniz
                               .pooling = {.kind = shape->encoder ? POOLING_CLS : POOLING_LAST}};
 }
 
-int model_use_load(const struct model_settings *s, const struct model_shape *shape,
+int model_use_load(const struct model_settings *s, struct model_files *files, const struct model_shape *shape,
                    const struct tokenizer *tokenizer, struct arena *scratch, struct model_use *ret,
                    struct err *e)
 {
     struct model_use u = {.kind = MODEL_GENERATES};
     bool reranks = false, all = s->options.embeddings;
-    int r = pooling_config_load(s->dir, shape->hidden, &u.pooling, e);
+    int r = pooling_config_load(files, shape->hidden, &u.pooling, e);
     if (r == 0)
-        r = configured_as_reranker(s->dir, &reranks, e);
+        r = configured_as_reranker(files, &reranks, e);
     if (r < 0)
         return r;
     reranks |= u.pooling.scores || is_called_reranker(s);

@@ -1,4 +1,4 @@
-/* model_use.h - what a model was made for, from its directory: text, vectors, or scores of a query and a
+/* model_use.h - what a model was made for, from its files: text, vectors, or scores of a query and a
  * document. */
 #ifndef PLATEAU_REGISTRY_MODEL_USE_H
 #define PLATEAU_REGISTRY_MODEL_USE_H
@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "model/config/pooling.h"
 
+struct model_files;
 struct model_settings;
 struct model_shape;
 struct tokenizer;
@@ -23,7 +24,7 @@ struct model_use {
 
 /* `tokenizer` may be NULL; a model without one gives no scores. Without modules.json an encoder pools the
  * mean, and a decoder that is to embed its last token. 0, or what reading the files said. */
-int model_use_load(const struct model_settings *s, const struct model_shape *shape,
+int model_use_load(const struct model_settings *s, struct model_files *files, const struct model_shape *shape,
                    const struct tokenizer *tokenizer, struct arena *scratch, struct model_use *ret,
                    struct err *e);
 

@@ -6,7 +6,8 @@
 
 #include "base/check.h"
 #include "base/files/small_file.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,13 +56,10 @@ int chat_template_compile(struct arena *a, struct slice source, struct chat_temp
 }
 
 /* NULL bytes when it does not exist. */
-static int read_file(const char *dir, const char *name, struct small_file *ret, struct err *e)
+static int read_file(struct model_files *files, const char *name, struct small_file *ret, struct err *e)
 {
-    char path[4096];
     *ret = (struct small_file){0};
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "%s: the path is too long", dir);
-    int r = small_file_read(path, TEMPLATE_FILE_BYTES_MAX, ret, e);
+    int r = model_files_text(files, name, TEMPLATE_FILE_BYTES_MAX, ret, e);
     return r == -ENOENT ? 0 : r;
 }
 
@@ -95,12 +93,12 @@ static int compile_named(struct arena *a, const json_t *list, struct chat_templa
     return 0;
 }
 
-static int load_from_json(struct arena *a, const char *dir, const char *name, struct chat_template **ret,
-                          struct err *e)
+static int load_from_json(struct arena *a, struct model_files *files, const char *name,
+                          struct chat_template **ret, struct err *e)
 {
     struct small_file file;
     json_error_t error;
-    int r = read_file(dir, name, &file, e);
+    int r = read_file(files, name, &file, e);
     if (r < 0 || !file.bytes)
         return r < 0 ? r : -ENOENT;
     json_t *json = json_loadb(file.bytes, file.len, 0, &error);
@@ -117,26 +115,26 @@ static int load_from_json(struct arena *a, const char *dir, const char *name, st
     return r < 0 && r != -ENOENT ? err_prefix(e, r, "%s", name) : r;
 }
 
-static int load_from_gguf(struct arena *a, const char *path, struct chat_template **ret, struct err *e)
+static int load_from_gguf(struct arena *a, struct model_files *files, struct chat_template **ret,
+                          struct err *e)
 {
-    char first[GGUF_PATH_BYTES];
-    struct gguf_file file = GGUF_FILE_NONE;
+    struct gguf_head file = GGUF_HEAD_NONE;
     struct slice text;
-    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    int r = model_files_head(files, NULL, &file, e);
     if (r == 0 && !gguf_string(gguf_find(&file.head, "tokenizer.chat_template"), &text))
-        r = err_set(e, -ENOENT, "%s: no tokenizer.chat_template", first);
+        r = err_set(e, -ENOENT, "%s: no tokenizer.chat_template", model_files_path(files));
     if (r == 0)
         r = chat_template_compile(a, text, ret, e);
-    gguf_file_close(&file);
+    gguf_head_done(&file);
     return r;
 }
 
 /* -ENOENT: the file does not exist. */
-static int load_from_file(struct arena *a, const char *dir, const char *name, struct chat_template **ret,
-                          struct err *e)
+static int load_from_file(struct arena *a, struct model_files *files, const char *name,
+                          struct chat_template **ret, struct err *e)
 {
     struct small_file file;
-    int r = read_file(dir, name, &file, e);
+    int r = read_file(files, name, &file, e);
     if (r < 0 || !file.bytes)
         return r < 0 ? r : -ENOENT;
     r = chat_template_compile(a, (struct slice){file.bytes, file.len}, ret, e);
@@ -145,13 +143,14 @@ static int load_from_file(struct arena *a, const char *dir, const char *name, st
 }
 
 /* chat_template.jinja, and the template for tools of newer writers. */
-static int load_from_files(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+static int load_from_files(struct arena *a, struct model_files *files, struct chat_template **ret,
+                           struct err *e)
 {
     struct chat_template *main, *tool_use = NULL;
-    int r = load_from_file(a, dir, "chat_template.jinja", &main, e);
+    int r = load_from_file(a, files, "chat_template.jinja", &main, e);
     if (r < 0)
         return r;
-    r = load_from_file(a, dir, CHAT_TEMPLATE_TOOL_USE, &tool_use, e);
+    r = load_from_file(a, files, CHAT_TEMPLATE_TOOL_USE, &tool_use, e);
     if (r < 0 && r != -ENOENT)
         return r;
     main->tool_use = tool_use;
@@ -159,17 +158,18 @@ static int load_from_files(struct arena *a, const char *dir, struct chat_templat
     return 0;
 }
 
-int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+int chat_template_load(struct arena *a, struct model_files *files, struct chat_template **ret, struct err *e)
 {
-    if (gguf_file_is(dir))
-        return load_from_gguf(a, dir, ret, e);
-    int r = load_from_files(a, dir, ret, e);
+    if (model_files_is_gguf(files))
+        return load_from_gguf(a, files, ret, e);
+    int r = load_from_files(a, files, ret, e);
     if (r == -ENOENT)
-        r = load_from_json(a, dir, "chat_template.json", ret, e);
+        r = load_from_json(a, files, "chat_template.json", ret, e);
     if (r == -ENOENT)
-        r = load_from_json(a, dir, "tokenizer_config.json", ret, e);
+        r = load_from_json(a, files, "tokenizer_config.json", ret, e);
     if (r == -ENOENT)
-        err_set(e, r, "%s: no chat_template.jinja, and no chat_template in tokenizer_config.json", dir);
+        err_set(e, r, "%s: no chat_template.jinja, and no chat_template in tokenizer_config.json",
+                model_files_path(files));
     return r;
 }
 

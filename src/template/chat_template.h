@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 struct chat_template;
+struct model_files;
 
 struct chat_template_limits {
     /* Nodes evaluated, items visited, and units of 64 bytes of text read; 50 to 100 ns each. */
@@ -43,11 +44,11 @@ struct chat_template_limits {
  * -ENOMEM. */
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e);
 
-/* The template of a model directory: chat_template.jinja (and CHAT_TEMPLATE_TOOL_USE when a rendering has
+/* The template of a model: chat_template.jinja (and CHAT_TEMPLATE_TOOL_USE when a rendering has
  * tools), else chat_template.json, else tokenizer_config.json (a string, or a list of {name, template}:
  * "default", and "tool_use"). -ENOENT when there is none of these. */
 #define CHAT_TEMPLATE_TOOL_USE "additional_chat_templates/tool_use.jinja"
-int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e);
+int chat_template_load(struct arena *a, struct model_files *files, struct chat_template **ret, struct err *e);
 
 struct chat_template_input {
     const json_t *messages;          /* array */

@@ -14,19 +14,17 @@
 #include "base/check.h"
 #include "base/files/regular_file.h"
 #include "unicode/utf8.h"
-#include "weights/gguf_file.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 
 /* ---- loading ---- */
 
 /* A JSON text that comes from memory or from a file. */
 struct json_source {
-    struct slice text;        /* from memory */
-    struct regular_file file; /* or REGULAR_FILE_NONE */
-    size_t bytes, at;         /* size of the text or the file; bytes consumed */
+    struct slice text;               /* from memory */
+    const struct regular_file *file; /* NULL: from memory */
+    size_t bytes, at;                /* size of the text or the file; bytes consumed */
     struct err *e;
     int error;
 };
@@ -35,8 +33,8 @@ static size_t json_source_read(void *into, size_t len, void *arg)
 {
     struct json_source *s = arg;
     size_t n = MIN_OF(len, s->bytes - s->at);
-    if (s->file.fd >= 0)
-        s->error = regular_file_read(&s->file, s->at, into, n, s->e);
+    if (s->file)
+        s->error = regular_file_read(s->file, s->at, into, n, s->e);
     else if (n)
         memcpy(into, s->text.ptr + s->at, n);
     s->at += n;
@@ -62,20 +60,14 @@ static int json_source_parse(struct json_source *s, const char *name, json_t **r
     return 0;
 }
 
-static int json_file_parse(const char *dir, const char *name, json_t **ret, struct err *e)
+static int json_file_parse(struct model_files *files, const char *name, json_t **ret, struct err *e)
 {
-    char path[PATH_MAX];
-    struct json_source source = {.file = REGULAR_FILE_NONE};
-    int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "%s: the path is too long", name);
-    int r = regular_file_open(path, &source.file, e);
+    struct json_source source = {.at = 0};
+    int r = model_files_file(files, name, &source.file, e);
     if (r < 0)
         return r;
-    source.bytes = (size_t)source.file.bytes;
-    r = json_source_parse(&source, name, ret, e);
-    regular_file_close(&source.file);
-    return r;
+    source.bytes = (size_t)source.file->bytes;
+    return json_source_parse(&source, name, ret, e);
 }
 
 static int tokenizer_build(struct arena *a, const struct tokenizer_source *in, struct tokenizer **ret,
@@ -91,20 +83,20 @@ static int tokenizer_build(struct arena *a, const struct tokenizer_source *in, s
     return r;
 }
 
-static int read_files(const char *dir, json_t **root, json_t **config, struct err *e)
+static int read_files(struct model_files *files, json_t **root, json_t **config, struct err *e)
 {
-    int r = json_file_parse(dir, "tokenizer.json", root, e);
+    int r = json_file_parse(files, "tokenizer.json", root, e);
     if (r < 0)
         return r;
-    r = json_file_parse(dir, "tokenizer_config.json", config, e);
+    r = json_file_parse(files, "tokenizer_config.json", config, e);
     return r == -ENOENT ? 0 : r;
 }
 
-int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e)
+int tokenizer_load(struct arena *a, struct model_files *files, struct tokenizer **ret, struct err *e)
 {
-    struct tokenizer_source in = {.gguf = gguf_file_is(dir)};
-    int r = in.gguf ? tokenizer_gguf_read(dir, &in.root, &in.config, e)
-                    : read_files(dir, &in.root, &in.config, e);
+    struct tokenizer_source in = {.gguf = model_files_is_gguf(files)};
+    int r = in.gguf ? tokenizer_gguf_read(files, &in.root, &in.config, e)
+                    : read_files(files, &in.root, &in.config, e);
     if (r == 0)
         r = tokenizer_build(a, &in, ret, e);
     json_decref(in.root);
@@ -116,10 +108,8 @@ int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice t
                     struct tokenizer **ret, struct err *e)
 {
     struct tokenizer_source in = {.gguf = false};
-    struct json_source source = {
-        .text = tokenizer_json, .bytes = tokenizer_json.len, .file = REGULAR_FILE_NONE};
-    struct json_source config_source = {
-        .text = tokenizer_config_json, .bytes = tokenizer_config_json.len, .file = REGULAR_FILE_NONE};
+    struct json_source source = {.text = tokenizer_json, .bytes = tokenizer_json.len};
+    struct json_source config_source = {.text = tokenizer_config_json, .bytes = tokenizer_config_json.len};
     int r = json_source_parse(&source, "tokenizer.json", &in.root, e);
     if (r == 0 && tokenizer_config_json.len)
         r = json_source_parse(&config_source, "tokenizer_config.json", &in.config, e);

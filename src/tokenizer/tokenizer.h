@@ -18,14 +18,15 @@
 #define TOKENIZER_ADDED_MAX      ((uint32_t)1 << 16)
 #define TOKENIZER_TEXT_BYTES_MAX (((size_t)1 << 31) - 1)
 
+struct model_files;
 struct tokenizer;
 
-/* Reads DIR/tokenizer.json, and DIR/tokenizer_config.json if it exists (bos_token, eos_token, added tokens).
+/* Reads tokenizer.json, and tokenizer_config.json if it exists (bos_token, eos_token, added tokens).
  * Built in `a`, lives as long as `a` does; nothing stays in `a` on failure. 250 000 tokens take 13 MiB of
  * `a`, and 8 MiB more while it reads (permanently with ignore_merges). While it reads, jansson holds about
  * six times the file on the heap. 0, -ENOENT (no tokenizer.json), -EINVAL (not usable: `e` has the reason),
  * -EFBIG, -ENOMEM, or errors of open and read. */
-int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e);
+int tokenizer_load(struct arena *a, struct model_files *files, struct tokenizer **ret, struct err *e);
 /* As `tokenizer_load()`, but from the files' contents; `tokenizer_config_json` may be empty. */
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e);

@@ -6,7 +6,8 @@
 #include "tokenizer/tokenizer_gguf.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -625,17 +626,16 @@ static int fill(struct reader *in, json_t *root, json_t *config)
     return r == 0 ? read_config(in, kind->bos || (kind->by_pre && find_pre(in)->bos), config) : r;
 }
 
-int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct err *e)
+int tokenizer_gguf_read(struct model_files *files, json_t **root, json_t **config, struct err *e)
 {
-    char first[GGUF_PATH_BYTES];
-    struct gguf_file file = GGUF_FILE_NONE;
-    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    struct gguf_head file = GGUF_HEAD_NONE;
+    int r = model_files_head(files, NULL, &file, e);
     if (r < 0)
         return r;
     struct reader in = {.g = &file.head, .e = e};
     json_t *objects[2] = {json_object(), json_object()};
     r = fill(&in, objects[0], objects[1]);
-    gguf_file_close(&file);
+    gguf_head_done(&file);
     if (r == 0) {
         *root = objects[0];
         *config = objects[1];
@@ -643,5 +643,5 @@ int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct
     }
     json_decref(objects[0]);
     json_decref(objects[1]);
-    return err_prefix(e, r, "%s", first);
+    return err_prefix(e, r, "%s", model_files_path(files));
 }

@@ -7,9 +7,11 @@
 
 #include <jansson.h>
 
-/* Reads the head of the model at `path` (weights/gguf_file.h). The caller owns both (json_decref). 0,
+struct model_files;
+
+/* Reads the head of the model. The caller owns both (json_decref). 0,
  * -EINVAL, -ENOENT (it has no tokenizer), -ENOTSUP (a kind that is not read), -ENOMEM, or what open and read
  * said. */
-int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct err *e);
+int tokenizer_gguf_read(struct model_files *files, json_t **root, json_t **config, struct err *e);
 
 #endif

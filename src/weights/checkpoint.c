@@ -1,7 +1,4 @@
-/* checkpoint.c - opening by the reader that knows the path, that no two tensors overlap, and reading.
- *
- * All files stay open: a file that is replaced by another one of its name is still the one that was
- * opened. */
+/* checkpoint.c - opening by the reader of the model's kind, that no two tensors overlap, and reading. */
 #include "weights/checkpoint.h"
 
 #include "weights/checkpoint_table.h"
@@ -11,18 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/* The first that reads a path opens it. */
-static const struct checkpoint_reader *const readers[] = {&checkpoint_gguf, &checkpoint_safetensors};
-
-static int read_tables(struct checkpoint *c, struct err *e)
-{
-    size_t i = 0;
-    while (!readers[i]->reads(c->dir))
-        i++;
-    ASSERT(i < COUNT_OF(readers));
-    return readers[i]->open(c, e);
-}
 
 static int by_place(const void *a, const void *b)
 {
@@ -58,39 +43,30 @@ static int check_overlaps(struct checkpoint *c, struct err *e)
     return r;
 }
 
-int checkpoint_open(struct arena *a, const char *path, struct account *account, struct checkpoint **ret,
-                    struct err *e)
+static int read_tables(struct checkpoint *c, struct err *e)
+{
+    const bool gguf = !c->folder[0] && model_files_is_gguf(c->model);
+    int r = gguf ? checkpoint_gguf_open(c, e) : checkpoint_safetensors_open(c, e);
+    return r == 0 ? check_overlaps(c, e) : r;
+}
+
+int checkpoint_open(struct arena *a, struct model_files *model, const char *folder, struct account *account,
+                    struct checkpoint **ret, struct err *e)
 {
     struct checkpoint *c = ARENA_NEW(a, struct checkpoint);
     if (!c)
-        return err_set(e, -ENOMEM, "no memory left to open %s", path);
+        return err_set(e, -ENOMEM, "no memory left to open %s", model_files_path(model));
     c->arena = a;
     c->account = account;
-    c->dir = arena_strndup(a, path, strlen(path));
+    c->model = model;
+    c->folder = arena_strndup(a, folder, strlen(folder));
     c->files = ARENA_ARRAY(a, struct checkpoint_file, CHECKPOINT_FILES_MAX);
-    int r = c->dir && c->files ? 0 : -ENOMEM;
-    if (r == 0)
-        r = read_tables(c, e);
-    if (r == 0)
-        r = check_overlaps(c, e);
+    int r = c->folder && c->files ? read_tables(c, e) : -ENOMEM;
     if (r == -ENOMEM && e && !e->text[0])
-        err_set(e, r, "no memory left for the table of tensors of %s", path);
-    if (r < 0) {
-        checkpoint_close(c);
-        return r;
-    }
-    *ret = c;
-    return 0;
-}
-
-void checkpoint_close(struct checkpoint *c)
-{
-    if (!c)
-        return;
-    for (uint32_t i = 0; i < c->file_count; i++)
-        regular_file_close(&c->files[i].at);
-    c->file_count = 0;
-    c->file_bytes = 0;
+        err_set(e, r, "no memory left for the table of tensors of %s", model_files_path(model));
+    if (r == 0)
+        *ret = c;
+    return r;
 }
 
 /* ---- reading ---- */
@@ -180,14 +156,14 @@ int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t f
 {
     const struct checkpoint_file *f = file_of(c, t);
     ASSERT(from <= t->bytes && len <= t->bytes - from);
-    int r = regular_file_read(&f->at, t->offset + from, into, len, e);
+    int r = regular_file_read(f->at, t->offset + from, into, len, e);
     return r < 0 ? err_prefix(e, r, "%s", f->name) : 0;
 }
 
 int checkpoint_check(const struct checkpoint *c, struct err *e)
 {
     for (uint32_t i = 0; i < c->file_count; i++) {
-        int r = regular_file_check(&c->files[i].at, e);
+        int r = regular_file_check(c->files[i].at, e);
         if (r < 0)
             return err_prefix(e, r, "%s", c->files[i].name);
     }
@@ -196,7 +172,7 @@ int checkpoint_check(const struct checkpoint *c, struct err *e)
 
 void checkpoint_ahead(const struct checkpoint *c, const struct tensor *t)
 {
-    regular_file_ahead(&file_of(c, t)->at, t->offset, t->bytes);
+    regular_file_ahead(file_of(c, t)->at, t->offset, t->bytes);
 }
 
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
@@ -205,5 +181,5 @@ void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t from = ROUND_UP(t->offset, page), to = (t->offset + t->bytes) / page * page;
     if (from < to)
-        regular_file_drop(&file_of(c, t)->at, from, to - from);
+        regular_file_drop(file_of(c, t)->at, from, to - from);
 }

@@ -1,11 +1,10 @@
 /* checkpoint.h - the tensors of a model, by name.
  *
  * A directory: model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors;
- * and an MTP side file (mtp/weights.safetensors, else model-mtp.safetensors). Or a GGUF model
- * (gguf_file.h): one file, or all its parts. Each kind has a reader (checkpoint_table.h). Opening reads
- * headers and checks every offset, length, shape and dtype: no tensor reaches outside its file at that
- * time. The caller reads tensors piece by piece into its own memory; a file that shrinks meanwhile is an
- * error of that read.
+ * and an MTP side file (mtp/weights.safetensors, else model-mtp.safetensors). Or a GGUF model: one file, or
+ * all its parts. Each kind has a reader (checkpoint_table.h). Opening reads headers and checks every offset,
+ * length, shape and dtype: no tensor reaches outside its file at that time. The caller reads tensors piece by
+ * piece into its own memory; a file that shrinks meanwhile is an error of that read.
  * Constant after opening, any thread. */
 #ifndef PLATEAU_WEIGHTS_CHECKPOINT_H
 #define PLATEAU_WEIGHTS_CHECKPOINT_H
@@ -15,17 +14,17 @@
 #include "memory/ledger.h"
 
 struct checkpoint;
+struct model_files;
 struct tensor;
 
-/* `a` keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this
+/* Opens the tensors of the files in `folder` of a model ("": its own), which outlives the checkpoint. `a`
+ * keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this
  * returns. 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, -ESTALE (a file changes meanwhile), or
  * what open and read said. */
-int checkpoint_open(struct arena *a, const char *path, struct account *account, struct checkpoint **ret,
-                    struct err *e);
-/* Closes the files. NULL is fine. */
-void checkpoint_close(struct checkpoint *c);
+int checkpoint_open(struct arena *a, struct model_files *model, const char *folder, struct account *account,
+                    struct checkpoint **ret, struct err *e);
 
-/* Its files, by their names relative to the directory. */
+/* Its files, by their names relative to the folder. */
 uint32_t checkpoint_file_count(const struct checkpoint *c);
 const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index);
 

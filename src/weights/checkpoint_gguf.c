@@ -5,17 +5,18 @@
  * tensors is made to size. */
 #include "weights/checkpoint_table.h"
 
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
 #include "weights/gguf_name.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES MODEL_FILES_NAME_BYTES
 
 struct parts {
-    char first[GGUF_PATH_BYTES];
     uint32_t count;
     uint64_t tensors; /* tensors of all parts */
 };
@@ -27,38 +28,43 @@ static uint64_t split_number(const struct gguf *g, const char *key, uint64_t abs
     return gguf_u64(gguf_find(g, key), &n) ? n : absent;
 }
 
-static int open_part(const struct checkpoint *c, const struct parts *p, uint32_t index, struct gguf_file *ret,
-                     struct err *e)
+/* The head of part `index`, and its name. */
+static int open_part(const struct checkpoint *c, const struct parts *p, uint32_t index, char name[NAME_BYTES],
+                     struct gguf_head *ret, struct err *e)
 {
-    char path[GGUF_PATH_BYTES];
-    int r = gguf_file_part(p->first, index, p->count, path, e);
+    const struct regular_file *at;
+    int r = model_files_part(c->model, index, p->count, name, e);
     if (r == 0)
-        r = gguf_file_open(path, c->account, ret, e);
+        r = model_files_file(c->model, name, &at, e);
     if (r < 0)
         return r;
-    uint64_t no = split_number(&ret->head, "split.no", 0);
-    uint64_t count = split_number(&ret->head, "split.count", 1);
+    r = gguf_head_read(at, c->account, ret, e);
+    if (r < 0)
+        return err_prefix(e, r, "%s", name);
+    const uint64_t no = split_number(&ret->head, "split.no", 0);
+    const uint64_t count = split_number(&ret->head, "split.count", 1);
     if (no == index && count == p->count)
         return 0;
-    gguf_file_close(ret);
-    return err_set(e, -EINVAL, "%s says that it is part %llu of %llu", path, (ull)no + 1, (ull)count);
+    gguf_head_done(ret);
+    return err_set(e, -EINVAL, "%s says that it is part %llu of %llu", name, (ull)no + 1, (ull)count);
 }
 
 static int count_tensors(const struct checkpoint *c, const struct gguf *first, struct parts *p, struct err *e)
 {
-    uint64_t wanted = split_number(first, "split.tensors.count", 0);
+    const uint64_t wanted = split_number(first, "split.tensors.count", 0);
     p->tensors = first->tensor_count;
     for (uint32_t i = 1; i < p->count; i++) {
-        struct gguf_file f;
-        int r = open_part(c, p, i, &f, e);
+        char name[NAME_BYTES];
+        struct gguf_head h;
+        int r = open_part(c, p, i, name, &h, e);
         if (r < 0)
             return r;
-        p->tensors += f.head.tensor_count;
-        gguf_file_close(&f);
+        p->tensors += h.head.tensor_count;
+        gguf_head_done(&h);
     }
     if (p->count > 1 && p->tensors != wanted)
-        return err_set(e, -EINVAL, "%s: its parts have %llu tensors, split.tensors.count is %llu", p->first,
-                       (ull)p->tensors, (ull)wanted);
+        return err_set(e, -EINVAL, "%s: its parts have %llu tensors, split.tensors.count is %llu",
+                       model_files_path(c->model), (ull)p->tensors, (ull)wanted);
     return p->tensors <= CHECKPOINT_TENSORS_MAX
                ? 0
                : err_set(e, -EINVAL, "more than %d tensors", CHECKPOINT_TENSORS_MAX);
@@ -74,65 +80,62 @@ static struct tensor tensor_of(const struct gguf_tensor *from)
     return t;
 }
 
-/* Takes the open file from *f. */
-static int add_part(struct checkpoint *c, const char *path, struct gguf_file *f, struct err *e)
+static int add_part(struct checkpoint *c, const char *name, const struct gguf_head *h, struct err *e)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    uint32_t file = c->file_count;
+    const uint32_t file = c->file_count;
     int r = checkpoint_table_add_file(c, name, strlen(name), e);
     if (r < 0)
         return r;
-    c->files[file].at = f->at;
-    c->file_bytes += f->at.bytes;
-    f->at = REGULAR_FILE_NONE;
-    for (uint32_t i = 0; r == 0 && i < f->head.tensor_count; i++) {
-        const struct tensor t = tensor_of(&f->head.tensors[i]);
-        r = checkpoint_table_add(c, f->head.tensors[i].name, file, &t, e);
+    c->files[file].at = h->at;
+    c->file_bytes += h->at->bytes;
+    for (uint32_t i = 0; r == 0 && i < h->head.tensor_count; i++) {
+        const struct tensor t = tensor_of(&h->head.tensors[i]);
+        r = checkpoint_table_add(c, h->head.tensors[i].name, file, &t, e);
     }
-    return r < 0 && r != -ENOMEM ? err_prefix(e, r, "%s", c->files[file].name) : r;
+    return r < 0 && r != -ENOMEM ? err_prefix(e, r, "%s", name) : r;
 }
 
 static int add_others(struct checkpoint *c, const struct parts *p, struct err *e)
 {
-    char path[GGUF_PATH_BYTES];
     int r = 0;
     for (uint32_t i = 1; r == 0 && i < p->count; i++) {
-        struct gguf_file f;
-        r = gguf_file_part(p->first, i, p->count, path, e);
-        if (r == 0)
-            r = open_part(c, p, i, &f, e);
+        char name[NAME_BYTES];
+        struct gguf_head h;
+        r = open_part(c, p, i, name, &h, e);
         if (r < 0)
             return r;
-        r = add_part(c, path, &f, e);
-        gguf_file_close(&f);
+        r = add_part(c, name, &h, e);
+        gguf_head_done(&h);
     }
     return r;
 }
 
-static int open_all(struct checkpoint *c, struct parts *p, struct gguf_file *first, struct err *e)
+static int add_first(struct checkpoint *c, struct parts *p, const struct gguf_head *first, struct err *e)
 {
-    uint64_t count = split_number(&first->head, "split.count", 1);
+    char name[NAME_BYTES];
+    const uint64_t count = split_number(&first->head, "split.count", 1);
     if (count > GGUF_PARTS_MAX)
-        return err_set(e, -EINVAL, "%s: %llu parts are more than %d", p->first, (ull)count, GGUF_PARTS_MAX);
+        return err_set(e, -EINVAL, "%s: %llu parts are more than %d", model_files_path(c->model), (ull)count,
+                       GGUF_PARTS_MAX);
     p->count = (uint32_t)MAX_OF(count, (uint64_t)1);
     if (split_number(&first->head, "split.no", 0) != 0)
-        return err_set(e, -EINVAL, "%s is not the first of its parts: name NAME-00001-of-%05u.gguf", p->first,
-                       p->count);
+        return err_set(e, -EINVAL, "%s is not the first of its parts: name NAME-00001-of-%05u.gguf",
+                       model_files_path(c->model), p->count);
     int r = count_tensors(c, &first->head, p, e);
     if (r == 0)
         r = checkpoint_table_make(c, (uint32_t)p->tensors, e);
-    return r == 0 ? add_part(c, p->first, first, e) : r;
+    if (r == 0)
+        r = model_files_part(c->model, 0, p->count, name, e);
+    return r == 0 ? add_part(c, name, first, e) : r;
 }
 
-static int open_gguf(struct checkpoint *c, struct err *e)
+int checkpoint_gguf_open(struct checkpoint *c, struct err *e)
 {
     struct parts p;
-    struct gguf_file first = GGUF_FILE_NONE;
-    int r = gguf_file_open_model(c->dir, p.first, c->account, &first, e);
+    struct gguf_head first = GGUF_HEAD_NONE;
+    int r = model_files_head(c->model, c->account, &first, e);
     if (r == 0)
-        r = open_all(c, &p, &first, e);
-    gguf_file_close(&first);
+        r = add_first(c, &p, &first, e);
+    gguf_head_done(&first);
     return r == 0 ? add_others(c, &p, e) : r;
 }
-
-const struct checkpoint_reader checkpoint_gguf = {.reads = gguf_file_is, .open = open_gguf};

@@ -4,8 +4,7 @@
  * lists and the shard lacks is an error. Without an index every tensor of every file counts and a name may
  * occur once. Headers are read twice, first to count, so that the tables are allocated once and to size; a
  * file that has another header the second time is refused. The text of one header or of the index is in
- * memory at a time. All files stay open: a file that is replaced by another one of its name is still the one
- * that was opened. */
+ * memory at a time. */
 #include "weights/checkpoint_table.h"
 
 #include "weights/json_scan.h"
@@ -13,11 +12,9 @@
 
 #include "base/check.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define FILE_NAME_MAX   255
 #define INDEX_BYTES_MAX SAFETENSORS_HEADER_BYTES_MAX
@@ -60,7 +57,7 @@ static int read_text(const struct checkpoint *c, const struct checkpoint_file *f
     char *memory = r == 0 ? arena_alloc_align(t.arena, bytes, 1) : NULL;
     if (!memory)
         r = err_set(e, -ENOMEM, "%s: no memory left for %zu bytes of its header", f->name, bytes);
-    else if ((r = regular_file_read(&f->at, 0, memory, bytes, e)) < 0)
+    else if ((r = regular_file_read(f->at, 0, memory, bytes, e)) < 0)
         err_prefix(e, r, "%s", f->name);
     t.bytes = (struct slice){memory, bytes};
     if (r < 0)
@@ -74,45 +71,34 @@ static int read_head(const struct checkpoint *c, const struct checkpoint_file *f
                      struct err *e)
 {
     char first[SAFETENSORS_FIRST_BYTES];
-    size_t len = (size_t)MIN_OF(f->at.bytes, (uint64_t)sizeof(first)), data_at;
-    int r = regular_file_read(&f->at, 0, first, len, e);
+    size_t len = (size_t)MIN_OF(f->at->bytes, (uint64_t)sizeof(first)), data_at;
+    int r = regular_file_read(f->at, 0, first, len, e);
     if (r == 0)
-        r = safetensors_data_at((struct slice){first, len}, f->at.bytes, &data_at, e);
+        r = safetensors_data_at((struct slice){first, len}, f->at->bytes, &data_at, e);
     return r < 0 ? err_prefix(e, r, "%s", f->name) : read_text(c, f, data_at, ret, e);
 }
 
-/* True when dir/name can be opened. */
-static bool file_exists(const char *dir, const char *name)
+/* The MTP side file is not one of them. */
+static bool is_model_file(const char *name)
 {
-    char path[4096];
-    return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
-           regular_file_exists(path);
+    const struct slice s = slice_of(name);
+    return slice_starts(s, SLICE("model")) && slice_ends(s, SLICE(".safetensors")) &&
+           !slice_eq(s, SLICE("model-mtp.safetensors"));
 }
 
-static int by_text(const void *a, const void *b)
+static int add_found(void *arg, const char *name, struct err *e)
 {
-    return strcmp(((const struct checkpoint_file *)a)->name, ((const struct checkpoint_file *)b)->name);
+    return checkpoint_table_add_file(arg, name, strlen(name), e);
 }
 
-/* model*.safetensors, in the order of their names; the MTP side file is not one of them. */
-static int glob_files(struct checkpoint *c, struct err *e)
+/* model*.safetensors, in the order of their names. */
+static int find_files(struct checkpoint *c, struct err *e)
 {
-    DIR *d = opendir(c->dir);
-    if (!d)
-        return err_set(e, -errno, "cannot read directory %s: %m", c->dir);
-    int r = 0;
-    for (struct dirent *entry; r == 0 && (entry = readdir(d));) {
-        struct slice name = slice_of(entry->d_name);
-        if (slice_starts(name, SLICE("model")) && slice_ends(name, SLICE(".safetensors")) &&
-            !slice_eq(name, SLICE("model-mtp.safetensors")))
-            r = checkpoint_table_add_file(c, name.ptr, name.len, e);
-    }
-    closedir(d);
-    if (r == 0 && c->file_count == 0)
-        r = err_set(e, -ENOENT, "%s has no model*.safetensors", c->dir);
-    if (r == 0)
-        qsort(c->files, c->file_count, sizeof(c->files[0]), by_text);
-    return r;
+    int r = model_files_each(c->model, c->folder, is_model_file, add_found, c, e);
+    return r == 0 && c->file_count == 0
+               ? err_set(e, -ENOENT, "%s%s%s has no model*.safetensors", model_files_path(c->model),
+                         c->folder[0] ? "/" : "", c->folder)
+               : r;
 }
 
 /* ---- index ---- */
@@ -258,7 +244,7 @@ static int visit_file(struct checkpoint *c, uint32_t file,
     int r = read_head(c, f, &head, v.e);
     if (r < 0)
         return r;
-    r = safetensors_parse(head.bytes, f->at.bytes, found, &v, v.e);
+    r = safetensors_parse(head.bytes, f->at->bytes, found, &v, v.e);
     text_done(&head);
     if (r == -ENOMEM)
         return err_set(e, r, "no memory left for the table of tensors of %s", f->name);
@@ -284,7 +270,7 @@ static int find_side(struct checkpoint *c, struct err *e)
 {
     static const char *const names[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        if (!file_exists(c->dir, names[i]))
+        if (!checkpoint_table_has(c, names[i]))
             continue;
         if (has_file(c, names[i]))
             return 0;
@@ -330,13 +316,12 @@ static int read_indexed(struct checkpoint *c, struct slice index, struct err *e)
     if (r < 0)
         return r;
     /* The side file is found and counted before the shards: the tables are made once. */
-    struct checkpoint probe = {.arena = c->arena, .account = c->account, .dir = c->dir, .files = c->files};
+    struct checkpoint probe = *c;
     r = find_side(&probe, e);
     if (r == 0 && probe.has_side) {
-        r = checkpoint_table_open_file(c->dir, &c->files[0], e);
+        r = checkpoint_table_open_file(c, &c->files[0], e);
         if (r == 0)
             r = visit_file(&probe, 0, count_tensor, &side, e);
-        regular_file_close(&c->files[0].at);
     }
     if (r == 0)
         r = checkpoint_table_make(c, count + side, e);
@@ -356,9 +341,9 @@ static int read_indexed(struct checkpoint *c, struct slice index, struct err *e)
 static int read_plain(struct checkpoint *c, struct err *e)
 {
     uint32_t count = 0;
-    int r = file_exists(c->dir, "model.safetensors")
+    int r = checkpoint_table_has(c, "model.safetensors")
                 ? checkpoint_table_add_file(c, "model.safetensors", 17, e)
-                : glob_files(c, e);
+                : find_files(c, e);
     if (r == 0)
         r = find_side(c, e);
     if (r == 0)
@@ -374,31 +359,22 @@ static int read_plain(struct checkpoint *c, struct err *e)
 
 static int read_with_index(struct checkpoint *c, struct err *e)
 {
-    struct checkpoint_file index = {INDEX_NAME, REGULAR_FILE_NONE};
+    struct checkpoint_file index = {INDEX_NAME, NULL};
     struct text text = {0};
-    int r = checkpoint_table_open_file(c->dir, &index, e);
-    if (r == 0 && index.at.bytes > INDEX_BYTES_MAX)
+    int r = checkpoint_table_open_file(c, &index, e);
+    if (r == 0 && index.at->bytes > INDEX_BYTES_MAX)
         r = err_set(e, -EINVAL, "%s has %llu bytes, more than the limit of %llu", index.name,
-                    (ull)index.at.bytes, (ull)INDEX_BYTES_MAX);
+                    (ull)index.at->bytes, (ull)INDEX_BYTES_MAX);
     if (r == 0)
-        r = read_text(c, &index, (size_t)index.at.bytes, &text, e);
+        r = read_text(c, &index, (size_t)index.at->bytes, &text, e);
     if (r == 0)
         r = read_indexed(c, text.bytes, e);
     text_done(&text);
-    regular_file_close(&index.at);
     return r;
 }
 
-static bool reads_any(const char *path)
+int checkpoint_safetensors_open(struct checkpoint *c, struct err *e)
 {
-    (void)path;
-    return true;
-}
-
-static int open_directory(struct checkpoint *c, struct err *e)
-{
-    int r = file_exists(c->dir, INDEX_NAME) ? read_with_index(c, e) : read_plain(c, e);
+    int r = checkpoint_table_has(c, INDEX_NAME) ? read_with_index(c, e) : read_plain(c, e);
     return r == 0 && c->has_side ? visit_file(c, c->file_count - 1, add_side_tensor, NULL, e) : r;
 }
-
-const struct checkpoint_reader checkpoint_safetensors = {.reads = reads_any, .open = open_directory};

@@ -6,13 +6,27 @@
 #include <errno.h>
 #include <stdio.h>
 
-int checkpoint_table_open_file(const char *dir, struct checkpoint_file *f, struct err *e)
+/* The file's name in the model's directory. */
+static void name_of(const struct checkpoint *c, const char *name, char ret[MODEL_FILES_PATH_BYTES])
 {
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, f->name) >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", f->name, sizeof(path) - 1);
-    int r = regular_file_open(path, &f->at, e);
-    return r == 0 && f->at.bytes == 0 ? err_set(e, -EINVAL, "%s is empty", path) : r;
+    snprintf(ret, MODEL_FILES_PATH_BYTES, "%s%s%s", c->folder, c->folder[0] ? "/" : "", name);
+}
+
+bool checkpoint_table_has(const struct checkpoint *c, const char *name)
+{
+    char path[MODEL_FILES_PATH_BYTES];
+    name_of(c, name, path);
+    return model_files_has(c->model, path);
+}
+
+int checkpoint_table_open_file(const struct checkpoint *c, struct checkpoint_file *f, struct err *e)
+{
+    char name[MODEL_FILES_PATH_BYTES];
+    name_of(c, f->name, name);
+    int r = model_files_file(c->model, name, &f->at, e);
+    return r == 0 && f->at->bytes == 0
+               ? err_set(e, -EINVAL, "%s/%s is empty", model_files_path(c->model), name)
+               : r;
 }
 
 int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len, struct err *e)
@@ -22,7 +36,7 @@ int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len
     char *copy = arena_strndup(c->arena, name, len);
     if (!copy)
         return -ENOMEM;
-    c->files[c->file_count++] = (struct checkpoint_file){copy, REGULAR_FILE_NONE};
+    c->files[c->file_count++] = (struct checkpoint_file){copy, NULL};
     return 0;
 }
 
@@ -59,8 +73,8 @@ int checkpoint_table_open_files(struct checkpoint *c, struct err *e)
 {
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < c->file_count; i++) {
-        r = checkpoint_table_open_file(c->dir, &c->files[i], e);
-        c->file_bytes += c->files[i].at.bytes;
+        r = checkpoint_table_open_file(c, &c->files[i], e);
+        c->file_bytes += r == 0 ? c->files[i].at->bytes : 0;
     }
     return r;
 }

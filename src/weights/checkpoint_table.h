@@ -10,13 +10,14 @@
 #include "base/files/regular_file.h"
 #include "base/hash.h"
 #include "tensor/tensor.h"
+#include "weights/model_files.h"
 
 #define CHECKPOINT_FILES_MAX   4096
 #define CHECKPOINT_TENSORS_MAX 1000000
 
 struct checkpoint_file {
-    const char *name; /* relative to the directory */
-    struct regular_file at;
+    const char *name;              /* relative to the folder */
+    const struct regular_file *at; /* the model's; NULL: it is not open yet */
 };
 
 struct checkpoint_entry {
@@ -31,7 +32,8 @@ struct checkpoint {
     struct arena *arena;
     struct account *account; /* charged with a text while there is one; may be NULL */
     uint64_t file_bytes;
-    const char *dir;
+    struct model_files *model;
+    const char *folder; /* in the model's directory; "": the directory itself */
     struct checkpoint_file *files;
     uint32_t file_count;
     bool has_side; /* the last file is the MTP side file of a directory of safetensors */
@@ -40,20 +42,16 @@ struct checkpoint {
     struct hash_map by_name;
 };
 
-/* A kind of checkpoints. `open` fills files and entries from c->dir, the path that was given. 0, or as
- * checkpoint_open(); the caller closes the files. */
-struct checkpoint_reader {
-    bool (*reads)(const char *path);
-    int (*open)(struct checkpoint *c, struct err *e);
-};
+/* The readers of two kinds of models. They fill files and entries. 0, or as checkpoint_open(). */
+int checkpoint_safetensors_open(struct checkpoint *c, struct err *e);
+int checkpoint_gguf_open(struct checkpoint *c, struct err *e);
 
-extern const struct checkpoint_reader checkpoint_safetensors; /* reads every path */
-extern const struct checkpoint_reader checkpoint_gguf;
-
-/* Adds a file by its name in the directory; it is not open. 0, -EINVAL (too many), -ENOMEM. */
+/* Adds a file by its name in the folder; it is not open. 0, -EINVAL (too many), -ENOMEM. */
 int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len, struct err *e);
-/* Opens DIR/NAME. 0, -EINVAL (empty), or what opening said. */
-int checkpoint_table_open_file(const char *dir, struct checkpoint_file *f, struct err *e);
+/* Whether the folder has a file of that name. */
+bool checkpoint_table_has(const struct checkpoint *c, const char *name);
+/* Opens the file. 0, -EINVAL (empty), or what opening said. */
+int checkpoint_table_open_file(const struct checkpoint *c, struct checkpoint_file *f, struct err *e);
 /* Opens all files, and counts their bytes. */
 int checkpoint_table_open_files(struct checkpoint *c, struct err *e);
 /* Makes room for `entries_max` tensors; once. 0, -EINVAL (too many), -ENOMEM. */

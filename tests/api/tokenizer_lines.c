@@ -7,6 +7,8 @@
  *     p HEX HEX      the ids of two texts in the post-processor's template, "|", and their token types
  *     d IDS, k IDS   the text of ids as hexadecimal digits, with and without special tokens
  *     b ID           the bytes of a token */
+#include "model_path.h"
+
 #include "base/check.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
@@ -117,7 +119,7 @@ int main(int argc, char **argv)
     struct tokenizer *t = NULL;
     struct err e = {{0}};
     ASSERT(argc == 2 && line);
-    int r = tokenizer_load(a, argv[1], &t, &e);
+    int r = tokenizer_load_at(a, argv[1], &t, &e);
     puts(r < 0 ? e.text : "ok");
     while (r == 0 && fflush(stdout) == 0 && fgets(line, LINE_MAX_BYTES, stdin)) {
         switch (line[0]) {

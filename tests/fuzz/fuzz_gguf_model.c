@@ -1,5 +1,7 @@
 /* Any bytes as the GGUF file of a model: its configuration, tokenizer, template and end tokens are refused
  * with a message, or within their bounds. */
+#include "model_path.h"
+
 #include "base/check.h"
 #include "model/config/config.h"
 #include "model/config/generation_config.h"
@@ -46,12 +48,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ASSERT(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a) == 0);
     arena_reset(a);
     write_file(data, size);
-    int r = config_load(a, path, &config, &e[0]);
+    int r = config_load_at(a, path, &config, &e[0]);
     check(r, &e[0]);
     ASSERT(r < 0 || (config.family && config.heads % config.kv_heads == 0));
-    r = tokenizer_load(a, path, &tokenizer, &e[1]);
+    r = tokenizer_load_at(a, path, &tokenizer, &e[1]);
     check(r, &e[1]);
-    check(generation_config_load(path, &defaults, &e[2]), &e[2]);
-    check(chat_template_load(a, path, &template, &e[3]), &e[3]);
+    check(generation_config_load_at(path, &defaults, &e[2]), &e[2]);
+    check(chat_template_load_at(a, path, &template, &e[3]), &e[3]);
     return 0;
 }

@@ -1,5 +1,7 @@
 /* A directory of weights: an index and two files, from one input. What must hold: no crash, a refusal has a
  * sentence, every tensor that is listed is found, and lies in one of the files that are there. */
+#include "model_path.h"
+
 #include "weights/checkpoint.h"
 
 #include "base/check.h"
@@ -96,11 +98,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = {{0}};
     if (arena_create(&opts, &a) < 0)
         return 0;
-    int r = checkpoint_open(a, dir, NULL, &c, &e);
+    int r = checkpoint_open_at(a, dir, NULL, &c, &e);
     ASSERT(r == 0 || (r < 0 && e.text[0]));
     if (r == 0)
         check(c);
-    checkpoint_close(c);
+    checkpoint_close_at();
     arena_free(a);
     return 0;
 }

@@ -7,6 +7,8 @@
  *
  * Invariants: no crash; a refusal has a reason; decoding returns the encoded text; pieces of a decode give
  * the whole. */
+#include "model_path.h"
+
 #include "base/check.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
@@ -41,7 +43,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct err e = {0};
     process = arena_of((size_t)64 << 20);
     scratch = arena_of((size_t)64 << 20);
-    if (tokenizer_load(process, PLATEAU_SOURCE_DIR "/models/canary", &canary, &e) < 0) {
+    if (tokenizer_load_at(process, PLATEAU_SOURCE_DIR "/models/canary", &canary, &e) < 0) {
         fprintf(stderr, "%s\n", e.text);
         abort();
     }

@@ -5,6 +5,7 @@
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
+#include "model_path.h"
 #include "test_rng.h"
 #include "test_floats.h"
 #include "test_device.h"
@@ -100,7 +101,7 @@ static inline void small_ask_with(const char *dir, const struct model_opts *o, s
 {
     struct model *m = NULL;
     struct err e = {{0}};
-    int r = model_load(dir, o, &m, &e);
+    int r = model_load_at(dir, o, &m, &e);
     if (r < 0)
         print_message("%s: %s\n", dir, e.text);
     assert_int_equal(r, 0);
@@ -120,7 +121,7 @@ static inline void small_refuses(const char *dir, int code, const char *says)
     struct model *m = NULL;
     struct err e = {{0}};
     struct model_opts o = small_opts(NULL);
-    int r = model_load(dir, &o, &m, &e);
+    int r = model_load_at(dir, &o, &m, &e);
     if (r != code || !strstr(e.text, says))
         print_message("gave %d: %s\n", r, e.text);
     assert_int_equal(r, code);
@@ -152,14 +153,14 @@ static inline struct test_tensors *small_read(const char *dir)
     struct arena *a;
     struct checkpoint *c;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 16 << 20}, &a), 0);
-    assert_int_equal(checkpoint_open(a, dir, NULL, &c, NULL), 0);
+    assert_int_equal(checkpoint_open_at(a, dir, NULL, &c, NULL), 0);
     for (uint32_t i = 0; i < checkpoint_count(c); i++) {
         struct tensor t;
         assert_true(checkpoint_find(c, checkpoint_name(c, i), &t));
         void *data = test_tensor_add(l, checkpoint_name(c, i), t.dtype, t.rank, t.shape);
         assert_int_equal(checkpoint_read(c, &t, 0, data, t.bytes, NULL), 0);
     }
-    checkpoint_close(c);
+    checkpoint_close_at();
     arena_free(a);
     return l;
 }

@@ -4,6 +4,7 @@
 #define PLATEAU_TESTS_SMALL_QUANTISED_H
 
 #include "base/none.h"
+#include "model_path.h"
 #include "small_mtp.h"
 
 #include <math.h>
@@ -88,7 +89,7 @@ static inline float draft_of(const char *dir, enum compute_mode mode, uint32_t *
     struct model *m = NULL;
     struct model_opts o = small_opts(NULL);
     o.parts = (struct model_parts){.compute = mode, .mtp = true, .drafts_max = 1};
-    assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+    assert_int_equal(model_load_at(dir, &o, &m, NULL), 0);
     if (!model_shape(m)->mtp)
         fail_msg("%s", model_shape(m)->mtp_absent);
     uint32_t tokens[] = {5, 90, 17, 3, 120, 44, 8}, table[2] = {1, 0};

@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_SMALL_VISION_H
 #define PLATEAU_TESTS_SMALL_VISION_H
 
+#include "model_path.h"
 #include "test_rng.h"
 #include "test_floats.h"
 #include "small_model.h"
@@ -158,7 +159,7 @@ static inline struct model *small_vision_load(const char *dir, struct model_opts
     struct model *m = NULL;
     struct err e = {{0}};
     o->parts.vision = true;
-    int r = model_load(dir, o, &m, &e);
+    int r = model_load_at(dir, o, &m, &e);
     if (r < 0)
         print_message("%s: %s\n", dir, e.text);
     assert_int_equal(r, 0);

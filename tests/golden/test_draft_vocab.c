@@ -1,5 +1,6 @@
 /* Drafts from the draft vocabulary: the same as from the whole vocabulary where it has the best token, and
  * tokens enter it by being used. */
+#include "model_path.h"
 #include "small_mtp.h"
 
 #include "base/none.h"
@@ -114,7 +115,7 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
     struct model *m = NULL;
     struct err e = {{0}};
     o.parts = (struct model_parts){.mtp = true, .drafts_max = 1, .draft_vocab = draft_vocab};
-    assert_int_equal(model_load(dir, &o, &m, &e), 0);
+    assert_int_equal(model_load_at(dir, &o, &m, &e), 0);
     uint32_t tokens[TOKENS], tables[2][2] = {{1, 0}, {2, 2}};
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
@@ -162,9 +163,9 @@ TEST(probing_says_what_the_list_takes)
     const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5_moe"));
     struct model_parts parts = {.mtp = true, .drafts_max = 1};
     struct model_shape all, few;
-    assert_int_equal(model_probe(dir, &parts, &all, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &parts, &all, NULL), 0);
     parts.draft_vocab = SIZE;
-    assert_int_equal(model_probe(dir, &parts, &few, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &parts, &few, NULL), 0);
     assert_true(few.mtp_weight_bytes >= all.mtp_weight_bytes);
     assert_true(few.workspace.device.seq < all.workspace.device.seq);
     assert_int_equal(few.weight_bytes, all.weight_bytes);

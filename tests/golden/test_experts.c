@@ -1,5 +1,6 @@
 /* Checkpoints of families with experts: MLX's spelling of their stacks, forms that are refused by name, and
  * every tensor missing, of another shape or cut. */
+#include "model_path.h"
 #include "small_model.h"
 #include "test_ledger.h"
 
@@ -172,7 +173,7 @@ TEST(one_expert_of_another_form_is_refused)
     struct model_opts o = small_opts(account);
     struct model *m = NULL;
     struct err e = {{0}};
-    assert_int_equal(model_load(small_changed(SMALL_GOLDEN("mixtral"), one_wide_expert), &o, &m, &e),
+    assert_int_equal(model_load_at(small_changed(SMALL_GOLDEN("mixtral"), one_wide_expert), &o, &m, &e),
                      -ENOTSUP);
     assert_non_null(strstr(e.text, "experts of one layer differ"));
     assert_int_equal(account_numbers(account).reserved, 0);
@@ -295,7 +296,7 @@ static void one_sentence(struct account *parent, const char *dir, const char *na
     struct model *m = NULL;
     struct err e = {{0}};
     struct model_opts o = small_opts(parent);
-    int r = model_load(dir, &o, &m, &e);
+    int r = model_load_at(dir, &o, &m, &e);
     if (r != -EINVAL || (name && !strstr(e.text, name)) || strchr(e.text, '\n'))
         print_message("%s: gave %d: %s\n", name ? name : dir, r, e.text);
     assert_int_equal(r, -EINVAL);

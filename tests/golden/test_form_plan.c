@@ -1,4 +1,5 @@
 /* A model's plan is equal to its load, to the byte, in every form of weights; and names of forms. */
+#include "model_path.h"
 #include "test_ledger.h"
 #include "small_quantised.h"
 
@@ -43,7 +44,7 @@ static void plan_is_the_ledger(const char *dir, enum compute_mode mode, char for
     o.parts.drafts_max = 2;
     o.progress = watch_loading;
     o.progress_arg = parent;
-    if (model_probe(dir, &o.parts, &s, &e) < 0 || model_load(dir, &o, &m, &e) < 0)
+    if (model_probe_at(dir, &o.parts, &s, &e) < 0 || model_load_at(dir, &o, &m, &e) < 0)
         fail_msg("%s: %s", dir, e.text);
     const struct model_workspace w = model_workspace_bytes(&s, o.tokens_max, o.seqs_max, o.device->workers);
     account_is(parent, ACCOUNT_WEIGHTS, s.weight_bytes);

@@ -2,6 +2,7 @@
  * form only moves or widens numbers, the logits must have the same bits. A quantised model is compared
  * with one that holds the dequantised values in F32: same numbers, another order of operations, so within
  * a bound. */
+#include "model_path.h"
 #include "test_rng.h"
 #include "test_floats.h"
 #include "small_quantised.h"
@@ -161,7 +162,7 @@ TEST(a_multimodal_checkpoint_is_its_text_model)
     const char *dir = small_write(config, l);
     small_ask(dir, &got);
     assert_true(got.hash == expected.hash);
-    assert_int_equal(model_probe(dir, NULL, &shape, NULL), 0);
+    assert_int_equal(model_probe_at(dir, NULL, &shape, NULL), 0);
     assert_true(shape.has_vision && shape.has_mtp);
     free(text);
     small_free(l);
@@ -372,7 +373,7 @@ TEST(a_wide_activation_is_cut_without_a_trace)
         struct model *m = NULL;
         struct model_opts o = small_opts(NULL);
         o.device = small_device(workers);
-        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        assert_int_equal(model_load_at(dir, &o, &m, NULL), 0);
         small_run(m, &o, &got);
         model_free(m);
         assert_true(largest_difference(&expected, &got) < 2e-4);

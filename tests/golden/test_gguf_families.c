@@ -1,5 +1,6 @@
 /* Checkpoints as the GGUF files that they would be: names, keys and the order of rows of an architecture, and
  * the same bits. */
+#include "model_path.h"
 #include "small_model.h"
 #include "test_gguf.h"
 
@@ -225,7 +226,7 @@ TEST(a_file_is_packed_by_its_name_or_its_folders)
         struct err e = {{0}};
         snprintf(from, sizeof(from), "%s%s", dir, named ? "/model.gguf" : "");
         snprintf(to, sizeof(to), "%s/%d.plateau", out, named);
-        if (pack_model(from, to, &o, &done[named], &e) < 0)
+        if (pack_model_at(from, to, &o, &done[named], &e) < 0)
             fail_msg("%s: %s", from, e.text);
     }
     assert_int_equal(done[0].weight_bytes, done[1].weight_bytes);
@@ -266,7 +267,7 @@ TEST(files_cut_anywhere_are_refused)
         struct err e = {{0}};
         struct model_opts o = small_opts(NULL);
         test_write_file(dir, "model.gguf", file.bytes, cut);
-        assert_int_equal(model_load(dir, &o, &m, &e), -EINVAL);
+        assert_int_equal(model_load_at(dir, &o, &m, &e), -EINVAL);
         assert_non_null(strstr(e.text, "model.gguf"));
     }
     small_free(l);

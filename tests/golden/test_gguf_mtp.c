@@ -1,6 +1,7 @@
 /* An MTP head in a GGUF file: one more block behind the layers, with the drafts of the checkpoint that it was
  * written from. */
 #include "base/none.h"
+#include "model_path.h"
 #include "small_mtp.h"
 #include "test_gguf.h"
 
@@ -155,7 +156,7 @@ static void draft(const char *dir, uint32_t ids[2], float logits[2])
     uint32_t tokens[TOKENS], table[2] = {1, 0};
     o.parts.mtp = true;
     o.parts.drafts_max = 2;
-    if (model_load(dir, &o, &m, &e) < 0)
+    if (model_load_at(dir, &o, &m, &e) < 0)
         fail_msg("%s", e.text);
     assert_true(model_shape(m)->has_mtp && model_shape(m)->mtp);
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -187,7 +188,7 @@ TEST(the_block_behind_the_layers_is_the_head)
     test_tensor_remove(l, "mtp.pre_fc_norm_hidden.weight");
     const struct model_parts parts = {.mtp = true, .drafts_max = 1};
     struct model_shape s;
-    assert_int_equal(model_probe(as_gguf(l, true), &parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(as_gguf(l, true), &parts, &s, NULL), 0);
     assert_true(s.has_mtp && !s.mtp && strstr(s.mtp_absent, "blk.4.nextn.hnorm.weight"));
     small_free(l);
 }

@@ -1,4 +1,5 @@
 /* Loading: the memory that it takes and returns, and every checkpoint that does not fit its configuration. */
+#include "model_path.h"
 #include "small_model.h"
 #include "test_ledger.h"
 
@@ -31,8 +32,8 @@ TEST(probing_says_what_loading_takes)
         struct model *m;
         struct account *parent = test_account(ACCOUNT_NO_LIMIT);
         struct model_opts o = small_opts(parent);
-        assert_int_equal(model_probe(goldens[i], &o.parts, &probed, NULL), 0);
-        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        assert_int_equal(model_probe_at(goldens[i], &o.parts, &probed, NULL), 0);
+        assert_int_equal(model_load_at(goldens[i], &o, &m, NULL), 0);
         same_shape(&probed, model_shape(m));
         assert_int_equal(probed.page_bytes % 64, 0);
         assert_int_equal(probed.state_bytes % 64, 0);
@@ -56,7 +57,7 @@ TEST(probing_says_what_loading_takes)
 TEST(the_shape_counts_what_is_there)
 {
     struct model_shape s;
-    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
     assert_string_equal(s.family, "qwen3_5_moe");
     assert_int_equal(s.vocab, 512);
     assert_int_equal(s.layers, 4);
@@ -69,7 +70,7 @@ TEST(the_shape_counts_what_is_there)
         parameters += tensor_count(&l->list[i].t);
     small_free(l);
     assert_int_equal(s.parameters, parameters);
-    assert_int_equal(model_probe(PLATEAU_SOURCE_DIR "/models/canary", NULL, &s, NULL), 0);
+    assert_int_equal(model_probe_at(PLATEAU_SOURCE_DIR "/models/canary", NULL, &s, NULL), 0);
     assert_true(s.has_vision && s.has_mtp);
 }
 
@@ -91,12 +92,12 @@ TEST(a_token_reads_what_it_multiplies_with)
 {
     struct model_shape s;
     for (size_t i = 0; i < 3; i++) { /* the dense ones */
-        assert_int_equal(model_probe(goldens[i], NULL, &s, NULL), 0);
+        assert_int_equal(model_probe_at(goldens[i], NULL, &s, NULL), 0);
         assert_int_equal(s.active_checkpoint_bytes, bytes_read(goldens[i]));
         assert_true(s.token_products <= s.parameters && s.token_products > s.parameters / 4);
     }
     /* A token uses 2 of 8 experts. */
-    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("qwen3_5_moe"), NULL, &s, NULL), 0);
     struct test_tensors *l = small_read(SMALL_GOLDEN("qwen3_5_moe"));
     uint64_t unread = 0;
     for (size_t i = 0; i < l->count; i++) {
@@ -116,7 +117,7 @@ TEST(a_ceiling_anywhere_leaves_nothing_behind)
         struct err e = {{0}};
         struct account *parent = test_account(limit);
         struct model_opts o = small_opts(parent);
-        r = model_load(SMALL_GOLDEN("qwen3_5_moe"), &o, &m, &e);
+        r = model_load_at(SMALL_GOLDEN("qwen3_5_moe"), &o, &m, &e);
         if (r < 0) {
             assert_int_equal(r, -ENOMEM);
             assert_true(e.text[0] != 0);
@@ -138,7 +139,7 @@ TEST(recorded_steps_have_an_account_and_need_none)
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = small_opts(parent);
     struct model *m;
-    assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+    assert_int_equal(model_load_at(dir, &o, &m, NULL), 0);
     struct account *steps = accounts_find(parent, ACCOUNT_RECORDED_STEPS);
     assert_true((steps != NULL) == test_device_is_fake());
     if (steps) {
@@ -151,7 +152,7 @@ TEST(recorded_steps_have_an_account_and_need_none)
         assert_int_equal(account_numbers(parent).children, 0);
         assert_int_equal(fake_device_numbers(o.device).committed_bytes, 0);
         /* No room. */
-        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        assert_int_equal(model_load_at(dir, &o, &m, NULL), 0);
         steps = accounts_find(parent, ACCOUNT_RECORDED_STEPS);
         account_set_limit(steps, 0);
         small_run(m, &o, &queued);
@@ -186,7 +187,7 @@ TEST(progress_grows_to_the_total_and_can_stop_the_load)
     struct model_opts o = small_opts(NULL);
     o.progress = watch_progress;
     o.progress_arg = &w;
-    assert_int_equal(model_load(SMALL_GOLDEN("qwen3_5"), &o, &m, NULL), 0);
+    assert_int_equal(model_load_at(SMALL_GOLDEN("qwen3_5"), &o, &m, NULL), 0);
     model_free(m);
     assert_true(w.calls > 10);
     assert_int_equal(w.last, w.total);
@@ -196,7 +197,7 @@ TEST(progress_grows_to_the_total_and_can_stop_the_load)
         m = NULL;
         w = (struct watch){.stop_from = total * part / 32};
         o.parent = test_account(ACCOUNT_NO_LIMIT);
-        assert_int_equal(model_load(SMALL_GOLDEN("qwen3_5"), &o, &m, &e), -ECANCELED);
+        assert_int_equal(model_load_at(SMALL_GOLDEN("qwen3_5"), &o, &m, &e), -ECANCELED);
         assert_null(m);
         assert_int_equal(w.stops, 1); /* no call follows it */
         assert_int_equal(account_numbers(o.parent).reserved, 0);
@@ -213,14 +214,14 @@ TEST(options_out_of_bounds_are_refused)
     o.parts.backend = &plain;
     o.parts.compute = COMPUTE_BF16;
     struct model_shape shape;
-    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &shape, &e), -ENOTSUP);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &shape, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "bf16"));
     o = small_opts(NULL);
     o.seqs_max = o.tokens_max + 1;
-    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
+    assert_int_equal(model_load_at(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
     o = small_opts(NULL);
     o.tokens_max = 0;
-    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
+    assert_int_equal(model_load_at(SMALL_GOLDEN("llama"), &o, &m, &e), -EINVAL);
     enum compute_mode c;
     assert_true(compute_mode_parse("int8", &c) && c == COMPUTE_INT8);
     assert_false(compute_mode_parse("fp4", &c));
@@ -231,7 +232,7 @@ TEST(a_cancelled_step_stops_between_layers)
 {
     struct model *m;
     struct model_opts o = small_opts(NULL);
-    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
+    assert_int_equal(model_load_at(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
     const struct model_shape *s = model_shape(m);
     struct room pages = small_room(m, s->page_bytes);
     float *logits = calloc(s->vocab, sizeof(float));
@@ -271,11 +272,11 @@ TEST(workers_change_no_bit)
     for (size_t i = 0; i < COUNT_OF(goldens); i++) {
         struct model_opts o = small_opts(NULL);
         o.device = small_device(1);
-        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        assert_int_equal(model_load_at(goldens[i], &o, &m, NULL), 0);
         small_run(m, &o, &one);
         model_free(m);
         o.device = small_device(3);
-        assert_int_equal(model_load(goldens[i], &o, &m, NULL), 0);
+        assert_int_equal(model_load_at(goldens[i], &o, &m, NULL), 0);
         small_run(m, &o, &three);
         model_free(m);
         assert_true(one.hash == three.hash);
@@ -361,7 +362,7 @@ TEST(a_page_is_the_sum_of_its_layers)
 {
     struct model_shape s;
     struct err e = {{0}};
-    assert_int_equal(model_probe(SMALL_GOLDEN("olmo3"), NULL, &s, &e), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("olmo3"), NULL, &s, &e), 0);
     assert_int_equal(s.kv_count, 2);
     assert_int_equal(s.kv[0].layers, 2);
     assert_int_equal(s.kv[0].window, 16);
@@ -369,7 +370,7 @@ TEST(a_page_is_the_sum_of_its_layers)
     assert_int_equal(s.kv[0].page_bytes, 2 * 2 * 2 * 6 * 32 * sizeof(float));
     assert_int_equal(s.page_bytes, s.kv[0].page_bytes + s.kv[1].page_bytes);
     assert_int_equal(s.recurrent_layers, 0);
-    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5"), NULL, &s, &e), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("qwen3_5"), NULL, &s, &e), 0);
     assert_int_equal(s.kv_count, 1);
     assert_int_equal(s.recurrent_layers, 3);
 }
@@ -404,7 +405,7 @@ TEST(what_does_not_fit_the_configuration_is_named)
 TEST(layers_of_an_mtp_head_may_follow_those_of_the_text)
 {
     struct model_shape s;
-    assert_int_equal(model_probe(small_changed(SMALL_GOLDEN("llama"), add_mtp_layer), NULL, &s, NULL), 0);
+    assert_int_equal(model_probe_at(small_changed(SMALL_GOLDEN("llama"), add_mtp_layer), NULL, &s, NULL), 0);
 }
 
 static void mix_convs(struct test_tensors *l)

@@ -1,5 +1,6 @@
 /* Made-up checkpoints: every form of the tiny shapes loads and computes; the same options give the same
  * bytes. */
+#include "model_path.h"
 #include "small_vision.h"
 
 #include "mkmodel/mk_write.h"
@@ -62,7 +63,7 @@ TEST(every_form_of_the_tiny_shapes_loads_and_computes)
             struct model_shape probed;
             const char *dir = test_dir();
             make(&(struct mk_write_opts){s, f, 4, 1}, dir);
-            assert_int_equal(model_probe(dir, NULL, &probed, NULL), 0);
+            assert_int_equal(model_probe_at(dir, NULL, &probed, NULL), 0);
             assert_int_equal(probed.layers, 4);
             assert_string_equal(probed.family, s->model_type);
             assert_true((probed.state_bytes > 0) == mk_shape_is_hybrid(s));
@@ -107,7 +108,7 @@ TEST(a_shorter_model_is_the_beginning_of_the_longer_one)
     small_ask(dir, &four);
     o.layers = 0;
     make(&o, whole);
-    assert_int_equal(model_probe(whole, NULL, &shape, NULL), 0);
+    assert_int_equal(model_probe_at(whole, NULL, &shape, NULL), 0);
     assert_int_equal(shape.layers, o.shape->layers);
     small_ask(whole, &all);
     assert_true(four.hash != all.hash);
@@ -157,7 +158,7 @@ TEST(the_program_writes_lists_and_refuses)
     assert_int_equal(run(args, said), 0);
     assert_string_equal(said, "");
     snprintf(args, sizeof(args), "%s/new", dir);
-    assert_int_equal(model_probe(args, NULL, &shape, NULL), 0);
+    assert_int_equal(model_probe_at(args, NULL, &shape, NULL), 0);
     assert_int_equal(shape.layers, 4);
     const char *const refused[] = {"tiny-qwen3 bf16",
                                    "--out /tmp tiny-qwen3",

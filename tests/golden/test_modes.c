@@ -3,6 +3,7 @@
  *
  * A bound holds as long as no router chooses another expert, and the seeds see to it: nearly equal experts of
  * a made-up model differ as much as any others. */
+#include "model_path.h"
 #include "test_ledger.h"
 #include "test_rng.h"
 #include "small_quantised.h"
@@ -111,7 +112,7 @@ TEST(what_is_quantised_computes_in_f32_beside_bf16)
     struct model_opts o = small_opts(NULL);
     o.parts.compute = COMPUTE_BF16;
     struct model_shape s;
-    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_F32);
     ask_in(dir, COMPUTE_F32, NULL, &expected);
     ask_in(dir, COMPUTE_BF16, NULL, &got);
@@ -124,7 +125,7 @@ TEST(what_is_not_quantised_computes_in_f32)
     struct model *m = NULL;
     struct model_opts o = small_opts(NULL);
     o.parts.compute = COMPUTE_INT8;
-    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
+    assert_int_equal(model_load_at(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
     assert_int_equal(model_shape(m)->compute, COMPUTE_F32);
     small_run(m, &o, &got);
     model_free(m);
@@ -143,15 +144,15 @@ TEST(auto_is_int16_where_backend_and_weights_have_it)
     slow.prefers_bf16 = NULL;
     o.parts.backend = &slow;
     o.parts.compute = COMPUTE_AUTO;
-    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_INT16);
-    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_F32);
     o.parts.backend = &plain;
-    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_F32);
     o.parts.compute = COMPUTE_INT16;
-    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), -ENOTSUP);
+    assert_int_equal(model_probe_at(dir, &o.parts, &s, NULL), -ENOTSUP);
 }
 
 static bool prefers(void)
@@ -185,7 +186,7 @@ static enum compute_mode auto_of(const char *dir, const struct backend *backend)
     struct model_shape s;
     o.parts.backend = backend;
     o.parts.compute = COMPUTE_AUTO;
-    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &o.parts, &s, NULL), 0);
     return s.compute;
 }
 
@@ -208,11 +209,11 @@ TEST(a_page_takes_what_the_form_of_its_values_says)
     static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1};
     struct model_shape plain;
     struct model_opts o = small_opts(NULL);
-    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &plain, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &plain, NULL), 0);
     for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
         struct model_shape s;
         o.parts.kv_form = form;
-        assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+        assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_form, form);
         size_t scales = form == KV_INT8 ? 2 * PAGE_TOKENS * sizeof(float) : 0;
         assert_int_equal(s.page_bytes, plain.page_bytes / 4 * bytes[form] +
@@ -226,7 +227,7 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     struct model_opts o = small_opts(NULL);
     for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
         o.parts.kv_form = form;
-        assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+        assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_smaller, form == KV_INT8 ? KV_AUTO : form + 1);
     }
     /* GPU: keys and values in bf16 beside products in bf16, and for some sizes of heads. */
@@ -234,16 +235,16 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     struct backend device = backend_cpu;
     device.integers = false;
     o.parts = (struct model_parts){.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
-    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_BF16 && s.kv_smaller == KV_AUTO);
     o.parts.kv_form = KV_F32;
-    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_BF16);
     o.parts.compute = COMPUTE_F32;
-    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
     o.parts = (struct model_parts){.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
-    assert_int_equal(model_probe(SMALL_GOLDEN("deepseek_v2"), &o.parts, &s, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("deepseek_v2"), &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
 }
 
@@ -255,10 +256,10 @@ TEST(the_plan_is_what_a_load_takes)
         struct model *m = NULL;
         struct account *parent = test_account(ACCOUNT_NO_LIMIT);
         struct model_opts o = small_opts(parent);
-        assert_int_equal(model_probe(dir, &o.parts, &exact, NULL), 0);
+        assert_int_equal(model_probe_at(dir, &o.parts, &exact, NULL), 0);
         o.parts.compute = fast[i];
-        assert_int_equal(model_probe(dir, &o.parts, &probed, NULL), 0);
-        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        assert_int_equal(model_probe_at(dir, &o.parts, &probed, NULL), 0);
+        assert_int_equal(model_load_at(dir, &o, &m, NULL), 0);
         assert_memory_equal(&probed.workspace, &model_shape(m)->workspace, sizeof(probed.workspace));
         assert_int_equal(probed.weight_bytes, exact.weight_bytes);
         assert_true(probed.workspace.device.token > exact.workspace.device.token);

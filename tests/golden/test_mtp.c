@@ -1,6 +1,7 @@
 /* An MTP head in every form that a checkpoint may have it in, and absent: its drafts, its memory, and the
  * reason why it is absent. */
 #include "base/none.h"
+#include "model_path.h"
 #include "test_rng.h"
 #include "small_mtp.h"
 #include "test_ledger.h"
@@ -21,7 +22,7 @@ static struct model *load(const char *dir, const struct model_opts *o)
 {
     struct model *m = NULL;
     struct err e = {{0}};
-    int r = model_load(dir, o, &m, &e);
+    int r = model_load_at(dir, o, &m, &e);
     if (r < 0)
         print_message("%s: %s\n", dir, e.text);
     assert_int_equal(r, 0);
@@ -230,7 +231,7 @@ TEST(a_head_that_is_not_whole_is_none)
             print_message("%s\n", s->mtp_absent);
         assert_non_null(strstr(s->mtp_absent, name));
         assert_int_equal(
-            model_probe(SMALL_GOLDEN("qwen3_5"), &(struct model_parts){.drafts_max = AHEAD}, &plain, NULL),
+            model_probe_at(SMALL_GOLDEN("qwen3_5"), &(struct model_parts){.drafts_max = AHEAD}, &plain, NULL),
             0);
         assert_true(s->page_bytes == plain.page_bytes && s->state_bytes == plain.state_bytes);
         small_run(m, &o, &got);
@@ -253,7 +254,7 @@ TEST(who_has_no_head_or_cannot_use_one_says_so)
         {SMALL_GOLDEN("qwen3_5"), "", {.drafts_max = 1}}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct model_shape s;
-        assert_int_equal(model_probe(cases[i].golden, &cases[i].parts, &s, NULL), 0);
+        assert_int_equal(model_probe_at(cases[i].golden, &cases[i].parts, &s, NULL), 0);
         assert_false(s.mtp || s.has_mtp);
         assert_non_null(strstr(s.mtp_absent, cases[i].says));
         assert_true((s.mtp_absent[0] == 0) == (cases[i].says[0] == 0));
@@ -266,8 +267,8 @@ TEST(probing_says_what_a_head_takes)
     struct account *parent = test_account(ACCOUNT_NO_LIMIT);
     struct model_opts o = opts_with_head(parent);
     struct model_shape probed, plain;
-    assert_int_equal(model_probe(dir, &o.parts, &probed, NULL), 0);
-    assert_int_equal(model_probe(dir, NULL, &plain, NULL), 0);
+    assert_int_equal(model_probe_at(dir, &o.parts, &probed, NULL), 0);
+    assert_int_equal(model_probe_at(dir, NULL, &plain, NULL), 0);
     assert_true(probed.mtp && plain.has_mtp && !plain.mtp);
     assert_true(probed.page_bytes == 2 * plain.page_bytes && probed.state_bytes > plain.state_bytes);
     assert_int_equal(probed.weight_bytes, plain.weight_bytes);
@@ -285,7 +286,7 @@ TEST(probing_says_what_a_head_takes)
     struct account *narrow = test_account(probed.weight_bytes + probed.mtp_weight_bytes / 2);
     o.parent = narrow;
     m = NULL;
-    assert_int_equal(model_load(dir, &o, &m, NULL), -ENOMEM);
+    assert_int_equal(model_load_at(dir, &o, &m, NULL), -ENOMEM);
     assert_null(m);
     assert_int_equal(account_numbers(narrow).reserved, 0);
 }

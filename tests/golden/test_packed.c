@@ -1,5 +1,6 @@
 /* Packed files: the bits of their source; damaged and foreign files are refused; packing resumes after any
  * part. */
+#include "model_path.h"
 #include "test_ledger.h"
 #include "small_mtp.h"
 
@@ -38,7 +39,7 @@ static struct pack_opts pack_opts(enum compute_mode mode)
 static int pack(const char *dir, const char *out, const struct pack_opts *o, struct pack_result *ret)
 {
     struct err e = {{0}};
-    int r = pack_model(dir, out, o, ret, &e);
+    int r = pack_model_at(dir, out, o, ret, &e);
     if (r < 0 && r != -ECANCELED)
         print_message("pack %s: %s\n", dir, e.text);
     return r;
@@ -78,7 +79,7 @@ static int load(const char *path, enum compute_mode mode, struct err *e)
 {
     struct model *m = NULL;
     const struct model_opts o = load_opts(NULL, mode);
-    int r = model_load(path, &o, &m, e);
+    int r = model_load_at(path, &o, &m, e);
     model_free(m);
     return r;
 }
@@ -130,7 +131,7 @@ static void draft(const char *path, uint32_t *id, float *logit)
     o.parts.mtp = true;
     o.parts.drafts_max = 1;
     o.parts.draft_vocab = 128;
-    if (model_load(path, &o, &m, &e) < 0)
+    if (model_load_at(path, &o, &m, &e) < 0)
         fail_msg("%s", e.text);
     assert_true(model_shape(m)->mtp);
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -170,7 +171,7 @@ static struct model_shape mapped_as_planned(const char *path, struct model_opts 
     struct model_shape s;
     struct err e = {{0}};
     o.parent = test_account(ACCOUNT_NO_LIMIT);
-    if (model_probe(path, &o.parts, &s, &e) < 0 || model_load(path, &o, &m, &e) < 0)
+    if (model_probe_at(path, &o.parts, &s, &e) < 0 || model_load_at(path, &o, &m, &e) < 0)
         fail_msg("%s: %s", path, e.text);
     assert_true(s.mapped && model_shape(m)->mapped);
     assert_int_equal(account_is(o.parent, ACCOUNT_WEIGHTS, s.weight_bytes).class, ACCOUNT_FILE);
@@ -207,7 +208,7 @@ TEST(plans_of_packed_files_are_their_ledgers)
             snprintf(path, sizeof(path), "%s%s", folders[f], names[i]->d_name);
             struct err e = {{0}};
             int r = strcmp(names[i]->d_name, "canary-8bit") == 0 ? -ENOTSUP
-                                                                 : pack_model(path, out, &o, &done, &e);
+                                                                 : pack_model_at(path, out, &o, &done, &e);
             if (r < 0 && r != -ENOTSUP)
                 fail_msg("%s: %s", path, e.text);
             if (r == 0)
@@ -322,7 +323,7 @@ TEST(a_file_cut_while_it_is_mapped_fails_the_step)
     for (int i = 0; i < 2; i++) {
         const char *out = packed(SMALL_GOLDEN("llama"), COMPUTE_F32);
         struct model *m = NULL;
-        assert_int_equal(model_load(out, &o, &m, NULL), 0);
+        assert_int_equal(model_load_at(out, &o, &m, NULL), 0);
         assert_int_equal(forward(m, &o), 0);
         if (i == 0)
             assert_int_equal(truncate(out, 5000), 0);
@@ -351,17 +352,17 @@ TEST(another_layout_is_refused_with_what_to_do)
     struct model_shape shape;
     struct err e = {{0}};
     o.parts.quant = 4;
-    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_int_equal(model_probe_at(out, &o.parts, &shape, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "pack qwen3 again with --quant q4"));
     struct backend later = *cpu()->backend;
     later.layout = "cpu 99";
     o.parts = (struct model_parts){.backend = &later};
-    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_int_equal(model_probe_at(out, &o.parts, &shape, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "run plateau pack of qwen3 again"));
     later.apart = true;
-    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_int_equal(model_probe_at(out, &o.parts, &shape, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "is packed for the CPU"));
-    assert_int_equal(pack_model(out, out_path(), &po, &done, &e), -ENOTSUP);
+    assert_int_equal(pack_model_at(out, out_path(), &po, &done, &e), -ENOTSUP);
 }
 
 /* ---- going on ---- */
@@ -443,7 +444,7 @@ TEST(what_was_begun_for_another_model_is_begun_anew)
     assert_int_equal(pack(SMALL_GOLDEN("llama"), out, &o, &done), 0);
     assert_int_equal(done.resumed_bytes, 0);
     assert_int_equal(load(out, COMPUTE_F32, NULL), 0);
-    assert_int_equal(pack_model(SMALL_GOLDEN("llama"), out, &o, &done, NULL), -EEXIST);
+    assert_int_equal(pack_model_at(SMALL_GOLDEN("llama"), out, &o, &done, NULL), -EEXIST);
     o.replace = true;
     assert_int_equal(pack(SMALL_GOLDEN("qwen3"), out, &o, &done), 0);
 }

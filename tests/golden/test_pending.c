@@ -1,6 +1,7 @@
 /* Steps that keep their tokens pending. Whatever is drafted, pending, accepted, kept and read again, each
  * token's logits have the bits of decoding one token after another. So have the drafts of an MTP head after
  * it. */
+#include "model_path.h"
 #include "test_rng.h"
 #include "small_mtp.h"
 
@@ -58,7 +59,7 @@ static void open_model(struct pending_test *h, const char *dir, uint32_t workers
     h->opts.parts.drafts_max = DRAFTS;
     h->opts.parts.mtp = true;
     h->opts.device = small_device(workers);
-    assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
+    assert_int_equal(model_load_at(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
     h->pages = small_room(h->model, ROWS * PAGES * h->shape->page_bytes);
     room_page_bases(h->shape, h->pages.at, ROWS * PAGES, h->bases);
@@ -338,10 +339,10 @@ TEST(what_is_held_is_counted_in_the_state)
     struct err e;
     for (size_t i = 0; i < COUNT_OF(goldens); i++) {
         size_t last = 0;
-        assert_int_equal(model_probe(goldens[i], NULL, &plain, &e), 0);
+        assert_int_equal(model_probe_at(goldens[i], NULL, &plain, &e), 0);
         for (uint32_t drafts = 0; drafts <= MODEL_DRAFTS_MAX; drafts++) {
             const struct model_parts parts = {.drafts_max = drafts};
-            assert_int_equal(model_probe(goldens[i], &parts, &room, &e), 0);
+            assert_int_equal(model_probe_at(goldens[i], &parts, &room, &e), 0);
             assert_int_equal(room.page_bytes, plain.page_bytes);
             if (plain.state_bytes == 0 || drafts == 0)
                 assert_int_equal(room.state_bytes, plain.state_bytes);
@@ -350,7 +351,7 @@ TEST(what_is_held_is_counted_in_the_state)
             last = room.state_bytes;
         }
         const struct model_parts many = {.drafts_max = MODEL_DRAFTS_MAX + 1};
-        assert_int_equal(model_probe(goldens[i], &many, &room, &e), -EINVAL);
+        assert_int_equal(model_probe_at(goldens[i], &many, &room, &e), -EINVAL);
     }
 }
 

@@ -1,5 +1,6 @@
 /* --quant: a model of floats that is quantised while it is loaded is, bit for bit, the model that has these
  * codes in its files; and every family can be. */
+#include "model_path.h"
 #include "test_ledger.h"
 #include "small_quantised.h"
 
@@ -113,10 +114,10 @@ static int load_quantised(const char *dir, uint32_t bits, struct model_shape *re
     o.parts.drafts_max = 2;
     o.progress = watch_loading;
     o.progress_arg = parent;
-    int r = model_probe(dir, &o.parts, ret, &e);
+    int r = model_probe_at(dir, &o.parts, ret, &e);
     if (r == -ENOTSUP && strstr(e.text, "--quant"))
         return r;
-    if (r < 0 || model_load(dir, &o, &m, &e) < 0)
+    if (r < 0 || model_load_at(dir, &o, &m, &e) < 0)
         fail_msg("%s: %s", dir, e.text);
     assert_int_equal(account_numbers(accounts_find(parent, ACCOUNT_WEIGHTS)).used, ret->weight_bytes);
     assert_int_equal(account_numbers(accounts_find(parent, ACCOUNT_MTP)).used, ret->mtp_weight_bytes);
@@ -160,7 +161,7 @@ TEST(every_family_can_be_quantised)
         char dir[1024];
         snprintf(dir, sizeof(dir), "%s%s", SMALL_GOLDEN(""), names[i]->d_name);
         if (strcmp(names[i]->d_name, "canary-8bit") != 0 && load_quantised(dir, bits[i % 4], &s) == 0) {
-            assert_int_equal(model_probe(dir, NULL, &dense, NULL), 0);
+            assert_int_equal(model_probe_at(dir, NULL, &dense, NULL), 0);
             if (!s.vision.present) /* with more bytes than the text, perhaps */
                 assert_true(s.form[0] == 'q' && strstr(s.form, " from "));
             assert_true(s.active_weight_bytes < dense.active_weight_bytes);
@@ -186,7 +187,7 @@ TEST(a_wish_that_changes_nothing_is_refused)
     quantise_model(codes, floats, 4, 64, DTYPE_BF16);
     quantised_config(config, sizeof(config), 4, 64);
     const struct model_parts parts = {.quant = 8};
-    assert_int_equal(model_probe(small_write(config, codes), &parts, &s, &e), -ENOTSUP);
+    assert_int_equal(model_probe_at(small_write(config, codes), &parts, &s, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "--quant q8"));
     assert_non_null(strstr(e.text, "mlx 4 bit g64"));
     small_free(floats);
@@ -201,7 +202,7 @@ TEST(a_weight_that_is_no_number_is_refused_by_name)
     struct model_opts o = small_opts(NULL);
     o.parts.quant = 4;
     ((float *)test_tensor_find(l, "language_model.model.layers.1.self_attn.k_proj.weight")->t.data)[77] = NAN;
-    assert_int_equal(model_load(small_write("{" QUANT_CONFIG "}", l), &o, &m, &e), -EINVAL);
+    assert_int_equal(model_load_at(small_write("{" QUANT_CONFIG "}", l), &o, &m, &e), -EINVAL);
     assert_non_null(strstr(e.text, "layers.1.self_attn.k_proj.weight"));
     small_free(l);
 }

@@ -1,6 +1,7 @@
 /* The forms that Hugging Face repositories have, over matrices of wide and of narrow rows: codes and scales
  * are drawn, and a model of what they mean is the reference. Then each tensor wrong, and files cut
  * anywhere. */
+#include "model_path.h"
 #include "small_quantised.h"
 
 struct matrix_at {
@@ -468,7 +469,7 @@ TEST(a_wrong_shape_of_any_tensor_names_it)
             struct err e = {{0}};
             struct model_opts o = small_opts(NULL);
             test_write_tensors(l, dir, "model.safetensors", 0, NULL);
-            int r = model_load(dir, &o, &m, &e);
+            int r = model_load_at(dir, &o, &m, &e);
             char module[256];
             snprintf(module, sizeof(module), "%.*s", (int)(strrchr(one->name, '.') - one->name), one->name);
             if (r >= 0 || !strstr(e.text, module))
@@ -501,7 +502,7 @@ TEST(files_cut_anywhere_are_refused)
             struct err e = {{0}};
             struct model_opts o = small_opts(NULL);
             test_write_file(dir, "model.safetensors", whole, cut);
-            assert_int_equal(model_load(dir, &o, &m, &e), -EINVAL);
+            assert_int_equal(model_load_at(dir, &o, &m, &e), -EINVAL);
             assert_non_null(strstr(e.text, "model.safetensors"));
         }
         free(whole);

@@ -1,5 +1,6 @@
 /* The vision encoder: the textbook's numbers at sizes that no golden has, the same bits however its work is
  * cut, and its memory. */
+#include "model_path.h"
 #include "small_vision.h"
 #include "test_ledger.h"
 
@@ -510,18 +511,18 @@ TEST(without_the_part_there_is_no_tower)
 {
     struct model_shape with, without;
     const struct model_parts vision = {.vision = true}, capped = {.vision = true, .image_pixels_max = 100000};
-    assert_int_equal(model_probe(usual_dir(), NULL, &without, NULL), 0);
-    assert_int_equal(model_probe(usual_dir(), &vision, &with, NULL), 0);
+    assert_int_equal(model_probe_at(usual_dir(), NULL, &without, NULL), 0);
+    assert_int_equal(model_probe_at(usual_dir(), &vision, &with, NULL), 0);
     assert_true(without.has_vision && with.has_vision && with.vision.present && !without.vision.present);
     assert_true(with.vision.weight_bytes > 0 && with.weight_bytes >= without.weight_bytes);
     assert_int_equal(with.vision.feature_floats, 3 * SMALL_OUT);
     assert_int_equal(with.active_weight_bytes, without.active_weight_bytes);
     assert_true(with.parameters > without.parameters);
     assert_int_equal(model_encode_bytes(&without, 1000000), 0);
-    assert_int_equal(model_probe(usual_dir(), &capped, &with, NULL), 0);
+    assert_int_equal(model_probe_at(usual_dir(), &capped, &with, NULL), 0);
     assert_int_equal(with.vision.pixels_max, 100000);
     /* A text model opened with images has none. */
-    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &vision, &with, NULL), 0);
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &vision, &with, NULL), 0);
     assert_false(with.vision.present || with.has_vision);
 }
 
@@ -536,7 +537,7 @@ static void tower_refuses(void (*change)(struct test_tensors *l), const char *sa
     struct err e = {{0}};
     change(l);
     o.parts.vision = true;
-    assert_int_equal(model_load(small_write(config, l), &o, &m, &e), -EINVAL);
+    assert_int_equal(model_load_at(small_write(config, l), &o, &m, &e), -EINVAL);
     if (!strstr(e.text, says))
         print_message("%s\n", e.text);
     assert_non_null(strstr(e.text, says));

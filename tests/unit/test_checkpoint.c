@@ -1,4 +1,5 @@
 /* Directories of safetensors files: which files count, which tensor lies where, and refusals. */
+#include "model_path.h"
 #include "test_files.h"
 #include "test_ledger.h"
 
@@ -34,7 +35,7 @@ static void write_shard(const char *dir, const char *file, const char *names, ui
 static void opens(const char *dir, struct checkpoint **ret)
 {
     struct err e = {{0}};
-    int r = checkpoint_open(arena(), dir, NULL, ret, &e);
+    int r = checkpoint_open_at(arena(), dir, NULL, ret, &e);
     if (r < 0)
         print_message("%s\n", e.text);
     assert_int_equal(r, 0);
@@ -45,7 +46,7 @@ static void refuses(const char *dir, int code, const char *says)
     struct checkpoint *c = NULL;
     struct err e = {{0}};
     struct account *account = test_account(ACCOUNT_NO_LIMIT);
-    int r = checkpoint_open(arena(), dir, account, &c, &e);
+    int r = checkpoint_open_at(arena(), dir, account, &c, &e);
     if (r != code || !strstr(e.text, says))
         print_message("gave %d: %s\n", r, e.text);
     assert_int_equal(r, code);
@@ -72,7 +73,7 @@ TEST(a_single_file_is_read_and_closed)
     write_shard(dir, "model.safetensors", "a b", 7);
     write_shard(dir, "model-00001-of-00002.safetensors", "stray", 1);
     struct account *account = test_account(ACCOUNT_NO_LIMIT);
-    assert_int_equal(checkpoint_open(arena(), dir, account, &c, NULL), 0);
+    assert_int_equal(checkpoint_open_at(arena(), dir, account, &c, NULL), 0);
     assert_int_equal(checkpoint_count(c), 2);
     assert_int_equal(account_numbers(account).reserved, 0);
     assert_true(account_numbers(account).peak > 0); /* the header, while it was parsed */
@@ -85,8 +86,8 @@ TEST(a_single_file_is_read_and_closed)
     assert_null(checkpoint_file_of(c, "stray"));
     assert_string_equal(checkpoint_file_of(c, "a"), "model.safetensors");
     assert_string_equal(checkpoint_name(c, 0), "a");
-    checkpoint_close(c);
-    checkpoint_close(NULL);
+    checkpoint_close_at();
+    checkpoint_close_at();
 }
 
 TEST(a_ceiling_refuses_the_header)
@@ -96,7 +97,7 @@ TEST(a_ceiling_refuses_the_header)
     struct err e = {{0}};
     write_shard(dir, "model.safetensors", "a", 7);
     struct account *account = test_account(16);
-    assert_int_equal(checkpoint_open(arena(), dir, account, &c, &e), -ENOMEM);
+    assert_int_equal(checkpoint_open_at(arena(), dir, account, &c, &e), -ENOMEM);
     assert_non_null(strstr(e.text, "model.safetensors: no memory left"));
     assert_int_equal(account_numbers(account).reserved, 0);
 }
@@ -126,7 +127,7 @@ TEST(a_file_that_shrinks_while_it_is_read_is_an_error_in_words)
     assert_int_equal(checkpoint_read(c, &b, 0, bytes, 2, &e), 0);
     assert_int_equal(checkpoint_check(c, &e), -ESTALE);
     assert_non_null(strstr(e.text, "model.safetensors: became shorter while it was read"));
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST(a_file_that_changes_while_it_is_read_is_an_error_and_one_that_is_replaced_is_not)
@@ -147,7 +148,7 @@ TEST(a_file_that_changes_while_it_is_read_is_an_error_and_one_that_is_replaced_i
     fclose(f);
     assert_int_equal(checkpoint_check(c, &e), -ESTALE);
     assert_non_null(strstr(e.text, "model.safetensors: was changed while it was read"));
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST(what_is_no_file_is_refused_and_not_waited_for)
@@ -177,7 +178,7 @@ TEST(without_an_index_all_shards_count)
     assert_int_equal(checkpoint_count(c), 2);
     assert_int_equal(value_of(c, "a"), 1);
     assert_int_equal(value_of(c, "b"), 2);
-    checkpoint_close(c);
+    checkpoint_close_at();
     write_shard(dir, "model-extra.safetensors", "a", 3);
     refuses(dir, -EINVAL, "tensor a occurs twice");
 }
@@ -199,7 +200,7 @@ TEST(the_index_decides)
     assert_int_equal(value_of(c, "unlisted"), -1);
     assert_int_equal(value_of(c, "z"), -1);
     assert_string_equal(checkpoint_file_of(c, "c"), "two.safetensors");
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 static void index_is(const char *dir, const char *map)
@@ -245,7 +246,7 @@ TEST(the_side_file_adds_what_belongs_to_mtp)
     assert_int_equal(value_of(c, "mtp.norm.weight"), 2);
     assert_int_equal(value_of(c, "language_model.mtp.x"), 2);
     assert_int_equal(value_of(c, "z"), -1);
-    checkpoint_close(c);
+    checkpoint_close_at();
     /* mtp/weights.safetensors goes before it; the same beside an index. */
     char sub[128];
     snprintf(sub, sizeof(sub), "%s/mtp", dir);
@@ -256,14 +257,14 @@ TEST(the_side_file_adds_what_belongs_to_mtp)
     assert_int_equal(value_of(c, "mtp.norm.weight"), 3);
     assert_int_equal(value_of(c, "language_model.mtp.x"), -1);
     assert_string_equal(checkpoint_file_of(c, "mtp.norm.weight"), "mtp/weights.safetensors");
-    checkpoint_close(c);
+    checkpoint_close_at();
     /* An index that lists the side file among its shards. */
     index_is(dir, "\"a\":\"model.safetensors\",\"mtp.norm.weight\":\"model-mtp.safetensors\"");
     test_remove_tree(sub);
     opens(dir, &c);
     assert_int_equal(value_of(c, "mtp.norm.weight"), 2);
     assert_int_equal(checkpoint_count(c), 2);
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST(what_cannot_be_read_is_refused_with_its_name)
@@ -310,7 +311,7 @@ TEST(overlapping_and_repeated_tensors_are_refused)
             struct checkpoint *c;
             opens(dir, &c);
             assert_int_equal(checkpoint_count(c), 3);
-            checkpoint_close(c);
+            checkpoint_close_at();
         } else {
             refuses(dir, -EINVAL, i == 0 ? "tensors a and b overlap" : "tensor a occurs twice");
         }
@@ -357,7 +358,7 @@ TEST(a_drop_forgets_the_whole_pages_of_a_tensor_and_no_others)
     assert_true(dropped.at + dropped.len <= end && dropped.at + dropped.len > end - page);
     checkpoint_drop(c, &small);
     assert_int_equal(dropped.calls, 1);
-    checkpoint_close(c);
+    checkpoint_close_at();
     test_tensors_free(l);
     free(l);
 }
@@ -382,7 +383,7 @@ TEST(a_dropped_tensor_can_still_be_read)
         checkpoint_drop(c, &t);
         checkpoint_drop(c, &odd);
     }
-    checkpoint_close(c);
+    checkpoint_close_at();
     test_tensors_free(l);
     free(l);
 }
@@ -395,8 +396,8 @@ TEST(too_small_an_arena_is_an_error_not_a_crash)
     struct err e = {{0}};
     write_shard(dir, "model.safetensors", "a b c", 1);
     /* The table of files alone is larger. */
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 65536}, &a), 0);
-    assert_int_equal(checkpoint_open(a, dir, NULL, &c, &e), -ENOMEM);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 32768}, &a), 0);
+    assert_int_equal(checkpoint_open_at(a, dir, NULL, &c, &e), -ENOMEM);
     assert_true(e.text[0] != 0);
     arena_free(a);
 }

@@ -1,9 +1,10 @@
 /* GGUF models as checkpoints: which files make one, which tensor lies where, and refusals. */
+#include "model_path.h"
 #include "test_gguf.h"
 #include "test_ledger.h"
 
 #include "weights/checkpoint.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf.h"
 
 #include "base/check.h"
 
@@ -59,7 +60,7 @@ static void write_part(const char *dir, const struct part *p)
 static void opens(const char *path, struct checkpoint **ret)
 {
     struct err e = {{0}};
-    int r = checkpoint_open(arena(), path, NULL, ret, &e);
+    int r = checkpoint_open_at(arena(), path, NULL, ret, &e);
     if (r < 0)
         print_message("%s\n", e.text);
     assert_int_equal(r, 0);
@@ -70,7 +71,7 @@ static void refuses(const char *path, int code, const char *says)
     struct checkpoint *c = NULL;
     struct err e = {{0}};
     struct account *account = test_account(ACCOUNT_NO_LIMIT);
-    int r = checkpoint_open(arena(), path, account, &c, &e);
+    int r = checkpoint_open_at(arena(), path, account, &c, &e);
     if (r != code || !strstr(e.text, says))
         print_message("gave %d: %s\n", r, e.text);
     assert_int_equal(r, code);
@@ -89,6 +90,14 @@ static int value_of(const struct checkpoint *c, const char *name)
     return value;
 }
 
+static bool is_gguf(const char *path)
+{
+    struct model_files *f = NULL;
+    const bool is = model_files_open(path, &f, NULL) == 0 && model_files_is_gguf(f);
+    model_files_close(f);
+    return is;
+}
+
 static const char *join(const char *dir, const char *name)
 {
     static char path[512];
@@ -103,7 +112,7 @@ TEST(a_file_is_read_and_closed)
     struct tensor t;
     write_pair(dir, "m.gguf", 7);
     struct account *account = test_account(ACCOUNT_NO_LIMIT);
-    assert_int_equal(checkpoint_open(arena(), join(dir, "m.gguf"), account, &c, NULL), 0);
+    assert_int_equal(checkpoint_open_at(arena(), join(dir, "m.gguf"), account, &c, NULL), 0);
     assert_int_equal(account_numbers(account).reserved, 0);
     assert_true(account_numbers(account).peak > 0); /* the head, while it was parsed */
     assert_int_equal(checkpoint_count(c), 2);
@@ -126,30 +135,30 @@ TEST(a_file_is_read_and_closed)
     assert_int_equal(checkpoint_check(c, NULL), 0);
     write_pair(dir, "m.gguf", 8);
     assert_int_equal(checkpoint_check(c, NULL), -ESTALE);
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST(a_directory_holds_one_model)
 {
     const char *dir = test_dir();
     struct checkpoint *c;
-    assert_false(gguf_file_is(dir));
+    assert_false(is_gguf(dir));
     write_pair(dir, "mmproj-m.gguf", 1);
-    assert_false(gguf_file_is(dir));
+    assert_false(is_gguf(dir));
     write_pair(dir, "m.gguf", 7);
-    assert_true(gguf_file_is(dir));
+    assert_true(is_gguf(dir));
     opens(dir, &c);
     assert_int_equal(value_of(c, "a"), 7);
-    checkpoint_close(c);
+    checkpoint_close_at();
+    test_write_text(dir, "config.json", "{}");
+    assert_true(is_gguf(dir));
     write_pair(dir, "n.gguf", 8);
     refuses(dir, -EINVAL, "holds more than one GGUF model, m.gguf and n.gguf among them: name a file");
     opens(join(dir, "n.gguf"), &c);
     assert_int_equal(value_of(c, "a"), 8);
-    checkpoint_close(c);
-    test_write_text(dir, "config.json", "{}");
-    assert_true(gguf_file_is(dir));
+    checkpoint_close_at();
     test_write_text(dir, "m.safetensors", "");
-    assert_false(gguf_file_is(dir));
+    assert_false(is_gguf(dir));
     refuses(dir, -ENOENT, "has no model*.safetensors");
 }
 
@@ -187,7 +196,7 @@ TEST(parts_are_one_model)
         assert_int_equal(value_of(c, "b"), 2);
         assert_int_equal(value_of(c, "c"), 3);
         assert_string_equal(checkpoint_file_of(c, "c"), right[2].file);
-        checkpoint_close(c);
+        checkpoint_close_at();
     }
 }
 
@@ -254,7 +263,7 @@ TEST(a_long_head_is_read_whole)
     assert_int_equal(fclose(f), 0);
     opens(dir, &c);
     assert_int_equal(value_of(c, "a"), 5);
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST_MAIN()

@@ -1,4 +1,5 @@
 /* test_choice.c - tokens of a stream become parts, in the order in which the model wrote them. */
+#include "model_path.h"
 #include "test.h"
 
 #include "base/check.h"
@@ -59,7 +60,7 @@ static void begin(struct scene *s)
     struct arena_opts opts = {.bytes_max = (size_t)64 << 20};
     memset(s, 0, sizeof(*s));
     assert_int_equal(arena_create(&opts, &s->arena), 0);
-    if (tokenizer_load(s->arena, PLATEAU_SOURCE_DIR "/models/canary", &s->tokenizer, &e) < 0)
+    if (tokenizer_load_at(s->arena, PLATEAU_SOURCE_DIR "/models/canary", &s->tokenizer, &e) < 0)
         fail_msg("%s", e.text);
     const struct chat_syntax_opts syntax = {
         .tokenizer = s->tokenizer, .vocab = UINT32_MAX, .tool_format = "qwen3_xml"};

@@ -1,4 +1,5 @@
 /* config.json and generation_config.json: aliases, defaults, bounds, and refusals with a message. */
+#include "model_path.h"
 #include "test_config_read.h"
 #include "test_json_blocks.h"
 
@@ -550,7 +551,7 @@ static int load_generation(const char *config, const char *generation, struct ge
     test_write_text(dir, "config.json", config);
     if (generation)
         test_write_text(dir, "generation_config.json", generation);
-    return generation_config_load(dir, g, e);
+    return generation_config_load_at(dir, g, e);
 }
 
 TEST(generation_defaults_stand_where_the_file_is_silent)
@@ -612,7 +613,7 @@ TEST(generation_values_out_of_bounds_are_refused)
         assert_non_null(strstr(e.text, "generation_config.json"));
     }
     assert_int_equal(g.top_k, 77);
-    assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
+    assert_int_equal(generation_config_load_at("/nonexistent", &g, &e), -ENOENT);
 }
 
 /* As `reads()`, but the memory of the one before stays: config_lay_out takes some of its own. */

@@ -1,4 +1,5 @@
 /* Token by token and all at once give the same text. */
+#include "model_path.h"
 #include "test_rng.h"
 #include "test.h"
 
@@ -23,7 +24,7 @@ static void canary_init(struct canary *c)
     struct arena_opts opts = {.bytes_max = (size_t)64 << 20};
     struct err e = {0};
     assert_int_equal(arena_create(&opts, &c->arena), 0);
-    if (tokenizer_load(c->arena, PLATEAU_SOURCE_DIR "/models/canary", &c->tokenizer, &e) < 0)
+    if (tokenizer_load_at(c->arena, PLATEAU_SOURCE_DIR "/models/canary", &c->tokenizer, &e) < 0)
         fail_msg("%s", e.text);
 }
 

@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_TEST_ENGINE_H
 #define PLATEAU_TESTS_TEST_ENGINE_H
 
+#include "model_path.h"
 #include "test_device.h"
 #include "test_ledger.h"
 
@@ -105,10 +106,10 @@ static inline void test_model_load(struct test_model *m, const char *dir)
                                         .drafts_max = TEST_DRAFTS_MAX},
                               .device = test_device_get()};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);
-    if (model_load(dir, &opts, &m->model, &e) < 0)
+    if (model_load_at(dir, &opts, &m->model, &e) < 0)
         fail_msg("%s", e.text);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 256 << 20}, &m->arena), 0);
-    int r = tokenizer_load(m->arena, dir, &m->tokenizer, &e);
+    int r = tokenizer_load_at(m->arena, dir, &m->tokenizer, &e);
     if (r < 0 && r != -ENOENT)
         fail_msg("%s", e.text);
 }
@@ -137,7 +138,7 @@ static inline const struct tokenizer *test_tokenizer(void)
     struct err e = {""};
     if (!only.tokenizer) {
         assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 256 << 20}, &only.arena), 0);
-        if (tokenizer_load(only.arena, CANARY, &only.tokenizer, &e) < 0)
+        if (tokenizer_load_at(only.arena, CANARY, &only.tokenizer, &e) < 0)
             fail_msg("%s", e.text);
     }
     return only.tokenizer;

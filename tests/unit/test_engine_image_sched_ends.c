@@ -2,6 +2,7 @@
  * each other out, caches are cleared. Afterwards all accounts are what they were, and the pixels are their
  * maker's again. */
 #define TEST_SEEDS 3
+#include "model_path.h"
 #include "test_rng.h"
 #include "test_engine_seen.h"
 
@@ -36,7 +37,7 @@ static void scene_open(struct scene *s, bool reuse, uint64_t image_cache_bytes)
         .parts = {.compute = test_compute(), .vision = true, .image_pixels_max = PIXELS_MAX},
         .device = test_device,
         .parent = s->account};
-    if (model_load(EYES, &opts, &s->model, &e) < 0)
+    if (model_load_at(EYES, &opts, &s->model, &e) < 0)
         fail_msg("%s", e.text);
     s->opts.parent = s->account;
     s->opts.model = s->model;

@@ -7,6 +7,8 @@
 #include "cache/prefix_key.h"
 #include "model/model.h"
 #include "store/store_file.h"
+#include "weights/model_files.h"
+#include "weights/model_fingerprint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +56,8 @@ static void chain_weights(struct chain *c, const char *dir, const char *name, ui
     chain_add(c, name, strlen(name));
     chain_add(c, numbers, sizeof(numbers));
     chain_range(c, bytes, size, 0, header);
-    for (uint32_t i = 0; i < FINGERPRINT_SAMPLES; i++)
-        chain_range(c, bytes, size, header + (size - header) / FINGERPRINT_SAMPLES * i, SAMPLE);
+    for (uint32_t i = 0; i < MODEL_FINGERPRINT_SAMPLES; i++)
+        chain_range(c, bytes, size, header + (size - header) / MODEL_FINGERPRINT_SAMPLES * i, SAMPLE);
     free(bytes);
 }
 
@@ -77,11 +79,22 @@ static void expect_chain(struct chain *c, const struct store_identity *of)
 static const struct model_shape shape = {
     .compute = COMPUTE_INT8, .groups = {{.page_bytes = 4096}}, .group_count = 1, .state_bytes = 192};
 
+static int make(const char *dir, const struct model_shape *of, unsigned cpu_flags, struct store_identity *ret,
+                struct err *e)
+{
+    struct model_files *files = NULL;
+    int r = model_files_open(dir, &files, e);
+    if (r == 0)
+        r = fingerprint_make(files, of, cpu_flags, ret, e);
+    model_files_close(files);
+    return r;
+}
+
 static struct store_identity made(const char *dir)
 {
     struct store_identity id;
     struct err e = {0};
-    assert_int_equal(fingerprint_make(dir, &shape, 0x15, &id, &e), 0);
+    assert_int_equal(make(dir, &shape, 0x15, &id, &e), 0);
     return id;
 }
 
@@ -89,7 +102,7 @@ static int refused(const char *dir)
 {
     struct store_identity id;
     struct err e = {0};
-    return fingerprint_make(dir, &shape, 0x15, &id, &e);
+    return make(dir, &shape, 0x15, &id, &e);
 }
 
 /* A file of counted-up bytes whose first eight say how long its header is. */
@@ -203,7 +216,7 @@ TEST(a_config_is_hashed_in_pieces_and_to_four_megabytes)
 TEST(a_byte_of_the_header_or_of_a_sample_makes_another_fingerprint)
 {
     const char *dir = model_dir();
-    long header = 5000, size = header + FINGERPRINT_SAMPLES * 8192;
+    long header = 5000, size = header + MODEL_FINGERPRINT_SAMPLES * 8192;
     write_weights(dir, "model.safetensors", (uint64_t)header - 8, (size_t)size);
     assert_true(changes(dir, "config.json", 3));
     assert_true(changes(dir, "model.safetensors", header - 1));
@@ -243,7 +256,7 @@ TEST(a_single_file_is_a_model_of_its_own)
     chain_add(&c, ".gguf", 5);
     chain_add(&c, numbers, sizeof(numbers));
     chain_range(&c, bytes, size, 0, size);
-    for (uint32_t i = 0; i < FINGERPRINT_SAMPLES; i++)
+    for (uint32_t i = 0; i < MODEL_FINGERPRINT_SAMPLES; i++)
         chain_range(&c, bytes, size, size, SAMPLE);
     free(bytes);
     struct store_identity id = made(path);
@@ -273,23 +286,23 @@ TEST(the_layout_names_what_decides_the_bits)
     assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     struct model_shape halved = shape;
     halved.kv_form = KV_BF16;
-    assert_int_equal(fingerprint_make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
+    assert_int_equal(make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
     assert_string_equal(id.layout, "2 int8/b page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     halved.quant = 4;
-    assert_int_equal(fingerprint_make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
+    assert_int_equal(make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
     assert_string_equal(id.layout, "2 int8/b/q4 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     /* The context decides the factors, and they the keys. */
     struct model_shape longer = shape;
     struct err e = {0};
     longer.longrope = "long";
-    assert_int_equal(fingerprint_make(dir, &longer, 0x15, &id, &e), 0);
+    assert_int_equal(make(dir, &longer, 0x15, &id, &e), 0);
     assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 rope=long " PLATEAU_VERSION);
     /* The context also decides which windows have pages of their own. */
     struct model_shape windowed = shape;
     windowed.group_count = 3;
     windowed.groups[1] = (struct kv_group){.window = 128, .page_bytes = 8192};
     windowed.groups[2] = (struct kv_group){.window = 1024, .page_bytes = 64};
-    assert_int_equal(fingerprint_make(dir, &windowed, 0x15, &id, &e), 0);
+    assert_int_equal(make(dir, &windowed, 0x15, &id, &e), 0);
     assert_string_equal(id.layout, "2 int8 page=4096+128:8192+1024:64 state=192 cpu=15 " PLATEAU_VERSION);
     /* The largest numbers have room. */
     struct model_shape most = shape;
@@ -301,7 +314,7 @@ TEST(the_layout_names_what_decides_the_bits)
     most.group_count = PAGE_GROUPS_MAX;
     for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
         most.groups[g] = (struct kv_group){.window = UINT32_MAX, .page_bytes = SIZE_MAX};
-    assert_int_equal(fingerprint_make(dir, &most, UINT32_MAX, &id, &e), 0);
+    assert_int_equal(make(dir, &most, UINT32_MAX, &id, &e), 0);
     assert_non_null(strstr(id.layout, PLATEAU_VERSION));
 }
 

@@ -1,4 +1,5 @@
 /* GGUF files as models: metadata as a configuration, blocks and other orders as plain matrices. */
+#include "model_path.h"
 #include "test_gguf.h"
 #include "test_rng.h"
 
@@ -81,7 +82,7 @@ static void rows_are_right(uint32_t type, struct part_order rows, struct part_or
                               .row_order = rows,
                               .column_order = columns},
                          piece;
-    assert_int_equal(checkpoint_open(arena(), write_matrix(type, &rng), NULL, &c, NULL), 0);
+    assert_int_equal(checkpoint_open_at(arena(), write_matrix(type, &rng), NULL, &c, NULL), 0);
     assert_true(checkpoint_find(c, "w", &s.weight));
     if (s.weight.form)
         block_form_source(s.weight.form, &s);
@@ -100,7 +101,7 @@ static void rows_are_right(uint32_t type, struct part_order rows, struct part_or
     }
     assert_true(room == 0 || pieces > 1);
     stage_done(&stage);
-    checkpoint_close(c);
+    checkpoint_close_at();
 }
 
 TEST(pieces_of_every_form_are_right_in_every_order)
@@ -142,7 +143,7 @@ static int load(struct config *ret, struct err *e)
     test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 16}, 0, 0);
     test_gguf_data(&file, 32, (size_t)64 * 16 * 4, 0);
     test_write_file(dir, "m.gguf", file.bytes, file.len);
-    return config_load(arena(), dir, ret, e);
+    return config_load_at(arena(), dir, ret, e);
 }
 
 static void loads(struct config *ret)
@@ -225,7 +226,7 @@ TEST(files_may_divide_the_frequencies)
     test_gguf_data(&file, 32, 256, 0);
     test_gguf_put(&file, factors, sizeof(factors));
     test_write_file(dir, "m.gguf", file.bytes, file.len);
-    assert_int_equal(config_load(arena(), dir, &c, NULL), 0);
+    assert_int_equal(config_load_at(arena(), dir, &c, NULL), 0);
     assert_int_equal(c.ropes[0].type, ROPE_FACTORS);
     assert_int_equal(c.ropes[0].factors, 16);
     assert_true(c.ropes[0].factors_short[15] == 16);
@@ -263,13 +264,13 @@ TEST(two_lists_of_factors_are_a_longrope)
     static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
     struct config c;
     struct err e = {{0}};
-    assert_int_equal(config_load(arena(), with_factors(names, 2, 2), &c, NULL), 0);
+    assert_int_equal(config_load_at(arena(), with_factors(names, 2, 2), &c, NULL), 0);
     assert_int_equal(c.ropes[0].type, ROPE_LONG);
     assert_true(c.ropes[0].factors_short[1] == 1.5f && c.ropes[0].factors_long[15] == 16);
     assert_true(c.ropes[0].original_max == 100 && c.ropes[0].attention_factor == 1.25);
-    assert_int_equal(config_load(arena(), with_factors(names, 1, 1), &c, &e), -EINVAL);
+    assert_int_equal(config_load_at(arena(), with_factors(names, 1, 1), &c, &e), -EINVAL);
     assert_non_null(strstr(e.text, "tensor rope_factors_long.weight is missing"));
-    assert_int_equal(config_load(arena(), with_factors(names + 1, 1, 1), &c, &e), -EINVAL);
+    assert_int_equal(config_load_at(arena(), with_factors(names + 1, 1, 1), &c, &e), -EINVAL);
     assert_non_null(strstr(e.text, "tensor rope_factors_short.weight is missing"));
 }
 
@@ -359,9 +360,9 @@ TEST(an_encoder_says_which_rows_make_its_vector)
         test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 16}, 0, 0);
         test_gguf_data(&file, 32, (size_t)64 * 16 * 4, 0);
         test_write_file(dir, "m.gguf", file.bytes, file.len);
-        assert_int_equal(config_load(arena(), dir, &c, NULL), 0);
+        assert_int_equal(config_load_at(arena(), dir, &c, NULL), 0);
         assert_true(c.family->encoder && c.eps == 1e-12f);
-        assert_int_equal(pooling_config_load(dir, 64, &pooling, NULL), 0);
+        assert_int_equal(pooling_config_load_at(dir, 64, &pooling, NULL), 0);
         assert_int_equal(pooling.kind, kinds[i]);
         assert_true(pooling.normalize == (kinds[i] != POOLING_NONE));
     }

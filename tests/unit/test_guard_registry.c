@@ -14,6 +14,7 @@
 #include "registry/model_plan.h"
 #include "registry/model_settings.h"
 #include "registry/registry.h"
+#include "weights/model_files.h"
 
 #include <math.h>
 
@@ -38,7 +39,11 @@ static int plan(void *arg, struct model_settings *s, struct err *e)
     struct plan_wish wish = {.max_model_len = 512, .prefix_cache_bytes = CACHE};
     struct plan_refusal why;
     (void)arg;
-    int r = model_plan_probe(&p, s->dir, e);
+    struct model_files *files = NULL;
+    int r = model_files_open(s->dir, &files, e);
+    if (r == 0)
+        r = model_plan_probe(&p, files, e);
+    model_files_close(files);
     if (r == 0)
         r = plan_make(&process, model_plan_numbers, &p, 4, &wish, &s->plan, &why);
     s->shape = p.shape;

@@ -1,4 +1,5 @@
 /* Speed of this machine, and the work of a token. */
+#include "model_path.h"
 #include "test.h"
 
 #include "host/machine_limits.h"
@@ -30,7 +31,7 @@ TEST(experts_that_a_token_does_not_choose_do_not_count)
     struct model_shape s;
     struct err e = {{0}};
     assert_int_equal(machine_limits_work(MIXTRAL, &w, &e), 0);
-    assert_int_equal(model_probe(MIXTRAL, NULL, &s, &e), 0);
+    assert_int_equal(model_probe_at(MIXTRAL, NULL, &s, &e), 0);
     assert_true(w.routed);
     assert_true(w.token_operations + w.logits_operations < 2 * s.parameters);
 }

@@ -1,4 +1,5 @@
 /* Kind of a model by the files of its directory. */
+#include "model_path.h"
 #include "test_files.h"
 
 #include "registry/model_settings.h"
@@ -23,14 +24,16 @@ static struct model_use use_of(const char *dir, const char *id, bool embeddings,
     struct model_use ret;
     struct model_shape shape;
     struct err e = {{0}};
-    assert_int_equal(model_probe(dir, NULL, &shape, &e), 0);
+    assert_int_equal(model_probe_at(dir, NULL, &shape, &e), 0);
     s = (struct model_settings){.options.embeddings = embeddings};
     snprintf(s.dir, sizeof(s.dir), "%s", dir);
     snprintf(s.id, sizeof(s.id), "%s", id);
     if (tokenizer)
-        assert_int_equal(tokenizer_load(a, dir, &t, &e), 0);
-    if (model_use_load(&s, &shape, t, a, &ret, &e) < 0)
+        assert_int_equal(tokenizer_load_at(a, dir, &t, &e), 0);
+    struct model_files *files;
+    if (model_files_open(dir, &files, &e) < 0 || model_use_load(&s, files, &shape, t, a, &ret, &e) < 0)
         fail_msg("%s", e.text);
+    model_files_close(files);
     arena_free(a);
     return ret;
 }

@@ -1,4 +1,5 @@
 /* The pooling of a sentence-transformers directory, and its arithmetic. */
+#include "model_path.h"
 #include "test.h"
 #include "test_files.h"
 
@@ -39,7 +40,7 @@ static int load(const char *modules, const char *mode, const char *config, struc
     put(dir, "config.json", config);
     put(dir, "1_Pooling/config.json", mode);
     *e = (struct err){{0}};
-    return pooling_config_load(dir, 64, ret, e);
+    return pooling_config_load_at(dir, 64, ret, e);
 }
 
 static const char *modules_of(const char *a, const char *b, const char *c)
@@ -111,7 +112,7 @@ TEST(a_directory_without_modules_has_no_pooling)
 {
     struct pooling_config c = {.kind = POOLING_CLS};
     struct err e = {{0}};
-    assert_int_equal(pooling_config_load(test_dir(), 64, &c, &e), 0);
+    assert_int_equal(pooling_config_load_at(test_dir(), 64, &c, &e), 0);
     assert_int_equal(c.kind, POOLING_NONE);
 }
 

@@ -1,4 +1,5 @@
 /* Pieces of transposed stacks: every row as the definition says, however small the stage is. */
+#include "model_path.h"
 #include "test_files.h"
 
 #include "base/arena.h"
@@ -54,7 +55,7 @@ TEST(a_transposed_stack_is_read_by_rows)
         values[i] = (float)i;
     test_write_tensors(l, dir, "model.safetensors", 3, NULL);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 16 << 20}, &a), 0);
-    assert_int_equal(checkpoint_open(a, dir, NULL, &c, NULL), 0);
+    assert_int_equal(checkpoint_open_at(a, dir, NULL, &c, NULL), 0);
     assert_true(checkpoint_find(c, "x", &t));
     for (int i = 0; i < EXPERTS * 2; i++) {
         struct linear_source file, memory;
@@ -79,7 +80,7 @@ TEST(a_transposed_stack_is_read_by_rows)
                                                          .transposed = true,
                                                          .interleaved = true},
                                  0, 2, 0) == 1);
-    checkpoint_close(c);
+    checkpoint_close_at();
     arena_free(a);
     test_tensors_free(l);
     free(l);

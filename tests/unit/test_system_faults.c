@@ -3,6 +3,7 @@
  *
  * The linker puts __wrap_NAME in place of NAME (--wrap, see engine.cmake): one call of the testing thread
  * fails, or all from there on. */
+#include "model_path.h"
 #include "test_engine.h"
 
 #include "api/api.h"
@@ -112,7 +113,7 @@ static int make_model(struct err *e)
 {
     struct model_opts o = {
         .tokens_max = 64, .seqs_max = 4, .logits_max = 8, .device = test_device, .parent = made.account};
-    return model_load(TINY("qwen3_5"), &o, &made.model, e);
+    return model_load_at(TINY("qwen3_5"), &o, &made.model, e);
 }
 
 static void close_model(void)
@@ -134,9 +135,9 @@ static int make_text(struct err *e)
     int r = arena_create(&(struct arena_opts){64 << 20, 0, &charge}, &made.arena);
     if (r < 0)
         return err_set(e, r, "no memory for an arena");
-    r = tokenizer_load(made.arena, CANARY, &made.tokenizer, e);
+    r = tokenizer_load_at(made.arena, CANARY, &made.tokenizer, e);
     if (r == 0)
-        r = chat_template_load(made.arena, CANARY, &template, e);
+        r = chat_template_load_at(made.arena, CANARY, &template, e);
     if (r < 0)
         close_text();
     return r;

@@ -3,6 +3,7 @@
  *
  * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside the
  * checkout. */
+#include "model_path.h"
 #include "test_files.h"
 
 #include "base/check.h"
@@ -113,7 +114,7 @@ static void loads(const char *dir, bool tools, const char *says)
     struct chat_template_input in = {.messages = json_array(), .tools = tools ? list : NULL};
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
-    int r = chat_template_load(a, dir, &t, &e);
+    int r = chat_template_load_at(a, dir, &t, &e);
     buf_init(&got, 1 << 10, NULL);
     if (r == 0)
         r = chat_template_render_cuts(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, NULL, &e);
@@ -160,7 +161,7 @@ TEST(the_bundled_models_template_renders_the_golden_prompts)
     assert_non_null(golden);
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
     assert_int_equal(arena_create(&(struct arena_opts){(size_t)64 << 20, 0, NULL}, &scratch), 0);
-    assert_int_equal(chat_template_load(a, PLATEAU_SOURCE_DIR "/models/canary", &t, &e), 0);
+    assert_int_equal(chat_template_load_at(a, PLATEAU_SOURCE_DIR "/models/canary", &t, &e), 0);
     assert_true(chat_template_mentions(t, SLICE("enable_thinking")));
     json_array_foreach(json_object_get(golden, "cases"), i, c) {
         struct buf got;

@@ -1,5 +1,6 @@
 /* Ids and text equal to the tokenizers library's: the golden cases of the bundled model, and variants of its
  * tokenizer.json. data/tokenizer/expect.py wrote their ids. */
+#include "model_path.h"
 #include "test.h"
 
 #include "base/check.h"
@@ -186,7 +187,7 @@ static void canary_init(struct canary *c)
     struct err e = {0};
     c->arena = arena_of((size_t)64 << 20);
     c->scratch = arena_of((size_t)64 << 20);
-    if (tokenizer_load(c->arena, MODEL_DIR, &c->tokenizer, &e) < 0)
+    if (tokenizer_load_at(c->arena, MODEL_DIR, &c->tokenizer, &e) < 0)
         fail_msg("%s", e.text);
 }
 

@@ -1,4 +1,5 @@
 /* Tokenizers of GGUF files, made up on the spot, and refusals. */
+#include "model_path.h"
 #include "test_gguf.h"
 
 #include "base/check.h"
@@ -30,7 +31,7 @@ static void refuses(int code, const char *says)
 {
     struct tokenizer *t;
     struct err e = {{0}};
-    int r = tokenizer_load(arena(), save(), &t, &e);
+    int r = tokenizer_load_at(arena(), save(), &t, &e);
     if (r != code || !strstr(e.text, says))
         print_message("gave %d: %s\n", r, e.text);
     assert_int_equal(r, code);
@@ -99,7 +100,7 @@ TEST(pieces_merge_by_their_scores)
     struct tokenizer *t;
     struct err e = {{0}};
     write_pieces(PIECES, 1);
-    int r = tokenizer_load(arena(), save(), &t, &e);
+    int r = tokenizer_load_at(arena(), save(), &t, &e);
     if (r < 0)
         print_message("%s\n", e.text);
     assert_int_equal(r, 0);
@@ -115,7 +116,7 @@ TEST(a_text_ends_with_a_token_where_the_file_says_so)
     struct tokenizer *t;
     struct err e = {{0}};
     write_ended_pieces(9);
-    assert_int_equal(tokenizer_load(arena(), save(), &t, &e), 0);
+    assert_int_equal(tokenizer_load_at(arena(), save(), &t, &e), 0);
     check_ids(t, "A", true, (const uint32_t[]){1, 6, 2, 9}, 4);
     check_ids(t, "A", false, (const uint32_t[]){6, 2}, 2);
     const struct tokenizer_pair *pair = tokenizer_pair(t);
@@ -129,9 +130,9 @@ TEST(the_template_is_the_file_s)
 {
     struct chat_template *template;
     write_pieces(PIECES, 1);
-    assert_int_equal(chat_template_load(arena(), save(), &template, NULL), 0);
+    assert_int_equal(chat_template_load_at(arena(), save(), &template, NULL), 0);
     test_gguf_begin(&file, 3, 0, 0);
-    assert_int_equal(chat_template_load(arena(), save(), &template, NULL), -ENOENT);
+    assert_int_equal(chat_template_load_at(arena(), save(), &template, NULL), -ENOENT);
 }
 
 /* ---- WordPiece and Unigram ---- */
@@ -155,7 +156,7 @@ static struct tokenizer *loaded(void)
 {
     struct tokenizer *t = NULL;
     struct err e = {{0}};
-    if (tokenizer_load(arena(), save(), &t, &e) < 0)
+    if (tokenizer_load_at(arena(), save(), &t, &e) < 0)
         fail_msg("%s", e.text);
     return t;
 }

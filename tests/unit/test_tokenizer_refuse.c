@@ -1,4 +1,5 @@
 /* Files that cannot be used are refused, with the reason, and leave nothing. */
+#include "model_path.h"
 #include "test.h"
 
 #include "base/check.h"
@@ -278,7 +279,7 @@ TEST(files_have_a_limit_and_folders_a_tokenizer)
     memset(text, ' ', len);
     assert_int_equal(tokenizer_parse(a, (struct slice){text, len}, (struct slice){0}, &t, &e), -EFBIG);
     free(text);
-    assert_int_equal(tokenizer_load(a, PLATEAU_SOURCE_DIR "/tests/unit", &t, &e), -ENOENT);
+    assert_int_equal(tokenizer_load_at(a, PLATEAU_SOURCE_DIR "/tests/unit", &t, &e), -ENOENT);
     assert_non_null(strstr(e.text, "tests/unit/tokenizer.json"));
     assert_null(t);
     arena_free(a);

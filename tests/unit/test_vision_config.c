@@ -1,4 +1,5 @@
 /* The vision encoder's configuration, and where tokens stand among images. */
+#include "model_path.h"
 #include "test_files.h"
 
 #include "base/check.h"
@@ -43,8 +44,8 @@ static int load(const char *config, const char *image, const char *processor, co
         test_write_text(dir, "processor_config.json", processor);
     if (video)
         test_write_text(dir, "video_preprocessor_config.json", video);
-    assert_int_equal(config_load(arena(), dir, &text, e), 0);
-    return vision_config_load(dir, &text, pixels_max, ret, e);
+    assert_int_equal(config_load_at(arena(), dir, &text, e), 0);
+    return vision_config_load_at(dir, &text, pixels_max, ret, e);
 }
 
 static struct vision_config reads(const char *config, const char *image, const char *processor,

@@ -4,6 +4,8 @@
  * again in chunks and in batches, and every logit must have the same bits: chunks and batches must not change
  * output. Where the file has lists of an MTP head, all this runs with the head at work. Then its drafts are
  * compared, and the greedy tokens are computed again by steps that verify drafts. */
+#include "model_path.h"
+
 #include "golden/drafts.h"
 #include "golden/images.h"
 #include "golden/vectors.h"
@@ -418,7 +420,7 @@ static int load(struct golden *g, struct err *e)
                   .mtp = g->file.mtp > 0,
                   .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .device = g->device};
-    r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
+    r = model_load_at(o->model ? o->model : g->dir, &opts, &g->model, e);
     if (r < 0)
         return r;
     g->tokens_max = opts.tokens_max;

@@ -1,5 +1,7 @@
 /* vectors.c - a small prefill of its own: each text has its pages, no state and no decoding. A score is a
  * vector of one value: of the classifier, or of two logits. */
+#include "model_path.h"
+
 #include "base/check.h"
 #include "base/none.h"
 #include "golden/room.h"
@@ -216,7 +218,7 @@ int vectors_run(struct model *m, const char *dir, const struct golden_file *f, s
     const struct model_shape *shape = model_shape(m);
     struct run r = {.model = m, .hidden = shape->hidden, .vocab = shape->vocab, .room = shape->vector_room};
     *ret = (struct vectors_result){0};
-    int result = pooling_config_load(dir, r.hidden, &r.pooling, e);
+    int result = pooling_config_load_at(dir, r.hidden, &r.pooling, e);
     if (result == 0 && r.pooling.kind == POOLING_NONE)
         r.pooling = pooling_without(shape);
     if (result == 0)

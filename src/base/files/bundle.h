@@ -1,7 +1,7 @@
 /* bundle.h - one file that holds files, whole or in part, each part with its checksum.
  *
  * A packed model is a bundle: the small files of its source, the heads of the source's weight files, and
- * packed weights. A path BUNDLE/NAME opens the file NAME in it (regular_file_open()).
+ * packed weights.
  *
  *     0     "plateau\n", 8            16  bytes of the whole file, 8      40  XXH3-64 of the table, 8
  *     8     version, 4                24  where the table begins, 8       48  XXH3-64 of the first page, this
@@ -71,10 +71,12 @@ void bundle_put_part(struct buf *table, const struct file_part *part);
 /* The first page of a bundle that ends with `table`, which begins at `table_at`. */
 void bundle_make_page(struct slice table, uint64_t table_at, char ret[BUNDLE_PAGE]);
 
-/* Whether the file at `path` begins as a bundle does. False where it cannot be read. */
+/* Whether the file begins as a bundle does. False where it cannot be read. */
+bool bundle_begins(const struct regular_file *f);
 bool bundle_is(const char *path);
-/* 0, -EINVAL, -ENOTSUP, -ENOMEM, or what opening and reading said; e names the file. */
-int bundle_open(const char *path, struct bundle *ret, struct err *e);
+/* Reads the table of an open file and takes the file over: *f is REGULAR_FILE_NONE afterwards. 0, -EINVAL,
+ * -ENOTSUP, -ENOMEM, or what reading said; e does not name the file. */
+int bundle_read(struct regular_file *f, struct bundle *ret, struct err *e);
 /* Zeroed is fine. */
 void bundle_close(struct bundle *b);
 /* Reads the parts of a file and compares their checksums. 0, -EINVAL (one differs), -ENOMEM, or what reading
@@ -82,7 +84,10 @@ void bundle_close(struct bundle *b);
 int bundle_check(const struct bundle *b, const struct bundle_file *f, struct err *e);
 /* NULL: it has no such file. */
 const struct bundle_file *bundle_find(const struct bundle *b, const char *name);
-/* Whether a bundle at `path` has a file for which `is` is true; `ret`, if not NULL, gets the first name. */
-bool bundle_any(const char *path, bool (*is)(const char *name), char ret[BUNDLE_NAME_MAX + 1]);
+/* Opens the file `name` in it, after comparing its checksums; `path` is for messages. A file that is there in
+ * part is read elsewhere with -ENODATA. 0, -ENOENT, -EINVAL (a checksum differs), -ENOMEM, or what the system
+ * said. */
+int bundle_open_file(const struct bundle *b, const char *name, const char *path, struct regular_file *ret,
+                     struct err *e);
 
 #endif

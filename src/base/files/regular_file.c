@@ -30,9 +30,9 @@ static int look(int fd, const char *path, struct regular_file *ret, struct err *
     return 0;
 }
 
-int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e)
+int regular_file_open_at(int dir, const char *name, const char *path, struct regular_file *ret, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0 && errno == ENXIO) /* error of opening a socket */
         return err_set(e, -EINVAL, "%s is a socket or a device, not a regular file", path);
     if (fd < 0)
@@ -41,6 +41,11 @@ int regular_file_open_plain(const char *path, struct regular_file *ret, struct e
     if (r < 0)
         close(fd);
     return r;
+}
+
+int regular_file_open(const char *path, struct regular_file *ret, struct err *e)
+{
+    return regular_file_open_at(AT_FDCWD, path, path, ret, e);
 }
 
 void regular_file_close(struct regular_file *f)

@@ -37,14 +37,11 @@ struct regular_file {
 
 #define REGULAR_FILE_NONE ((struct regular_file){.fd = -1})
 
-/* 0, -EINVAL (not a regular file), or what open and fstat said; e begins with the path. BUNDLE/NAME opens a
- * file in a bundle, after comparing its checksums. Some files are there in part: reading elsewhere is
- * -ENODATA. */
+/* 0, -EINVAL (not a regular file), or what open and fstat said; e begins with the path. */
 int regular_file_open(const char *path, struct regular_file *ret, struct err *e);
-/* As `regular_file_open()`, but never into a bundle. */
-int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e);
-/* Whether the path leads to something, perhaps in a bundle. */
-bool regular_file_exists(const char *path);
+/* As `regular_file_open()`, but opens `name` relative to the directory `dir`; messages have `path`. */
+int regular_file_open_at(int dir, const char *name, const char *path, struct regular_file *ret,
+                         struct err *e);
 /* REGULAR_FILE_NONE is fine. */
 void regular_file_close(struct regular_file *f);
 /* Reads `len` bytes at `at`, all of them. 0; -ESTALE: the file ends before, although it was long enough at

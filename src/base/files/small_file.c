@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_open(const struct regular_file *from, const char *path, size_t bytes_max,
-                     struct small_file *ret, struct err *e)
+int small_file_read_open(const struct regular_file *from, const char *path, size_t bytes_max,
+                         struct small_file *ret, struct err *e)
 {
     if (from->bytes > bytes_max)
         return err_set(e, -EFBIG, "%s is larger than %zu bytes", path, bytes_max);
@@ -33,7 +33,7 @@ int small_file_read(const char *path, size_t bytes_max, struct small_file *ret, 
     int r = regular_file_open(path, &f, e);
     if (r < 0)
         return r;
-    r = read_open(&f, path, bytes_max, ret, e);
+    r = small_file_read_open(&f, path, bytes_max, ret, e);
     regular_file_close(&f);
     return r;
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct regular_file;
+
 struct small_file {
     char *bytes; /* `len` of them and a zero; small_file_done() frees them */
     size_t len;
@@ -18,6 +20,9 @@ struct small_file {
 /* 0, -EINVAL (not a regular file), -EFBIG (more than bytes_max), -ENOMEM, -ESTALE (it became shorter
  * meanwhile), or what the system said; e begins with the path. */
 int small_file_read(const char *path, size_t bytes_max, struct small_file *ret, struct err *e);
+/* As `small_file_read()`, but of an open file; messages have `path`. */
+int small_file_read_open(const struct regular_file *from, const char *path, size_t bytes_max,
+                         struct small_file *ret, struct err *e);
 /* Overwrites the content, which may be a secret. Zeroed is fine. */
 void small_file_done(struct small_file *f);
 

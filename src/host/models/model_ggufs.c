@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "weights/gguf_name.h"
+#include "weights/model_files.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -19,6 +20,16 @@ static int visible(const struct dirent *d)
 }
 
 #define PACKED_END ".plateau"
+
+bool model_ggufs_is(const char *path)
+{
+    struct model_files *files;
+    if (model_files_open(path, &files, NULL) < 0)
+        return false;
+    const bool is = model_files_is_gguf(files);
+    model_files_close(files);
+    return is;
+}
 
 bool model_ggufs_packed(const char *name)
 {

@@ -19,6 +19,9 @@ int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index,
 /* Finds the GGUF models among all files of a directory; a file that cannot be read has none. */
 int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e);
 
+/* Whether the path is a GGUF model: a file, or a directory with one. */
+bool model_ggufs_is(const char *path);
+
 /* *.plateau */
 bool model_ggufs_packed(const char *name);
 

@@ -6,11 +6,9 @@
 #include "host/models/model_name.h"
 
 #include "base/check.h"
-#include "base/files/bundle.h"
 #include "base/files/small_file.h"
 #include "base/slice.h"
 #include "hub/hub_cache.h"
-#include "weights/gguf_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -270,9 +268,9 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
     return tell_below(dir, c, code, e) ? code : err_set(e, code, "%s is not a model: " A_MODEL, dir);
 }
 
-static int tell_file(const char *path, int code, struct err *e)
+static int tell_file(const char *path, const struct stat *st, int code, struct err *e)
 {
-    if (gguf_file_is(path) || bundle_is(path))
+    if (S_ISREG(st->st_mode) && code != -ENOTDIR)
         return code; /* its reader has said why */
     if (ends_in(path, ".plateau"))
         return err_set(
@@ -304,7 +302,7 @@ int model_hint(const char *path, int code, struct err *e)
     if (r == -ENOENT || r == -ENOTDIR)
         return tell_nothing(path, code, e);
     if (r == 0 && !S_ISDIR(st.st_mode))
-        return tell_file(path, code, e);
+        return tell_file(path, &st, code, e);
     if (r == 0)
         r = look(path, &c);
     return r < 0 ? err_set(e, code, "%s cannot be read: %s", path, strerror(-r))

@@ -7,6 +7,7 @@
 #include "host/settings.h"
 
 #include "base/check.h"
+#include "weights/model_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,12 +46,16 @@ static void add_files(const char *path, struct model_listing *m)
 static void find_kind(const char *path, const char *id, struct model_listing *m)
 {
     struct model_settings s = {.planned = false};
+    struct model_files *files;
     struct model_use use;
     struct err ignored = {{0}};
+    if (model_files_open(path, &files, &ignored) < 0)
+        return;
     snprintf(s.dir, sizeof(s.dir), "%s", path);
     snprintf(s.id, sizeof(s.id), "%s", id);
-    if (model_use_load(&s, &m->shape, NULL, NULL, &use, &ignored) == 0)
+    if (model_use_load(&s, files, &m->shape, NULL, NULL, &use, &ignored) == 0)
         m->kind = use.kind;
+    model_files_close(files);
 }
 
 void model_listing_make(const struct settings *o, const char *path, const char *id, struct model_listing *ret)

@@ -1,10 +1,10 @@
 /* model_shipped.c - a checkout's program takes the checkout's model, an installed one that of its prefix. */
 #include "host/models/model_shipped.h"
 
+#include "host/models/model_ggufs.h"
 #include "host/models/model_name.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -45,5 +45,5 @@ bool model_shipped_starter(char ret[HUB_PATH_BYTES])
                      : home ? home
                             : "",
                      named ? "" : "/.cache", MODEL_NAME_STARTER);
-    return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
+    return n > 0 && n < HUB_PATH_BYTES && model_ggufs_is(ret);
 }

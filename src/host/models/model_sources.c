@@ -8,8 +8,9 @@
 #include "base/check.h"
 #include "base/files/small_file.h"
 #include "base/slice.h"
-#include "engine/fingerprint.h"
 #include "hub/hub_cache.h"
+#include "weights/model_files.h"
+#include "weights/model_fingerprint.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -127,7 +128,13 @@ static int each_at_home(const char *below, model_found_fn *found, void *arg, str
 
 int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e)
 {
-    return fingerprint_files(path, ret, e);
+    struct model_files *files;
+    int r = model_files_open(path, &files, e);
+    if (r < 0)
+        return r;
+    r = model_fingerprint(files, ret, e);
+    model_files_close(files);
+    return r;
 }
 
 int model_sources_each(model_found_fn *found, void *arg, struct err *e)

@@ -12,7 +12,7 @@
 int model_sources_each(model_found_fn *found, void *arg, struct err *e);
 
 /* Identifies the model at `path`, a directory or a file, by its files, as entries of the SSD tier do. 0, or
- * an error of fingerprint_files(). */
+ * an error of model_files_open() or model_fingerprint(). */
 int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e);
 
 /* Ollama's store: models are named by manifests/HOST/OWNER/NAME/TAG, and are files blobs/sha256-HEX of

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "chat/chat_syntax.h"
 #include "hub/hub_cache.h"
-#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -34,7 +33,7 @@ static void tell_encoder(const struct model_settings *s)
     char file[256];
     uint32_t beside = 0;
     struct err ignored;
-    if (!gguf_file_is(s->dir) || model_ggufs_in(s->dir, count_one, &beside, &ignored) < 0 || beside > 1)
+    if (!model_ggufs_is(s->dir) || model_ggufs_in(s->dir, count_one, &beside, &ignored) < 0 || beside > 1)
         return;
     if (model_ggufs_encoder(s->dir, file, sizeof(file)))
         LOG_WARN("vision_encoder_passed_over",

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct checkpoint;
+struct model_files;
 struct config;
 struct model_draft;
 struct model_step;
@@ -39,8 +40,8 @@ struct mtp {
 /* Whether a checkpoint has tensors of a head. */
 bool mtp_exists(const struct checkpoint *c, const struct config *config);
 /* Turns `b`, which binds the text model and has been measured, into a binder of the head's tensors: under
- * either prefix, inside or beside the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
-int mtp_bind_init(struct binder *b, const char *dir);
+ * either prefix, inside or beside the checkpoint. 0, or -ENOENT: there is no head; -EINVAL. */
+int mtp_bind_init(struct binder *b, struct model_files *files);
 /* All of the head or a failure: nothing stands in for a tensor that is missing. */
 int mtp_bind(struct binder *b, struct mtp_weights *ret);
 

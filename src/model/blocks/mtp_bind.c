@@ -56,15 +56,14 @@ static int bind_norm(struct binder *b, enum tensor_role role, dev_ptr *ret)
 }
 
 /* True: a manifest beside the side file says that 1 has been added to its norms. */
-static bool norms_are_whole(const char *dir, const char *file)
+static bool norms_are_whole(struct model_files *files, const char *file)
 {
-    char folder[4096];
+    char name[64];
     json_t *root;
     struct err e = {{0}};
     const char *slash = strrchr(file, '/');
-    int n = snprintf(folder, sizeof(folder), "%s%s%.*s", dir, slash ? "/" : "",
-                     slash ? (int)(slash - file) : 0, file);
-    if (n < 0 || (size_t)n >= sizeof(folder) || json_read_file(folder, "manifest.json", &root, &e) < 0)
+    snprintf(name, sizeof(name), "%.*smanifest.json", slash ? (int)(slash + 1 - file) : 0, file);
+    if (json_read_file(files, name, &root, &e) < 0)
         return false;
     struct json_read r = {.object = root, .where = "manifest.json", .e = &e};
     bool whole = json_read_u32_or(&r, "artifact_schema_version", 0, UINT32_MAX, 0) == 1 &&
@@ -73,7 +72,7 @@ static bool norms_are_whole(const char *dir, const char *file)
     return whole;
 }
 
-int mtp_bind_init(struct binder *b, const char *dir)
+int mtp_bind_init(struct binder *b, struct model_files *files)
 {
     const char *file = find_head(b);
     if (!file)
@@ -86,7 +85,7 @@ int mtp_bind_init(struct binder *b, const char *dir)
             continue;
         b->bits_by_shape = true;
         b->add_one = false;
-        b->add_one_by_mean = !norms_are_whole(dir, file);
+        b->add_one_by_mean = !norms_are_whole(files, file);
     }
     return 0;
 }

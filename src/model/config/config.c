@@ -9,7 +9,7 @@
 #include "model/family/family.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -216,24 +216,24 @@ int config_parse(struct arena *a, struct slice text, struct config *ret, struct 
 }
 
 /* Longer texts have positions, but the model was not made for them. */
-static int limit_text(const char *dir, struct config *c, struct err *e)
+static int limit_text(struct model_files *files, struct config *c, struct err *e)
 {
     uint32_t longest;
-    int r = pooling_text_max(dir, &longest, e);
+    int r = pooling_text_max(files, &longest, e);
     if (r == 0 && longest > 0)
         c->context_max = MIN_OF(c->context_max, longest);
     return r;
 }
 
-int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e)
+int config_load(struct arena *a, struct model_files *files, struct config *ret, struct err *e)
 {
     json_t *root;
     const struct gguf_arch *gguf = NULL;
-    int r = gguf_file_is(dir) ? config_gguf_read(dir, &root, &gguf, e)
-                              : json_read_file(dir, "config.json", &root, e);
+    int r = model_files_is_gguf(files) ? config_gguf_read(files, &root, &gguf, e)
+                                       : json_read_file(files, "config.json", &root, e);
     if (r < 0)
         return r;
     r = parse_root(a, root, gguf, ret, e);
     json_decref(root);
-    return r == 0 && !gguf ? limit_text(dir, ret, e) : r;
+    return r == 0 && !gguf ? limit_text(files, ret, e) : r;
 }

@@ -20,6 +20,7 @@ struct backend;
 struct block;
 struct family;
 struct gguf_arch;
+struct model_files;
 
 #define CONFIG_LAYERS_MAX       1024
 #define CONFIG_HIDDEN_MAX       65536
@@ -225,7 +226,7 @@ struct config {
 /* Parses `text`, config.json's content. `a` keeps layer kinds and quantisation entries. 0, -EINVAL,
  * -ENOTSUP (unknown family, quantisation or feature), -ENOMEM; e names key, value and limit. */
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
-int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
+int config_load(struct arena *a, struct model_files *files, struct config *ret, struct err *e);
 
 /* Returns the form of K and V that KV_AUTO means with c->compute on c->backend. */
 enum kv_form config_own_kv_form(const struct config *c);

@@ -11,14 +11,15 @@
 #include "compute/rope.h"
 #include "tensor/block_form.h"
 #include "tensor/tensor.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
 struct view {
-    const struct gguf_file *file;
+    const struct gguf_head *file;
     const struct gguf_arch *arch;
     json_t *root, *rope; /* rope: its rope_parameters */
     struct err *e;
@@ -164,7 +165,7 @@ static int read_list(struct view *v, const struct gguf_tensor *t, const char *na
     if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
         return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
                        ROPE_HALF_MAX);
-    int r = regular_file_read(&v->file->at, t->offset, values, (size_t)t->bytes, v->e);
+    int r = regular_file_read(v->file->at, t->offset, values, (size_t)t->bytes, v->e);
     if (r < 0)
         return r;
     json_t *list = json_array();
@@ -344,11 +345,10 @@ static int fill(struct view *v)
     return r == 0 ? add_facts(v) : r;
 }
 
-int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **arch, struct err *e)
+int config_gguf_read(struct model_files *files, json_t **ret, const struct gguf_arch **arch, struct err *e)
 {
-    char first[GGUF_PATH_BYTES];
-    struct gguf_file file = GGUF_FILE_NONE;
-    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    struct gguf_head file = GGUF_HEAD_NONE;
+    int r = model_files_head(files, NULL, &file, e);
     if (r < 0)
         return r;
     struct view v = {.file = &file, .root = json_object(), .e = e};
@@ -356,10 +356,10 @@ int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **ar
     r = set(&v, v.root, "rope_parameters", v.rope);
     if (r == 0)
         r = fill(&v);
-    gguf_file_close(&file);
+    gguf_head_done(&file);
     if (r < 0) {
         json_decref(v.root);
-        return err_prefix(e, r, "%s", first);
+        return err_prefix(e, r, "%s", model_files_path(files));
     }
     *ret = v.root;
     *arch = v.arch;

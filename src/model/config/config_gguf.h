@@ -7,9 +7,10 @@
 #include <jansson.h>
 
 struct gguf_arch;
+struct model_files;
 
-/* Reads the head of the model at `path` (gguf_file.h). The caller owns *ret (json_decref). 0, -EINVAL,
+/* Reads the head of the model. The caller owns *ret (json_decref). 0, -EINVAL,
  * -ENOTSUP (an architecture or a value that is not read), -ENOMEM, or what open and read said. */
-int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **arch, struct err *e);
+int config_gguf_read(struct model_files *files, json_t **ret, const struct gguf_arch **arch, struct err *e);
 
 #endif

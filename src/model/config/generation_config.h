@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct model_files;
+
 #define GENERATION_EOS_MAX 16
 
 struct generation_defaults {
@@ -22,8 +24,8 @@ struct generation_defaults {
     uint32_t max_new_tokens;   /* absent: 0 */
 };
 
-/* Reads DIR/generation_config.json, which may be missing, and the end tokens of DIR/config.json. 0, -EINVAL
+/* Reads generation_config.json, which may be missing, and the end tokens of config.json. 0, -EINVAL
  * (a value out of bounds), -ENOMEM, or a read error. */
-int generation_config_load(const char *dir, struct generation_defaults *ret, struct err *e);
+int generation_config_load(struct model_files *files, struct generation_defaults *ret, struct err *e);
 
 #endif

@@ -7,11 +7,11 @@
 #include "base/check.h"
 #include "base/files/small_file.h"
 #include "weights/json_scan.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Python writes an infinite number as a bare Infinity, which is not JSON: the largest number of its length
@@ -68,27 +68,24 @@ int json_read_parse(struct slice text, const char *name, json_t **ret, struct er
     return parse(text, name, false, ret, e);
 }
 
-static int read_file(const char *dir, const char *name, bool list, json_t **ret, struct err *e)
+static int read_file(struct model_files *files, const char *name, bool list, json_t **ret, struct err *e)
 {
-    char path[4096];
     struct small_file file = {0};
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", name, sizeof(path) - 1);
-    int r = small_file_read(path, JSON_READ_FILE_BYTES_MAX, &file, e);
+    int r = model_files_text(files, name, JSON_READ_FILE_BYTES_MAX, &file, e);
     if (r == 0)
         r = parse((struct slice){file.bytes, file.len}, name, list, ret, e);
     small_file_done(&file);
     return r;
 }
 
-int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
+int json_read_file(struct model_files *files, const char *name, json_t **ret, struct err *e)
 {
-    return read_file(dir, name, false, ret, e);
+    return read_file(files, name, false, ret, e);
 }
 
-int json_read_list_file(const char *dir, const char *name, json_t **ret, struct err *e)
+int json_read_list_file(struct model_files *files, const char *name, json_t **ret, struct err *e)
 {
-    return read_file(dir, name, true, ret, e);
+    return read_file(files, name, true, ret, e);
 }
 
 void json_read_fail(struct json_read *r, int code, const char *format, ...)

@@ -5,7 +5,8 @@
 #include "model/config/json_read.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -53,7 +54,7 @@ static void read_named_mode(struct json_read *in, const char *name, uint32_t *co
                        name);
 }
 
-static int read_mode(const char *dir, const char *path, struct pooling_config *ret, struct err *e)
+static int read_mode(struct model_files *files, const char *path, struct pooling_config *ret, struct err *e)
 {
     static const struct {
         const char *key;
@@ -68,7 +69,7 @@ static int read_mode(const char *dir, const char *path, struct pooling_config *r
     json_t *config = NULL;
     uint32_t count = 0;
     snprintf(name, sizeof(name), "%s/config.json", path);
-    int r = json_read_file(dir, name, &config, e);
+    int r = json_read_file(files, name, &config, e);
     if (r < 0)
         return r;
     struct json_read in = {.object = config, .where = name, .e = e};
@@ -96,8 +97,8 @@ static bool is_folder(const char *path)
     return path && path[0] && path[0] != '.' && !strchr(path, '/') && strlen(path) < POOLING_FOLDER_BYTES;
 }
 
-static int read_module(const char *dir, const json_t *module, size_t index, struct pooling_config *ret,
-                       struct err *e)
+static int read_module(struct model_files *files, const json_t *module, size_t index,
+                       struct pooling_config *ret, struct err *e)
 {
     const char *name = module_name(module), *path = json_string_value(json_object_get(module, "path"));
     if (!name)
@@ -122,13 +123,14 @@ static int read_module(const char *dir, const json_t *module, size_t index, stru
         snprintf(ret->dense[ret->dense_count++], POOLING_FOLDER_BYTES, "%s", path);
         return 0;
     }
-    return read_mode(dir, path, ret, e);
+    return read_mode(files, path, ret, e);
 }
 
-static int read_dimensions(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e)
+static int read_dimensions(struct model_files *files, uint32_t hidden, struct pooling_config *ret,
+                           struct err *e)
 {
     json_t *config = NULL;
-    int r = json_read_file(dir, "config.json", &config, e);
+    int r = json_read_file(files, "config.json", &config, e);
     if (r < 0)
         return r;
     struct json_read in = {.object = config, .where = "config.json", .e = e};
@@ -140,7 +142,7 @@ static int read_dimensions(const char *dir, uint32_t hidden, struct pooling_conf
 }
 
 /* The architecture's own key in a GGUF file. */
-static const struct gguf_value *find_gguf(const struct gguf_file *file, const char *name)
+static const struct gguf_value *find_gguf(const struct gguf_head *file, const char *name)
 {
     struct slice arch;
     char key[128];
@@ -152,7 +154,7 @@ static const struct gguf_value *find_gguf(const struct gguf_file *file, const ch
 
 /* llama.cpp's converter keeps these two rows of Qwen3-Reranker's output matrix. A score is their softmax's
  * first number: the sigmoid of the difference. */
-static bool is_yes_no(const struct gguf_file *file)
+static bool is_yes_no(const struct gguf_head *file)
 {
     static const struct slice labels[] = {{"yes", 3}, {"no", 2}};
     struct gguf_walk w = {.value = find_gguf(file, "classifier.output_labels")};
@@ -168,32 +170,31 @@ static bool is_yes_no(const struct gguf_file *file)
 }
 
 /* Which rows, at length 1. The last kind, of scores, has none. */
-static int read_gguf(const char *path, struct pooling_config *ret, struct err *e)
+static int read_gguf(struct model_files *files, struct pooling_config *ret, struct err *e)
 {
     static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};
-    char first[GGUF_PATH_BYTES];
-    struct gguf_file file = GGUF_FILE_NONE;
+    struct gguf_head file = GGUF_HEAD_NONE;
     uint64_t kind = 0;
-    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    int r = model_files_head(files, NULL, &file, e);
     if (r < 0)
         return r;
     if (gguf_u64(find_gguf(&file, "pooling_type"), &kind) && kind < COUNT_OF(kinds))
         *ret = (struct pooling_config){.kind = kinds[kind],
                                        .normalize = kinds[kind] != POOLING_NONE,
                                        .yes_no = kind == COUNT_OF(kinds) - 1 && is_yes_no(&file)};
-    gguf_file_close(&file);
+    gguf_head_done(&file);
     return 0;
 }
 
-int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e)
+int pooling_config_load(struct model_files *files, uint32_t hidden, struct pooling_config *ret, struct err *e)
 {
     struct pooling_config c = {.kind = POOLING_NONE};
     json_t *list = NULL, *module;
     size_t i;
     *ret = c;
-    if (gguf_file_is(dir))
-        return read_gguf(dir, ret, e);
-    int r = json_read_list_file(dir, "modules.json", &list, e);
+    if (model_files_is_gguf(files))
+        return read_gguf(files, ret, e);
+    int r = json_read_list_file(files, "modules.json", &list, e);
     if (r == -ENOENT)
         return err_set(e, 0, "%s", "");
     if (r == 0 && json_array_size(list) > MODULES_MAX)
@@ -201,20 +202,20 @@ int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config 
                     MODULES_MAX);
     json_array_foreach(list, i, module)
         if (r == 0)
-            r = read_module(dir, module, i, &c, e);
+            r = read_module(files, module, i, &c, e);
     json_decref(list);
     if (r == 0 && c.kind != POOLING_NONE)
-        r = read_dimensions(dir, hidden, &c, e);
+        r = read_dimensions(files, hidden, &c, e);
     if (r == 0)
         *ret = c;
     return r;
 }
 
-int pooling_text_max(const char *dir, uint32_t *ret, struct err *e)
+int pooling_text_max(struct model_files *files, uint32_t *ret, struct err *e)
 {
     static const char name[] = "sentence_bert_config.json";
     json_t *config = NULL;
-    int r = json_read_file(dir, name, &config, e);
+    int r = json_read_file(files, name, &config, e);
     *ret = 0;
     if (r == -ENOENT)
         return err_set(e, 0, "%s", "");

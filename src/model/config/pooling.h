@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct model_files;
+
 enum pooling {
     POOLING_NONE,
     POOLING_LAST, /* the last token's row */
@@ -41,11 +43,12 @@ const char *pooling_class(const char *type);
 
 /* Without modules.json, or `pooling_type` in a GGUF file, the kind is POOLING_NONE. 0, -EINVAL (a file is
  * malformed), -ENOTSUP (a module or a pooling mode that is not computed), -ENOMEM. */
-int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
+int pooling_config_load(struct model_files *files, uint32_t hidden, struct pooling_config *ret,
+                        struct err *e);
 
 /* The longest text in tokens, with those that the tokenizer adds: max_seq_length of
  * sentence_bert_config.json. *ret is 0 without the file or the key. 0, -EINVAL (less than 1), -ENOMEM. */
-int pooling_text_max(const char *dir, uint32_t *ret, struct err *e);
+int pooling_text_max(struct model_files *files, uint32_t *ret, struct err *e);
 
 /* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one
  * chain, whatever the pieces are. */

@@ -221,7 +221,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
 
 /* processor_config.json's value of `key`, which transformers reads first, or the file's object; NULL where
  * neither exists. */
-static int find_file(const char *dir, const char *name, const json_t *processor, const char *key,
+static int find_file(struct model_files *files, const char *name, const json_t *processor, const char *key,
                      json_t **ret, struct err *e)
 {
     json_t *inner = json_object_get(processor, key);
@@ -229,21 +229,21 @@ static int find_file(const char *dir, const char *name, const json_t *processor,
         *ret = json_incref(inner);
         return 0;
     }
-    int r = json_read_file(dir, name, ret, e);
+    int r = json_read_file(files, name, ret, e);
     return r == -ENOENT ? 0 : r;
 }
 
-int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
+int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
                        struct vision_config *ret, struct err *e)
 {
     json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
-    int r = json_read_file(dir, "config.json", &config, e);
+    int r = json_read_file(files, "config.json", &config, e);
     if (r == 0)
-        r = find_file(dir, "processor_config.json", NULL, "", &processor, e);
+        r = find_file(files, "processor_config.json", NULL, "", &processor, e);
     if (r == 0)
-        r = find_file(dir, "preprocessor_config.json", processor, "image_processor", &image, e);
+        r = find_file(files, "preprocessor_config.json", processor, "image_processor", &image, e);
     if (r == 0)
-        r = find_file(dir, "video_preprocessor_config.json", processor, "video_processor", &video, e);
+        r = find_file(files, "video_preprocessor_config.json", processor, "video_processor", &video, e);
     if (r == 0)
         r = vision_config_read(config, image, video, text, pixels_max, ret, e);
     json_decref(config);

@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 struct config;
+struct model_files;
 
 #define VISION_DEPTH_MAX     256
 #define VISION_HIDDEN_MAX    ENCODE_HIDDEN_MAX
@@ -43,8 +44,8 @@ struct vision_config {
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e);
-/* As `vision_config_read()`, but from the files in dir. Also the errors of reading them, but not -ENOENT. */
-int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
+/* As `vision_config_read()`, but from the model's files. Also the errors of reading them, but not -ENOENT. */
+int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
                        struct vision_config *ret, struct err *e);
 
 static inline uint32_t vision_patch_values(const struct vision_config *v)

@@ -22,6 +22,7 @@
 #include "memory/domain.h"
 #include "tensor/quantise.h"
 #include "weights/checkpoint.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,8 @@ struct region {
 
 struct packing {
     const struct pack_opts *opts;
-    const char *dir, *out;
+    struct model_files *files;
+    const char *dir, *out; /* dir: their path */
     struct packed_about about;
     struct config config;
     struct source source;
@@ -106,19 +108,19 @@ static int measure(struct packing *p, struct err *e)
     if (!parts.backend->layout)
         return err_set(e, -ENOTSUP, "files are packed for the CPU, and not for device %s",
                        parts.backend->name);
-    if (bundle_is(p->dir))
+    if (model_files_bundle(p->files))
         return err_set(e, -ENOTSUP, "%s is a packed file: pack the model that it was packed from", p->dir);
     int r = measure_check_parts(&parts, e);
     if (r == 0)
         r = measure_arena(NULL, CONFIG_BYTES_MAX, &p->tables);
     if (r == 0)
-        r = config_load(p->tables, p->dir, &p->config, e);
+        r = config_load(p->tables, p->files, &p->config, e);
     if (r == 0)
         config_serve(&p->config, 0);
     if (r == 0)
-        r = source_open(&p->source, p->dir, p->opts->parent, e);
+        r = source_open(&p->source, p->files, p->opts->parent, e);
     if (r == 0)
-        r = measure_model(&p->config, &parts, p->dir, &p->source, &p->measured, e);
+        r = measure_model(&p->config, &parts, p->files, &p->source, &p->measured, e);
     return r;
 }
 
@@ -387,7 +389,7 @@ static int finish(struct packing *p, struct pack_result *ret, struct err *e)
     put_region(p, &files, PACKED_HEAD, &p->head);
     int r = put_about(p, &files, e);
     if (r == 0)
-        r = pack_files_add(&files, p->dir, &p->source, e);
+        r = pack_files_add(&files, p->files, &p->source, e);
     if (r == 0)
         r = put_table(p, &files, &bytes, e);
     buf_done(&files.table);
@@ -401,14 +403,15 @@ static int finish(struct packing *p, struct pack_result *ret, struct err *e)
     return 0;
 }
 
-int pack_model(const char *dir, const char *out, const struct pack_opts *opts, struct pack_result *ret,
-               struct err *e)
+int pack_model(struct model_files *files, const char *out, const struct pack_opts *opts,
+               struct pack_result *ret, struct err *e)
 {
     struct packing *p = calloc(1, sizeof(*p));
     if (!p)
         return err_set(e, -ENOMEM, "no memory left to pack");
     p->opts = opts;
-    p->dir = dir;
+    p->files = files;
+    p->dir = model_files_path(files);
     p->out = out;
     p->e = e;
     p->fd = p->journal.fd = -1;

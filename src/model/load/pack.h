@@ -13,6 +13,7 @@
 
 struct device;
 struct err;
+struct model_files;
 
 struct pack_opts {
     enum compute_mode compute;
@@ -34,7 +35,7 @@ struct pack_result {
 
 /* 0; -ECANCELED: complete parts stay for the next call; -EEXIST: OUT is there; -EBUSY: another process
  * packs to OUT; -ENOSPC; -ENOTSUP (a packed file, a device); or as model_load(). */
-int pack_model(const char *dir, const char *out, const struct pack_opts *opts, struct pack_result *ret,
-               struct err *e);
+int pack_model(struct model_files *files, const char *out, const struct pack_opts *opts,
+               struct pack_result *ret, struct err *e);
 
 #endif

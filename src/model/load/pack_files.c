@@ -9,15 +9,14 @@
 #include "base/files/bundle.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
-#include "weights/gguf_file.h"
+#include "weights/gguf_head.h"
 #include "weights/gguf_name.h"
+#include "weights/model_files.h"
 #include "weights/safetensors.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_BYTES      4608
@@ -108,100 +107,98 @@ int pack_files_put(struct pack_files *p, const char *name, struct slice bytes, s
     return bytes.len > 0 ? put_part(p, 0, bytes.ptr, bytes.len, e) : 0;
 }
 
-static int copy_whole(struct pack_files *p, const char *dir, const char *name, struct err *e)
+static int copy_whole(struct pack_files *p, const char *name, const struct regular_file *f, struct err *e)
 {
-    char path[PATH_BYTES];
-    struct regular_file f;
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path) ||
-        strlen(name) > BUNDLE_NAME_MAX)
+    struct range all = {0, f->bytes};
+    if (strlen(name) > BUNDLE_NAME_MAX)
         return err_set(e, -ENAMETOOLONG, "the path of %s is too long", name);
-    int r = regular_file_open(path, &f, e);
-    if (r < 0)
-        return r;
-    struct range all = {0, f.bytes};
-    r = f.bytes <= FILE_BYTES_MAX ? copy_ranges(p, name, &f, &all, 1, e)
-                                  : err_set(e, -EFBIG, "is larger than %llu bytes", (ull)FILE_BYTES_MAX);
-    regular_file_close(&f);
-    return r < 0 ? err_prefix(e, r, "%s", path) : 0;
+    int r = f->bytes <= FILE_BYTES_MAX ? copy_ranges(p, name, f, &all, 1, e)
+                                       : err_set(e, -EFBIG, "is larger than %llu bytes", (ull)FILE_BYTES_MAX);
+    return r < 0 ? err_prefix(e, r, "%s", name) : 0;
 }
 
 /* ---- small files ---- */
 
-static bool ends_in_one_of(const char *name, const char *const *ends, size_t count)
+struct folder {
+    struct pack_files *to;
+    struct model_files *files;
+    const char *name;
+    uint32_t count;
+};
+
+static bool is_small(const char *name)
 {
-    for (size_t i = 0; i < count; i++)
+    static const char *const ends[] = {".json", ".jinja", ".txt", ".model"};
+    for (size_t i = 0; i < COUNT_OF(ends); i++)
         if (slice_ends(slice_of(name), slice_of(ends[i])))
             return true;
     return false;
 }
 
-static int small(const struct dirent *d)
+static bool is_of_module(const char *name)
 {
-    static const char *const ends[] = {".json", ".jinja", ".txt", ".model"};
-    return d->d_name[0] != '.' && ends_in_one_of(d->d_name, ends, COUNT_OF(ends));
+    return is_small(name) || slice_ends(slice_of(name), SLICE(".safetensors"));
 }
 
-static int of_module(const struct dirent *d)
+static bool is_module(const char *name)
 {
-    return small(d) || slice_ends(slice_of(d->d_name), SLICE(".safetensors"));
+    return name[0] >= '0' && name[0] <= '9' && strchr(name, '_');
 }
 
-static int numbered(const struct dirent *d)
+static int add_file(void *arg, const char *file, struct err *e)
 {
-    return d->d_name[0] >= '0' && d->d_name[0] <= '9' && strchr(d->d_name, '_');
+    struct folder *f = arg;
+    const struct regular_file *at;
+    char name[PATH_BYTES];
+    if (f->count++ == SMALL_FILES_MAX)
+        return err_set(e, -EINVAL, "%s/%s has more than %d files", model_files_path(f->files), f->name,
+                       SMALL_FILES_MAX);
+    snprintf(name, sizeof(name), "%s%s%s", f->name, f->name[0] ? "/" : "", file);
+    int r = model_files_file(f->files, name, &at, e);
+    if (r == -EINVAL || r == -ENOENT) /* a folder, or a link to nothing */
+        return 0;
+    return r == 0 ? copy_whole(f->to, name, at, e) : r;
 }
 
-/* The files of DIR/FOLDER that `wanted` takes; no such folder has none. */
-static int add_folder(struct pack_files *p, const char *dir, const char *folder,
-                      int (*wanted)(const struct dirent *), struct err *e)
+/* The files of a folder that `wanted` takes; no such folder has none. */
+static int add_folder(struct pack_files *p, struct model_files *files, const char *name,
+                      bool (*wanted)(const char *), struct err *e)
 {
-    char path[PATH_BYTES], name[PATH_BYTES];
-    struct dirent **entries = NULL;
-    struct stat st;
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, folder) >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "the path of %s is too long", folder);
-    int r = 0, count = scandir(path, &entries, wanted, alphasort);
-    if (count > SMALL_FILES_MAX)
-        r = err_set(e, -EINVAL, "%s has more than %d files", path, SMALL_FILES_MAX);
-    for (int i = 0; i < count; i++) {
-        snprintf(name, sizeof(name), "%s%s%s", folder, folder[0] ? "/" : "", entries[i]->d_name);
-        if (r == 0 && (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
-            stat(path, &st) == 0 && S_ISREG(st.st_mode))
-            r = copy_whole(p, dir, name, e);
-        free(entries[i]);
-    }
-    free(entries);
-    return r;
+    struct folder f = {p, files, name, 0};
+    return model_files_each(files, name, wanted, add_file, &f, e);
 }
 
-static int add_modules(struct pack_files *p, const char *dir, struct err *e)
+static int add_module(void *arg, const char *name, struct err *e)
 {
-    struct dirent **entries = NULL;
-    int r = 0, count = scandir(dir, &entries, numbered, alphasort);
-    for (int i = 0; i < count; i++) {
-        if (r == 0)
-            r = add_folder(p, dir, entries[i]->d_name, of_module, e);
-        free(entries[i]);
-    }
-    free(entries);
-    return r;
+    const struct folder *f = arg;
+    int r = add_folder(f->to, f->files, name, is_of_module, e);
+    return r == -ENOTDIR ? 0 : r;
+}
+
+static int add_small(struct pack_files *p, struct model_files *files, struct err *e)
+{
+    static const char *const folders[] = {"", "mtp", "additional_chat_templates"};
+    struct folder own = {p, files, "", 0};
+    int r = 0;
+    for (size_t i = 0; i < COUNT_OF(folders) && r == 0; i++)
+        r = add_folder(p, files, folders[i], is_small, e);
+    return r == 0 ? model_files_each(files, "", is_module, add_module, &own, e) : r;
 }
 
 /* ---- heads ---- */
 
-static int head_bytes(const char *path, const struct regular_file *f, uint64_t *ret, struct err *e)
+static int head_bytes(const struct regular_file *f, bool gguf, uint64_t *ret, struct err *e)
 {
     char first[SAFETENSORS_FIRST_BYTES];
-    struct gguf_file gguf;
+    struct gguf_head head = GGUF_HEAD_NONE;
     size_t bytes = 0;
     int r;
-    if (gguf_file_is(path)) {
-        r = gguf_file_open(path, NULL, &gguf, e);
-        /* A head is read in pieces that double (gguf_file.c). */
-        for (bytes = GGUF_FIRST_READ; r == 0 && bytes < gguf.head.head_bytes;)
+    if (gguf) {
+        r = gguf_head_read(f, NULL, &head, e);
+        /* A head is read in pieces that double (gguf_head.c). */
+        for (bytes = GGUF_FIRST_READ; bytes < head.head.head_bytes;)
             bytes *= 2;
-        if (r == 0)
-            gguf_file_close(&gguf);
+        gguf_head_done(&head);
     } else {
         const size_t len = (size_t)MIN_OF(f->bytes, (uint64_t)sizeof(first));
         r = regular_file_read(f, 0, first, len, e);
@@ -238,56 +235,28 @@ static const char *name_of(const char *name, bool gguf)
     return gguf && !gguf_name_is(name) ? "model.gguf" : name;
 }
 
-static int add_weights(struct pack_files *p, const char *dir, const struct source *s, uint32_t file,
+static int add_weights(struct pack_files *p, struct model_files *files, const struct source *s, uint32_t file,
                        struct err *e)
 {
     const char *name = checkpoint_file_name(s->checkpoint, file);
-    char path[PATH_BYTES];
+    const bool gguf = model_files_is_gguf(files);
+    const struct regular_file *f;
     struct range ranges[RANGES_MAX];
-    struct regular_file f;
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
-        return err_set(e, -ENAMETOOLONG, "the path of %s is too long", name);
-    int r = regular_file_open(path, &f, e);
+    int r = model_files_file(files, name, &f, e);
     if (r < 0)
         return r;
     const uint32_t count = read_beside(s, file, ranges);
     ranges[count].from = 0;
-    r = head_bytes(path, &f, &ranges[count].to, e);
+    r = head_bytes(f, gguf, &ranges[count].to, e);
     if (r == 0)
-        r = copy_ranges(p, name_of(name, gguf_file_is(path)), &f, ranges, count + 1, e);
-    regular_file_close(&f);
-    return r < 0 ? err_prefix(e, r, "%s", path) : 0;
+        r = copy_ranges(p, name_of(name, gguf), f, ranges, count + 1, e);
+    return r < 0 ? err_prefix(e, r, "%s", name) : 0;
 }
 
-/* The folder of a GGUF file that was named itself. */
-static void folder_of(const char *path, char ret[PATH_BYTES])
+int pack_files_add(struct pack_files *p, struct model_files *files, const struct source *s, struct err *e)
 {
-    struct stat st;
-    snprintf(ret, PATH_BYTES, "%s", path);
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return;
-    char *slash = strrchr(ret, '/');
-    if (slash)
-        *slash = 0;
-    else
-        snprintf(ret, PATH_BYTES, ".");
-}
-
-int pack_files_add(struct pack_files *p, const char *dir, const struct source *s, struct err *e)
-{
-    char folder[PATH_BYTES];
-    int r = 0;
-    folder_of(dir, folder);
-    if (!gguf_file_is(dir)) {
-        r = add_folder(p, dir, "", small, e);
-        if (r == 0)
-            r = add_folder(p, dir, "mtp", small, e);
-        if (r == 0)
-            r = add_folder(p, dir, "additional_chat_templates", small, e);
-        if (r == 0)
-            r = add_modules(p, dir, e);
-    }
+    int r = model_files_is_gguf(files) ? 0 : add_small(p, files, e);
     for (uint32_t i = 0; i < checkpoint_file_count(s->checkpoint) && r == 0; i++)
-        r = add_weights(p, folder, s, i, e);
+        r = add_weights(p, files, s, i, e);
     return r == 0 && p->table.error ? err_set(e, p->table.error, "its table is too large") : r;
 }

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 
 struct err;
+struct model_files;
 struct source;
 
 struct pack_files {
@@ -18,7 +19,7 @@ struct pack_files {
 };
 
 /* 0, -ENOSPC, or what reading and writing said. */
-int pack_files_add(struct pack_files *p, const char *dir, const struct source *s, struct err *e);
+int pack_files_add(struct pack_files *p, struct model_files *files, const struct source *s, struct err *e);
 /* A file of these bytes. */
 int pack_files_put(struct pack_files *p, const char *name, struct slice bytes, struct err *e);
 

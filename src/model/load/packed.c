@@ -10,8 +10,10 @@
 
 #include "base/check.h"
 #include "base/files/mapped_file.h"
+#include "base/files/small_file.h"
 #include "compute/backend.h"
 #include "tensor/quantise.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -89,40 +91,35 @@ int packed_about_read(const json_t *from, struct packed_about *ret, struct err *
 
 /* ---- opening ---- */
 
-int packed_open(const char *path, struct packed *ret, struct err *e)
+static int read_about(struct model_files *files, struct packed_about *ret, struct err *e)
 {
-    struct packed p = {.present = true};
+    const struct regular_file *at;
+    struct small_file text = {0};
     json_t *about = NULL;
-    *ret = (struct packed){.present = false};
-    if (!bundle_is(path))
-        return 0;
-    if ((size_t)snprintf(p.path, sizeof(p.path), "%s", path) >= sizeof(p.path))
-        return err_set(e, -ENAMETOOLONG, "the path of the packed file is too long");
-    int r = bundle_open(path, &p.bundle, e);
-    if (r < 0)
-        return r;
-    r = json_read_file(path, PACKED_ABOUT, &about, e);
+    int r = model_files_file(files, PACKED_ABOUT, &at, e);
     if (r == 0)
-        r = packed_about_read(about, &p.about, e);
+        r = small_file_read_open(at, PACKED_ABOUT, JSON_READ_FILE_BYTES_MAX, &text, e);
+    if (r == 0)
+        r = json_read_parse((struct slice){text.bytes, text.len}, PACKED_ABOUT, &about, e);
+    if (r == 0)
+        r = packed_about_read(about, ret, e);
     json_decref(about);
-    if (r < 0) {
-        packed_close(&p);
-        return err_prefix(e, r, "%s", path);
-    }
-    *ret = p;
-    return 0;
+    small_file_done(&text);
+    return r;
 }
 
-void packed_close(struct packed *p)
+int packed_open(struct model_files *files, struct packed *ret, struct err *e)
 {
-    if (p->present)
-        bundle_close(&p->bundle);
-    p->present = false;
+    struct packed p = {.path = model_files_path(files), .bundle = model_files_bundle(files)};
+    int r = p.bundle ? read_about(files, &p.about, e) : 0;
+    if (r == 0)
+        *ret = p;
+    return r < 0 ? err_prefix(e, r, "%s", p.path) : 0;
 }
 
 int packed_set_parts(const struct packed *p, struct model_parts *parts, struct err *e)
 {
-    if (!p->present)
+    if (!p->bundle)
         return 0;
     if (parts->backend && parts->backend->apart)
         return err_set(e, -ENOTSUP,
@@ -141,10 +138,10 @@ int packed_set_parts(const struct packed *p, struct model_parts *parts, struct e
 int packed_check_files(const struct packed *p, struct err *e)
 {
     int r = 0;
-    for (uint32_t i = 0; p->present && r == 0 && i < p->bundle.file_count; i++) {
-        const char *name = p->bundle.files[i].name;
+    for (uint32_t i = 0; p->bundle && r == 0 && i < p->bundle->file_count; i++) {
+        const char *name = p->bundle->files[i].name;
         if (strcmp(name, PACKED_WEIGHTS) != 0 && strcmp(name, PACKED_HEAD) != 0)
-            r = bundle_check(&p->bundle, &p->bundle.files[i], e);
+            r = bundle_check(p->bundle, &p->bundle->files[i], e);
     }
     return r < 0 ? err_prefix(e, r, "%s", p->path) : 0;
 }
@@ -158,7 +155,7 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
 {
     const struct packed_about *a = &p->about;
     const struct bind_mark all = {m->text.used, m->text.digest};
-    if (!p->present)
+    if (!p->bundle)
         return 0;
     const bool layout = c->backend->layout && strcmp(a->layout, c->backend->layout) == 0;
     if (layout && same(&m->text_mark, &a->text) && (!c->vision.shape.present || same(&all, &a->all)) &&
@@ -216,7 +213,7 @@ static int report_checked(void *arg)
 static int find_parts(const struct packed *p, const char *name, uint64_t used, const struct bundle_file **ret,
                       uint32_t *parts, struct err *e)
 {
-    const struct bundle_file *f = bundle_find(&p->bundle, name);
+    const struct bundle_file *f = bundle_find(p->bundle, name);
     uint64_t have = 0;
     uint32_t count = 0;
     while (f && count < f->part_count && have < used) {
@@ -245,8 +242,8 @@ int packed_map(const struct packed *p, const char *region, uint64_t used, const 
         return r;
     const struct file_part *first = &c.file->parts[0], *last = &c.file->parts[c.parts - 1];
     const uint64_t bytes = ROUND_UP(last->from + last->bytes, PACKED_PAGE);
-    regular_file_ahead(&p->bundle.at, first->at, bytes);
-    r = mapped_file_open(&p->bundle.at, first->at, (size_t)bytes, &mapped, e);
+    regular_file_ahead(&p->bundle->at, first->at, bytes);
+    r = mapped_file_open(&p->bundle->at, first->at, (size_t)bytes, &mapped, e);
     if (r < 0)
         return err_prefix(e, r, "%s", p->path);
     c.at = mapped.at;

@@ -36,17 +36,13 @@ struct packed_about {
 };
 
 struct packed {
-    bool present;
-    char path[BUNDLE_PATH_BYTES];
-    struct bundle bundle;
+    const char *path;
+    const struct bundle *bundle; /* NULL: the files are not packed */
     struct packed_about about;
 };
 
-/* *ret is not present where `path` leads to something else. 0, -EINVAL, -ENOTSUP, -ENOMEM, or what reading
- * said. */
-int packed_open(const char *path, struct packed *ret, struct err *e);
-/* Zeroed is fine. */
-void packed_close(struct packed *p);
+/* `files` outlives *ret. 0, -EINVAL, -ENOTSUP, -ENOMEM, or what reading said. */
+int packed_open(struct model_files *files, struct packed *ret, struct err *e);
 
 /* Sets the mode and the form that the file was packed for. 0, -ENOTSUP: others are wanted, or a device that
  * does not compute in the machine's memory. Without a packed file nothing is done. */

@@ -1,0 +1,414 @@
+/* model_files.c - one descriptor for a directory or a packed file, and one for each file in it.
+ *
+ * A model that is one file has a directory only if it is named as a part: then its other parts lie there. */
+#include "weights/model_files.h"
+
+#include "weights/gguf_head.h"
+#include "weights/gguf_name.h"
+
+#include "base/check.h"
+#include "base/files/bundle.h"
+#include "base/files/small_file.h"
+#include "base/slice.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(MODEL_FILES_NAME_BYTES == BUNDLE_NAME_MAX + 1, "names in a packed file fit");
+
+/* A file that is open. */
+struct opened {
+    struct opened *next;
+    const char *name; /* behind the last byte of its directory's path */
+    struct regular_file at;
+    char path[];
+};
+
+struct model_files {
+    char *path;   /* path that was given */
+    char *folder; /* directory of the files, for messages */
+    int dir;      /* its descriptor; -1: there are no other files */
+    bool directory, gguf, packed;
+    char first[MODEL_FILES_NAME_BYTES]; /* name of a GGUF model's first part */
+    struct bundle bundle;               /* with `packed` */
+    struct opened *opened;
+    uint32_t opened_count;
+};
+
+/* ---- files that are open ---- */
+
+static int new_opened(struct model_files *f, const char *name, struct opened **ret, struct err *e)
+{
+    const size_t len = strlen(f->folder) + 1 + strlen(name);
+    if (len >= MODEL_FILES_PATH_BYTES)
+        return err_set(e, -ENAMETOOLONG, "path of %s is longer than %d bytes", name,
+                       MODEL_FILES_PATH_BYTES - 1);
+    if (f->opened_count == MODEL_FILES_MAX)
+        return err_set(e, -E2BIG, "%s: more than %d files", f->path, MODEL_FILES_MAX);
+    struct opened *o = malloc(sizeof(*o) + len + 1);
+    if (!o)
+        return err_set(e, -ENOMEM, "no memory left to open %s", name);
+    snprintf(o->path, len + 1, "%s/%s", f->folder, name);
+    o->name = o->path + len - strlen(name);
+    o->at = REGULAR_FILE_NONE;
+    *ret = o;
+    return 0;
+}
+
+static void keep(struct model_files *f, struct opened *o)
+{
+    o->next = f->opened;
+    f->opened = o;
+    f->opened_count++;
+}
+
+static struct opened *find_opened(const struct model_files *f, const char *name)
+{
+    struct opened *o = f->opened;
+    while (o && strcmp(o->name, name) != 0)
+        o = o->next;
+    return o;
+}
+
+static int open_named(const struct model_files *f, struct opened *o, struct err *e)
+{
+    if (f->packed)
+        return bundle_open_file(&f->bundle, o->name, o->path, &o->at, e);
+    if (f->dir >= 0)
+        return regular_file_open_at(f->dir, o->name, o->path, &o->at, e);
+    return err_set(e, -ENOENT, "%s: cannot be opened: %s", o->path, strerror(ENOENT));
+}
+
+static int open_file(struct model_files *f, const char *name, struct opened **ret, struct err *e)
+{
+    struct opened *o = find_opened(f, name);
+    int r = o ? 0 : new_opened(f, name, &o, e);
+    if (r < 0)
+        return r;
+    if (o->at.fd < 0) {
+        r = open_named(f, o, e);
+        if (r < 0) {
+            free(o);
+            return r;
+        }
+        keep(f, o);
+    }
+    *ret = o;
+    return 0;
+}
+
+int model_files_file(struct model_files *f, const char *name, const struct regular_file **ret, struct err *e)
+{
+    struct opened *o;
+    int r = open_file(f, name, &o, e);
+    if (r == 0)
+        *ret = &o->at;
+    return r;
+}
+
+int model_files_text(struct model_files *f, const char *name, size_t bytes_max, struct small_file *ret,
+                     struct err *e)
+{
+    struct opened *o;
+    if (f->gguf)
+        return err_set(e, -ENOENT, "%s: a GGUF model has no %s", f->path, name);
+    int r = open_file(f, name, &o, e);
+    return r == 0 ? small_file_read_open(&o->at, o->path, bytes_max, ret, e) : r;
+}
+
+bool model_files_has(const struct model_files *f, const char *name)
+{
+    if (f->packed)
+        return bundle_find(&f->bundle, name) != NULL;
+    return find_opened(f, name) || (f->dir >= 0 && faccessat(f->dir, name, F_OK, 0) == 0);
+}
+
+/* ---- names in a directory ---- */
+
+/* The part of a bundle's name that lies in `folder` itself; NULL: it lies elsewhere. */
+static const char *name_in(const char *name, const char *folder)
+{
+    const size_t len = strlen(folder);
+    if (strncmp(name, folder, len) != 0 || (len > 0 && name[len] != '/'))
+        return NULL;
+    name += len + (len > 0);
+    return strchr(name, '/') ? NULL : name;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int each_packed(const struct bundle *b, const char *folder, bool (*is)(const char *name),
+                       int (*found)(void *arg, const char *name, struct err *e), void *arg, struct err *e)
+{
+    const char **names = calloc(b->file_count + 1, sizeof(names[0]));
+    uint32_t count = 0;
+    int r = 0;
+    if (!names)
+        return err_set(e, -ENOMEM, "no memory left for a list of files");
+    for (uint32_t i = 0; i < b->file_count; i++) {
+        const char *name = name_in(b->files[i].name, folder);
+        if (name && is(name))
+            names[count++] = name;
+    }
+    qsort(names, count, sizeof(names[0]), by_text);
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        r = found(arg, names[i], e);
+    free(names);
+    return r;
+}
+
+static int visible(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+int model_files_each(const struct model_files *f, const char *folder, bool (*is)(const char *name),
+                     int (*found)(void *arg, const char *name, struct err *e), void *arg, struct err *e)
+{
+    struct dirent **entries = NULL;
+    int r = 0;
+    if (f->packed)
+        return each_packed(&f->bundle, folder, is, found, arg, e);
+    if (f->dir < 0)
+        return 0;
+    int count = scandirat(f->dir, folder[0] ? folder : ".", &entries, visible, alphasort);
+    if (count < 0 && errno == ENOENT && folder[0])
+        return 0;
+    if (count < 0)
+        return err_set(e, -errno, "cannot read directory %s/%s: %s", f->folder, folder, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        if (r == 0 && is(entries[i]->d_name))
+            r = found(arg, entries[i]->d_name, e);
+        free(entries[i]);
+    }
+    free(entries);
+    return r;
+}
+
+/* ---- kinds of paths ---- */
+
+/* Names of the first GGUF file, and of one that belongs to another model. */
+struct kinds {
+    char first[MODEL_FILES_NAME_BYTES], other[MODEL_FILES_NAME_BYTES];
+    bool safetensors;
+};
+
+static bool weighs(const char *name)
+{
+    return gguf_name_is_weights(name) || slice_ends(slice_of(name), SLICE(".safetensors"));
+}
+
+static int look_at(void *arg, const char *name, struct err *e)
+{
+    struct kinds *k = arg;
+    (void)e;
+    if (!gguf_name_is(name))
+        k->safetensors = true;
+    else if (!k->first[0])
+        snprintf(k->first, sizeof(k->first), "%s", name);
+    else if (!k->other[0] && !gguf_name_same_model(k->first, name))
+        snprintf(k->other, sizeof(k->other), "%s", name);
+    return 0;
+}
+
+static int find_kind(struct model_files *f, struct err *e)
+{
+    struct kinds k = {.safetensors = false};
+    int r = model_files_each(f, "", weighs, look_at, &k, e);
+    f->gguf = r == 0 && k.first[0] && !k.safetensors;
+    if (!f->gguf)
+        return r;
+    snprintf(f->first, sizeof(f->first), "%s", k.first);
+    return !k.other[0]
+               ? 0
+               : err_set(e, -EINVAL, "%s holds more than one GGUF model, %s and %s among them: name a file",
+                         f->path, k.first, k.other);
+}
+
+/* True for names of files in Ollama's store: "sha256-" and 64 digits. */
+static bool is_blob(const char *name)
+{
+    return strncmp(name, "sha256-", 7) == 0 && strlen(name) == 7 + 64;
+}
+
+/* Other parts of the model lie beside this one. */
+static int open_folder(struct model_files *f, struct err *e)
+{
+    uint32_t index, count;
+    if (gguf_name_part(f->first, &index, &count) == 0)
+        return 0;
+    f->dir = open(f->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return f->dir >= 0 ? 0 : err_set(e, -errno, "%s: cannot be opened: %s", f->folder, strerror(errno));
+}
+
+/* Gives `f` the file, which is the first part of a GGUF model. */
+static int take_gguf(struct model_files *f, const char *name, struct regular_file *file, struct err *e)
+{
+    struct opened *o;
+    f->gguf = true;
+    snprintf(f->first, sizeof(f->first), "%s", name);
+    int r = new_opened(f, name, &o, e);
+    if (r < 0)
+        return r;
+    o->at = *file;
+    *file = REGULAR_FILE_NONE;
+    keep(f, o);
+    return open_folder(f, e);
+}
+
+/* Gives `f` the file, which is a bundle. Paths of the files in it begin with its own. */
+static int open_packed(struct model_files *f, struct regular_file *file, struct err *e)
+{
+    int r = bundle_read(file, &f->bundle, e);
+    if (r < 0)
+        return err_prefix(e, r, "%s", f->path);
+    f->packed = true;
+    free(f->folder);
+    f->folder = strdup(f->path);
+    return f->folder ? find_kind(f, e) : err_set(e, -ENOMEM, "no memory left to open %s", f->path);
+}
+
+static int open_single(struct model_files *f, struct err *e)
+{
+    const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
+    struct regular_file file;
+    int r = regular_file_open(f->path, &file, e);
+    if (r < 0)
+        return r;
+    if (bundle_begins(&file)) {
+        r = open_packed(f, &file, e);
+        regular_file_close(&file);
+        return r;
+    }
+    if (strlen(name) < MODEL_FILES_NAME_BYTES && (gguf_name_is(name) || is_blob(name)))
+        r = take_gguf(f, name, &file, e);
+    else
+        r = err_set(e, -ENOTDIR, "%s: cannot be opened: %s", f->path, strerror(ENOTDIR));
+    regular_file_close(&file);
+    return r;
+}
+
+static int open_directory(struct model_files *f, struct err *e)
+{
+    f->directory = true;
+    f->dir = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->dir < 0)
+        return err_set(e, -errno, "%s: cannot be opened: %s", f->path, strerror(errno));
+    return find_kind(f, e);
+}
+
+/* The directory of the model's files: of a packed file, the file itself. */
+static int set_paths(struct model_files *f, const char *path, bool directory, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    if (strlen(path) >= MODEL_FILES_PATH_BYTES)
+        return err_set(e, -ENAMETOOLONG, "the path %.80s... is longer than %d bytes", path,
+                       MODEL_FILES_PATH_BYTES - 1);
+    f->path = strdup(path);
+    if (directory || !slash)
+        f->folder = strdup(directory ? path : ".");
+    else
+        f->folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    return f->path && f->folder ? 0 : err_set(e, -ENOMEM, "no memory left to open %s", path);
+}
+
+int model_files_open(const char *path, struct model_files **ret, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_set(e, -errno, "%s: cannot be opened: %s", path, strerror(errno));
+    struct model_files *f = calloc(1, sizeof(*f));
+    if (!f)
+        return err_set(e, -ENOMEM, "no memory left to open %s", path);
+    f->dir = -1;
+    int r = set_paths(f, path, S_ISDIR(st.st_mode), e);
+    if (r == 0)
+        r = S_ISDIR(st.st_mode) ? open_directory(f, e) : open_single(f, e);
+    if (r < 0)
+        model_files_close(f);
+    else
+        *ret = f;
+    return r;
+}
+
+void model_files_close(struct model_files *f)
+{
+    if (!f)
+        return;
+    for (struct opened *o = f->opened, *next; o; o = next) {
+        next = o->next;
+        regular_file_close(&o->at);
+        free(o);
+    }
+    if (f->packed)
+        bundle_close(&f->bundle);
+    if (f->dir >= 0)
+        close(f->dir);
+    free(f->folder);
+    free(f->path);
+    free(f);
+}
+
+const char *model_files_path(const struct model_files *f)
+{
+    return f->path;
+}
+
+bool model_files_is_gguf(const struct model_files *f)
+{
+    return f->gguf;
+}
+
+bool model_files_is_directory(const struct model_files *f)
+{
+    return f->directory;
+}
+
+const struct bundle *model_files_bundle(const struct model_files *f)
+{
+    return f->packed ? &f->bundle : NULL;
+}
+
+/* ---- GGUF ---- */
+
+uint32_t model_files_part_count(const struct model_files *f)
+{
+    uint32_t index, count;
+    return gguf_name_part(f->first, &index, &count) > 0 && index == 1 ? count : 1;
+}
+
+int model_files_part(const struct model_files *f, uint32_t index, uint32_t count,
+                     char ret[MODEL_FILES_NAME_BYTES], struct err *e)
+{
+    uint32_t i = 0, n = 0;
+    size_t len = gguf_name_part(f->first, &i, &n);
+    ASSERT(f->gguf && index < count);
+    if (index == 0) {
+        snprintf(ret, MODEL_FILES_NAME_BYTES, "%s", f->first);
+        return 0;
+    }
+    if (len == 0 || i != 1 || n != count)
+        return err_set(e, -EINVAL, "%s/%s is one of %u parts: the first is named NAME-00001-of-%05u.gguf",
+                       f->folder, f->first, count, count);
+    gguf_name_of_part(f->first, len, index + 1, count, ret, MODEL_FILES_NAME_BYTES);
+    return 0;
+}
+
+int model_files_head(struct model_files *f, struct account *account, struct gguf_head *ret, struct err *e)
+{
+    struct opened *o;
+    ASSERT(f->gguf);
+    int r = open_file(f, f->first, &o, e);
+    if (r < 0)
+        return r;
+    r = gguf_head_read(&o->at, account, ret, e);
+    return r < 0 ? err_prefix(e, r, "%s", o->path) : 0;
+}
