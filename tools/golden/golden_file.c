@@ -133,19 +133,23 @@ static int read_grid(const json_t *o, struct golden_image *ret, struct err *e)
 
 static int read_pixels(const json_t *o, struct golden_image *ret, struct err *e)
 {
-    const json_t *list = json_object_get(o, "image_hwc_u8");
+    const json_t *hex = json_object_get(o, "image_hwc_hex");
     uint32_t shape[3];
+    unsigned value;
     int r = read_numbers(o, "image_shape", 3, 1u << 12, shape, e);
     if (r < 0)
         return r;
     size_t n = (size_t)shape[0] * shape[1] * 3;
-    if (shape[2] != 3 || json_array_size(list) != n)
-        return err_set(e, -EINVAL, "image_hwc_u8 is not of image_shape");
+    if (shape[2] != 3 || json_string_length(hex) != 2 * n)
+        return err_set(e, -EINVAL, "image_hwc_hex is not of image_shape");
     ret->pixels = malloc(n);
     if (!ret->pixels)
         return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        ret->pixels[i] = (uint8_t)json_integer_value(json_array_get(list, i));
+    for (size_t i = 0; i < n; i++) {
+        if (sscanf(json_string_value(hex) + 2 * i, "%2x", &value) != 1)
+            return err_set(e, -EINVAL, "image_hwc_hex has other characters than digits");
+        ret->pixels[i] = (uint8_t)value;
+    }
     ret->height = shape[0];
     ret->width = shape[1];
     return 0;
