@@ -66,7 +66,7 @@ int choice_open(struct choice *c)
     struct chat_parser_opts opts = {
         .syntax = g->model->syntax,
         .in_reasoning = prompt->in_reasoning,
-        .parse_tools = r->tools != NULL,
+        .parse_tools = r->tools != NULL && !r->compaction.on,
         .by_token = true,
         .hide_special = r->skip_special_tokens,
         .tools = r->tools,

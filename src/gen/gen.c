@@ -3,6 +3,7 @@
 #include "gen/gen.h"
 
 #include "gen/choice.h"
+#include "gen/compaction.h"
 #include "gen/gen_request.h"
 #include "gen/grammar_request.h"
 #include "gen/media_request.h"
@@ -345,6 +346,8 @@ static bool make_prompts(struct gen *g, struct arena *scratch)
 {
     if (g->request->output == GEN_SCORE)
         return pair_prompts_make(g, scratch);
+    if (g->request->compaction.ask)
+        return compaction_make(g, scratch);
     if (g->request->drops_turns && gen_media_count(g->request) == 0)
         return prompt_turns_make(g, scratch);
     return prompt_make(g, scratch);

@@ -58,6 +58,13 @@ struct gen_calls {
     json_t *larks;  /* Lark grammars of tools that take one text; NULL: none */
 };
 
+/* A summary of the conversation in place of a reply. */
+struct gen_compaction {
+    json_t *ask; /* owned: the user's text that requests it; NULL: a reply */
+    uint32_t at; /* least tokens of the conversation; 0: any */
+    bool on;     /* the reply is the summary; set by the preparation, if `at` is not 0 */
+};
+
 struct gen_request {
     enum gen_output output;
 
@@ -74,9 +81,11 @@ struct gen_request {
     uint32_t mark_count;
     bool places_system; /* messages of the system behind the first turn stay there, or join the user's turn */
     bool add_generation_prompt;
+    bool appends;   /* the last message, text of a user, stands behind the rendering of those before it */
     bool continues; /* the last message is the assistant's, and the reply continues its text */
     bool parallel_tool_calls;
     struct gen_calls calls;
+    struct gen_compaction compaction;
     const char *reasoning_effort; /* NULL: not given */
     bool effort_unused;           /* set by the rendering: the template has no place for it */
     int enable_thinking;          /* -1: not given */

@@ -234,7 +234,7 @@ bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p)
     return ok;
 }
 
-void media_request_done(struct gen *g)
+void media_request_drop(struct gen *g)
 {
     for (uint32_t i = 0; i < g->prompt_count; i++) {
         struct prompt_ids *p = &g->prompts[i];
@@ -242,6 +242,11 @@ void media_request_done(struct gen *g)
         p->images = NULL;
         p->image_count = 0;
     }
+}
+
+void media_request_done(struct gen *g)
+{
+    media_request_drop(g);
     media_task_leave(g->task);
     g->task = NULL;
 }

@@ -18,6 +18,9 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
  * False: g->reject has the reason. */
 bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p);
 
+/* The prompts' lists of images, whose prompts are made anew. */
+void media_request_drop(struct gen *g);
+
 /* Releases the images: the engine has references to those it needs, or the request has ended. */
 void media_request_done(struct gen *g);
 

@@ -9,6 +9,7 @@
 #include "chat/chat_generic.h"
 #include "chat/chat_history.h"
 #include "chat/chat_syntax.h"
+#include "chat/chat_user_turn.h"
 #include "model/model.h"
 #include "registry/registry.h"
 #include "template/chat_template.h"
@@ -251,18 +252,21 @@ static bool prepare(struct gen *g, struct arena *scratch, const struct chat_temp
     return ok;
 }
 
-bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
-                   struct chat_cuts *cuts)
+static struct chat_template_limits limits_of(const struct gen *g, uint32_t ids_max)
+{
+    struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    if (g->model->tokenizer)
+        limits.prompt_bytes_max = tokenizer_bytes_max(g->model->tokenizer, ids_max);
+    limits.wanted = &g->wanted;
+    return limits;
+}
+
+static bool render_all(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
+                       struct chat_cuts *cuts)
 {
     const struct served_model *m = g->model;
-    struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+    struct chat_template_limits limits = limits_of(g, ids_max);
     struct err e = {0};
-    if (!m->template)
-        return reject_unsupported(&g->reject, gen_messages_name(g->request),
-                                  "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
-    if (m->tokenizer)
-        limits.prompt_bytes_max = tokenizer_bytes_max(m->tokenizer, ids_max);
-    limits.wanted = &g->wanted;
     struct chat_template_input in = {0};
     if (!prepare(g, scratch, &limits, &in))
         return false;
@@ -277,6 +281,92 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     if (r < 0)
         return refuse_rendering(g, scratch, r, ids_max, &e);
     return !g->request->continues || end_at_mark(g, ret, cuts);
+}
+
+/* ---- a last message behind the others ---- */
+
+/* Appends the text of the message, a turn of its own. False: g->reject has the error, or it has none and the
+ * template has no such text. */
+static bool render_turn(struct gen *g, struct arena *scratch, uint32_t ids_max, const json_t *message,
+                        struct buf *ret)
+{
+    const struct served_model *m = g->model;
+    struct charge charge = request_memory_charge(&g->memory);
+    struct chat_user_turn t = {.template = m->template, .limits = limits_of(g, ids_max), .charge = &charge};
+    struct request_memory *before = request_memory_enter(&g->memory);
+    struct wide_integers *table = wide_integers_enter(&g->memory.wide);
+    t.input = (struct chat_template_input){.kwargs = g->request->template_kwargs, .now_s = g->created_s};
+    if (m->tokenizer) {
+        t.input.bos_token = tokenizer_bos(m->tokenizer);
+        t.input.eos_token = tokenizer_eos(m->tokenizer);
+    }
+    int r = chat_user_turn_write(&t, scratch, json_object_get(message, "content"), ret);
+    wide_integers_enter(table);
+    request_memory_enter(before);
+    if (r == -ECANCELED || r == -ETIME)
+        return reject_unwanted(&g->reject, r);
+    return r == 0 || (r != -ENOENT && gen_refuse_memory(g));
+}
+
+/* Renders the messages before the last one as they were for the reply to them. False as above. */
+static bool render_behind(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
+                          struct chat_cuts *cuts)
+{
+    struct gen_request *r = g->request;
+    struct chat_template_limits limits = limits_of(g, ids_max);
+    struct chat_template_input in = {0};
+    if (!prepare(g, scratch, &limits, &in)) /* while none of these messages is the last one */
+        return false;
+    json_t *last = json_incref(last_message(g));
+    bool generates = r->add_generation_prompt;
+    json_array_remove(r->messages, json_array_size(r->messages) - 1);
+    r->add_generation_prompt = false;
+    bool ok = render_all(g, scratch, ids_max, ret, cuts);
+    r->add_generation_prompt = generates;
+    if (!ok && g->reject.kind == REJECT_TEMPLATE_ERROR)
+        g->reject = (struct reject){0};
+    ok = ok && render_turn(g, scratch, ids_max, last, ret);
+    struct request_memory *before = request_memory_enter(&g->memory);
+    bool put = json_array_append_new(r->messages, last) == 0;
+    request_memory_enter(before);
+    return put ? ok : gen_refuse_memory(g);
+}
+
+/* The last message joins one of the user before it: some templates take no two in a row. */
+static bool join_last(struct gen *g)
+{
+    struct gen_request *r = g->request;
+    size_t count = json_array_size(r->messages);
+    json_t *before = json_array_get(r->messages, count - 2), *content;
+    r->appends = false;
+    if (count < 2 || !chat_history_has_role(before, "user"))
+        return true;
+    struct request_memory *memory = request_memory_enter(&g->memory);
+    content =
+        chat_history_joined(json_object_get(before, "content"), json_object_get(last_message(g), "content"));
+    bool ok = json_object_set_new(before, "content", content) == 0 &&
+              json_array_remove(r->messages, count - 1) == 0;
+    request_memory_enter(memory);
+    return ok || gen_refuse_memory(g);
+}
+
+bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
+                   struct chat_cuts *cuts)
+{
+    size_t from = ret->len;
+    if (!g->model->template)
+        return reject_unsupported(&g->reject, gen_messages_name(g->request),
+                                  "The model \"%.100s\" has no chat template. Use /v1/completions.",
+                                  g->model->id);
+    if (g->request->appends) {
+        bool ok = json_array_size(g->request->messages) > 1 && render_behind(g, scratch, ids_max, ret, cuts);
+        if (ok || g->reject.kind || !join_last(g))
+            return ok;
+        ret->len = from;
+        if (cuts)
+            cuts->count = 0;
+    }
+    return render_all(g, scratch, ids_max, ret, cuts);
 }
 
 /* ---- ids ---- */

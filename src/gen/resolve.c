@@ -15,6 +15,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#define SUMMARY_PART 8 /* a summary, with its reasoning, takes at most the context divided by this */
+
 static double or_default(double given, bool has, double theirs, double neutral)
 {
     if (!isnan(given))
@@ -173,6 +175,8 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
     }
     uint32_t room = m->max_model_len - prompt_tokens;
     int64_t wanted = r->sampling.max_tokens;
+    if (r->compaction.on)
+        room = MIN_OF(room, m->max_model_len / SUMMARY_PART + 1);
     if (r->clamps)
         wanted = MIN_OF(wanted, (int64_t)room);
     if (wanted > room)

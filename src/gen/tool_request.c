@@ -70,7 +70,7 @@ static enum tool_request required(struct gen *g)
 enum tool_request tool_request_of(struct gen *g)
 {
     struct gen_request *r = g->request;
-    if (!r->tools || !r->parses || r->output != GEN_TOKENS || r->prompt_only)
+    if (!r->tools || r->compaction.on || !r->parses || r->output != GEN_TOKENS || r->prompt_only)
         return TOOL_REQUEST_NONE;
     if (r->calls.required)
         return required(g);

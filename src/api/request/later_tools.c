@@ -221,6 +221,34 @@ static bool add_change(struct later *l, const json_t *change)
     return !l->own.error && put_change(&l->set, change, l->parts[l->past.change_count++]);
 }
 
+/* True for a turn that lost the conversation's tools and ends with a text. Clients write their own summaries
+ * so; the prompt before the text does not change. */
+static bool is_compaction(const struct later *l)
+{
+    const json_t *messages = l->request->gen.messages;
+    return json_array_size(l->tools) == 0 && json_array_size(l->set.head) > 0 && !l->turn.first &&
+           chat_history_has_role(json_array_get(messages, json_array_size(messages) - 1), "user");
+}
+
+/* The last message's parts become one text, unless there is an image among them. */
+static bool append_last(json_t *messages, bool *ret)
+{
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1), *part;
+    json_t *text = json_string(""), *content = json_object_get(last, "content");
+    size_t i;
+    *ret = true;
+    json_array_foreach(content, i, part) {
+        const char *own = json_string_value(json_object_get(part, "text"));
+        json_t *more = own ? json_sprintf("%s%s", json_string_value(text), own) : json_incref(text);
+        *ret = *ret && own;
+        json_decref(text);
+        text = more;
+    }
+    bool ok = text && (!*ret || !json_is_array(content) || json_object_set(last, "content", text) == 0);
+    json_decref(text);
+    return ok;
+}
+
 /* The request gets the head of its conversation, and the messages what later turns brought. */
 static bool rewrite(struct later *l)
 {
@@ -230,7 +258,7 @@ static bool rewrite(struct later *l)
         ok = append_parts(json_array_get(g->messages, l->past.changes[k].message), l->parts[k]);
     g->places_tools = true;
     g->head_tools = l->set.head;
-    return ok;
+    return ok && (!is_compaction(l) || append_last(g->messages, &g->appends));
 }
 
 /* ---- the way of a turn ---- */

@@ -1,0 +1,78 @@
+/* compaction.c - only the tokenized conversation shows whether it is long enough to be compacted. */
+#include "gen/compaction.h"
+
+#include "gen/gen.h"
+#include "gen/gen_request.h"
+#include "gen/media_request.h"
+#include "gen/prompt.h"
+#include "gen/prompt_turns.h"
+#include "gen/request_memory.h"
+
+#include "base/arena.h"
+#include "registry/registry.h"
+
+#define ROOM_PART 32 /* a summary has at least this part of the context, or the oldest turns leave */
+
+/* The reply is the summary from here on, without the formats and stops of another reply. */
+static bool turn_on(struct gen *g)
+{
+    struct gen_request *r = g->request;
+    struct request_memory *before = request_memory_enter(&g->memory);
+    json_t *message = json_pack("{sssO}", "role", "user", "content", r->compaction.ask);
+    bool ok = json_array_append_new(r->messages, message) == 0;
+    json_decref(r->grammar.value);
+    r->grammar = (struct gen_grammar){0};
+    request_memory_enter(before);
+    r->continues = false;
+    r->appends = true;
+    r->stop_count = r->stop_id_count = 0;
+    r->compaction.on = true;
+    return ok || gen_refuse_memory(g);
+}
+
+static bool make(struct gen *g, struct arena *scratch)
+{
+    size_t mark = arena_mark(scratch);
+    bool ok = prompt_make(g, scratch);
+    arena_rewind(scratch, mark);
+    return ok;
+}
+
+/* Frees the prompt, or the error that it was too long. False: another error. */
+static bool make_way(struct gen *g)
+{
+    if (g->reject.kind && g->reject.kind != REJECT_CONTEXT_LENGTH)
+        return false;
+    g->reject = (struct reject){0};
+    for (uint32_t i = 0; i < g->prompt_count; i++)
+        request_memory_free(&g->memory, g->prompts[i].ids, g->prompts[i].count * sizeof(uint32_t));
+    media_request_drop(g);
+    request_memory_free(&g->memory, g->prompts, g->prompt_count * sizeof(*g->prompts));
+    g->prompts = NULL;
+    g->prompt_count = 0;
+    return true;
+}
+
+static bool has_room(const struct gen *g)
+{
+    uint32_t context = g->model->max_model_len;
+    return g->prompts[0].count + context / ROOM_PART < context;
+}
+
+bool compaction_make(struct gen *g, struct arena *scratch)
+{
+    const struct gen_request *r = g->request;
+    if (r->compaction.at > 0) {
+        bool ok = make(g, scratch);
+        if (ok && g->prompts[0].count < r->compaction.at)
+            return true;
+        if (!make_way(g))
+            return false;
+    }
+    if (!turn_on(g))
+        return false;
+    bool ok = make(g, scratch), drops = gen_media_count(r) == 0;
+    if ((ok && has_room(g)) || !drops)
+        return ok;
+    return make_way(g) && prompt_turns_make(g, scratch);
+}
