@@ -251,4 +251,22 @@ TEST(sealed_reasoning_comes_back)
     buf_done(&back);
 }
 
+/* Written by another process, which has another key for reasoning. */
+TEST(a_sealed_summary_is_read_by_any_server)
+{
+    static const char own[] = "R2P77YO13l6orpZGA8TzJkOmKE9jGDnT0Gz70c0Krog=U29tZSB3b3Jkcy4=";
+    struct buf sealed, back;
+    buf_init(&sealed, 1 << 20, NULL);
+    buf_init(&back, 1 << 20, NULL);
+    summary_seal(SLICE("Some words."), &sealed);
+    assert_true(slice_eq(buf_slice(&sealed), slice_of(own)));
+    assert_true(summary_unseal(slice_of(own), &back));
+    assert_true(slice_eq(buf_slice(&back), SLICE("Some words.")));
+    assert_false(reasoning_unseal(slice_of(own), &back));
+    reasoning_seal(SLICE("Some words."), &sealed);
+    assert_false(summary_unseal(buf_slice(&sealed), &back));
+    buf_done(&sealed);
+    buf_done(&back);
+}
+
 TEST_MAIN()

@@ -82,7 +82,11 @@ static const struct known_type item_types[] = {
      "a message of the system with the definitions of its `tools`, which are offered from there on"},
     {"item_reference", TYPE_CONVERTED, TYPE_REFERENCE,
      "the stored item of that `id`, else 404 `item_not_found`; the same for an object of an `id` alone"},
-    {"*", TYPE_IGNORED, TYPE_OTHER, "such as `web_search_call`, `mcp_call`, `compaction_trigger`"},
+    {"compaction_trigger", TYPE_CONVERTED, TYPE_TRIGGER,
+     "at the end: the reply is a `compaction`, see below"},
+    {"compaction", TYPE_CONVERTED, TYPE_COMPACTION, "its summary, as a user message"},
+    {"compaction_summary", TYPE_CONVERTED, TYPE_COMPACTION, "its summary, as a user message"},
+    {"*", TYPE_IGNORED, TYPE_OTHER, "such as `web_search_call`, `mcp_call`"},
 };
 
 static const struct known_type part_types[] = {

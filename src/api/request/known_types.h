@@ -33,6 +33,7 @@ enum type_kind {
     TYPE_THINKING,
     TYPE_CALL,
     TYPE_COMPACTION,
+    TYPE_TRIGGER,  /* begins a compaction */
     TYPE_ADDITION, /* tools that a message brings */
     TYPE_REMOVAL,  /* tools that a message takes away */
     TYPE_SEARCH,   /* search for tools */

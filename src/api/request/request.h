@@ -63,6 +63,7 @@ struct request_form {
     enum gen_output output;
     bool parses;             /* see gen_request.parses */
     bool may_be_empty;       /* no body: {} */
+    bool compacts;           /* the reply is a summary of the conversation */
     bool may_have_no_output; /* max_tokens may be 0: gen_request.prompt_only */
     /* The fields together, after each was read by itself. NULL: nothing to check. */
     bool (*check)(struct request *r, struct reject *why);

@@ -126,6 +126,7 @@ void request_done(struct request *r)
     json_decref(r->gen.media);
     json_decref(r->gen.template_kwargs);
     json_decref(r->gen.grammar.value);
+    json_decref(r->gen.compaction.ask);
     tool_choice_drop(r);
     json_decref(r->customs);
     json_decref(r->toolsets);

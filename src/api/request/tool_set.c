@@ -113,6 +113,22 @@ bool tool_set_restart(struct tool_set *s)
     return ok;
 }
 
+bool tool_set_carry(struct tool_set *s, const char *lead, json_t *parts)
+{
+    json_t *force = json_copy(s->force), *tool;
+    const char *name;
+    size_t i;
+    bool ok = force && tool_set_restart(s);
+    json_array_foreach(s->head, i, tool)
+        ok = ok && (json_object_get(force, name_of(tool)) || tool_set_take(s, name_of(tool), parts));
+    json_object_foreach(force, name, tool) {
+        bool has = json_equal(json_object_get(s->force, name), tool) == 1;
+        ok = ok && (has || tool_set_bring(s, tool, lead, parts));
+    }
+    json_decref(force);
+    return ok;
+}
+
 static json_t *list_of(json_t *set)
 {
     json_t *list = json_array(), *tool;

@@ -37,6 +37,9 @@ bool tool_set_take(struct tool_set *s, const char *name, json_t *parts);
 bool tool_set_take_all(struct tool_set *s, json_t *parts);
 /* All messages until now leave the prompt: the tools of the head are in force again, and no others. */
 bool tool_set_restart(struct tool_set *s);
+/* As `tool_set_restart()`, but the tools in force stay so: appends their definitions to the parts of the
+ * next message. */
+bool tool_set_carry(struct tool_set *s, const char *lead, json_t *parts);
 /* Sets the tools of the request. Its body owns them, under these names. */
 bool tool_set_finish(struct tool_set *s, struct request *r);
 

@@ -8,6 +8,7 @@
 #include "api/request/request.h"
 #include "api/request/tool_set.h"
 
+struct exchange;
 struct request_id;
 
 /* The request's key of lists with the client's tools that items bring. `tools` keeps those of the request,
@@ -20,6 +21,8 @@ bool responses_check(struct request *r, struct reject *why);
 bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                        struct reject *why);
 extern const struct field_group *const responses_groups[];
+/* Form of /v1/responses/compact: the reply is a summary. Nothing is stored. */
+bool responses_check_compact(struct request *r, struct reject *why);
 /* Form of /v1/responses/input_tokens, which stores nothing. */
 extern const struct request_form responses_count_form;
 
@@ -35,6 +38,8 @@ struct responses_place {
     bool defers;    /* deferred tools wait for an item that brings them */
     json_t *parts;  /* parts of the message whose item brings tools; NULL: the request's tools are read */
     const char *lead; /* text before their definitions; NULL: none */
+    bool last;        /* the item is the last one of the input */
+    bool triggered;   /* the item before it was a trigger of a compaction */
     struct tool_set set;
     char at[64]; /* "input[0].content[1]", for errors */
 };
@@ -70,5 +75,14 @@ bool responses_flat_name(const char *space, const char *name, char ret[RESPONSES
 bool responses_is_search(const struct request *r, struct slice flat);
 /* The client's own tool of that name, and the namespace that it is in (NULL: none). NULL: there is none. */
 const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space);
+
+/* ---- replies ---- */
+
+/* responses_reply.c: `,"usage":{...}`. */
+void responses_write_usage(const struct exchange *x, struct buf *ret);
+/* An item of type compaction, the reply's `index`-th. */
+void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, struct buf *ret);
+/* The error of a reply whose summary is empty. */
+void responses_refuse_summary(struct reject *why);
 
 #endif

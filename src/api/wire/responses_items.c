@@ -6,11 +6,14 @@
  * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
  * run are dropped. */
 #include "api/reasoning_seal.h"
+#include "api/request/compaction.h"
 #include "api/request/custom_tool.h"
 #include "api/request/field.h"
 #include "api/request/known_types.h"
+#include "api/responses_store.h"
 #include "api/wire/responses.h"
 
+#include "base/json/json_write.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
 
@@ -65,6 +68,30 @@ static bool add_separate(struct responses_place *p, const char *role, json_t *co
     return turn && add_break(p, parts) && responses_add_content(p, parts, content);
 }
 
+/* A compacted conversation has its messages of the user, as the API's other lists have them. */
+static bool keep_user(const struct responses_place *p, json_t *content)
+{
+    struct buf *kept = &p->request->kept;
+    if (!p->request->form->compacts)
+        return true;
+    json_t *parts = json_is_string(content) ? json_pack("[{sssO}]", "type", "input_text", "text", content)
+                                            : json_incref(content);
+    json_t *item = json_pack("{sssssO}", "type", "message", "role", "user", "content", parts);
+    json_decref(parts);
+    if (kept->len > 0)
+        buf_puts(kept, RESPONSES_BETWEEN);
+    if (item)
+        json_write_value(kept, item);
+    bool ok = item && kept->error == 0;
+    json_decref(item);
+    return ok || responses_no_memory(p);
+}
+
+static bool convert_user(struct responses_place *p, json_t *content)
+{
+    return add_separate(p, "user", content) && keep_user(p, content);
+}
+
 static bool convert_message(struct responses_place *p, const json_t *item)
 {
     json_t *content = json_object_get(item, "content"), *turn;
@@ -75,7 +102,7 @@ static bool convert_message(struct responses_place *p, const json_t *item)
     if (is_role(item, "system") || is_role(item, "developer"))
         return add_separate(p, "system", content);
     if (is_role(item, "user"))
-        return add_separate(p, "user", content);
+        return convert_user(p, content);
     return refuse(p, ".role must be user, system, developer or assistant.");
 }
 
@@ -218,6 +245,67 @@ static bool convert_search(struct responses_place *p, const json_t *item)
     return add_call(p, id, RESPONSES_SEARCH, arguments);
 }
 
+/* ---- compaction ---- */
+
+/* A summary that another server made, or that is damaged. */
+#define UNREADABLE "[A summary of the conversation until here was made by another server. It cannot be read.]"
+
+/* The summary's text as a message of the user. */
+static bool add_summary(struct responses_place *p, struct slice text, bool readable)
+{
+    json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content");
+    return turn && add_break(p, parts) &&
+           (!readable || json_array_append_new(parts, request_glue(COMPACTION_SUMMARY)) == 0 ||
+            responses_no_memory(p)) &&
+           responses_add_words(p, parts, text);
+}
+
+/* Everything before a trigger leaves, but for the message of the system at the start: its compaction stands
+ * for it. Clients that keep their own conversation send neither. */
+static bool drop_before(struct responses_place *p)
+{
+    json_t *all = p->request->gen.messages;
+    size_t head = json_array_size(all) > 0 && is_role(json_array_get(all, 0), "system");
+    while (json_array_size(all) > head)
+        json_array_remove(all, json_array_size(all) - 1);
+    json_array_clear(p->request->gen.media);
+    json_t *turn = turn_of(p, "user");
+    return turn &&
+           (tool_set_carry(&p->set, "These tools are available:\n", json_object_get(turn, "content")) ||
+            responses_no_memory(p));
+}
+
+static bool convert_summary(struct responses_place *p, const json_t *item, bool triggered)
+{
+    const json_t *sealed = json_object_get(item, "encrypted_content");
+    struct charge charge = request_memory_charge(p->memory);
+    struct buf text;
+    if (!json_is_string(sealed))
+        return refuse(p, ".encrypted_content must be a string.");
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool read = summary_unseal((struct slice){json_string_value(sealed), json_string_length(sealed)}, &text);
+    bool ok = text.error == 0 || responses_no_memory(p);
+    if (!read)
+        known_type_note(p->request, &responses_item_types, "compaction");
+    ok = ok && (!read || !triggered || drop_before(p)) &&
+         add_summary(p, read ? buf_slice(&text) : SLICE(UNREADABLE), read);
+    buf_done(&text);
+    return ok;
+}
+
+static bool ask_summary(const struct responses_place *p)
+{
+    struct gen_compaction *c = &p->request->gen.compaction;
+    *c = (struct gen_compaction){.ask = compaction_words(NULL), .on = true};
+    return c->ask || responses_no_memory(p);
+}
+
+static bool convert_trigger(struct responses_place *p)
+{
+    p->triggered = true;
+    return !p->last || ask_summary(p);
+}
+
 /* ---- items ---- */
 
 static json_t *call_id(const json_t *item, const char *type)
@@ -243,6 +331,8 @@ static bool convert_step(struct responses_place *p, const json_t *item, const ch
 static bool convert_item(struct responses_place *p, const json_t *item, size_t index)
 {
     const char *type = field_string_in(item, "type");
+    bool triggered = p->triggered;
+    p->triggered = false;
     snprintf(p->at, sizeof(p->at), "input[%zu]", index);
     if (type[0] == 0 && field_string_in(item, "role")[0])
         return convert_message(p, item);
@@ -260,6 +350,10 @@ static bool convert_item(struct responses_place *p, const json_t *item, size_t i
         return convert_search(p, item);
     case TYPE_FOUND:
         return convert_found(p, item);
+    case TYPE_TRIGGER:
+        return convert_trigger(p);
+    case TYPE_COMPACTION:
+        return convert_summary(p, item, triggered);
     case TYPE_CALL:
     case TYPE_CUSTOM:
     case TYPE_SHELL:
@@ -298,11 +392,20 @@ static bool convert_input(struct responses_place *p)
     size_t i;
     snprintf(p->at, sizeof(p->at), "input");
     if (json_is_string(input))
-        return add_separate(p, "user", input);
-    json_array_foreach(input, i, item)
+        return convert_user(p, input);
+    json_array_foreach(input, i, item) {
+        p->last = i + 1 == json_array_size(input);
         if (!convert_item(p, item, i))
             return false;
+    }
     return true;
+}
+
+/* On one route, the reply is always a summary. */
+static bool end_input(const struct responses_place *p)
+{
+    const struct request *r = p->request;
+    return !r->form->compacts || r->gen.compaction.ask || ask_summary(p);
 }
 
 static bool join_all(const struct responses_place *p)
@@ -324,5 +427,5 @@ bool responses_convert_items(struct responses_place *p)
         return responses_no_memory(p);
     r->gen.messages = json_object_get(r->root, "messages");
     r->gen.places_system = true;
-    return convert_instructions(p) && convert_previous(p) && convert_input(p) && join_all(p);
+    return convert_instructions(p) && convert_previous(p) && convert_input(p) && end_input(p) && join_all(p);
 }

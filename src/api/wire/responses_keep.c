@@ -78,6 +78,8 @@ bool responses_keep_input(struct responses_place *p)
 {
     struct request *r = p->request;
     struct charge charge = request_memory_charge(p->memory);
+    if (r->form->compacts)
+        buf_init(&r->kept, SIZE_MAX / 4, &charge);
     if (!r->stores || !p->limits->responses)
         return true;
     buf_init(&r->kept, SIZE_MAX / 4, &charge);

@@ -253,6 +253,14 @@ static bool check_count(struct request *r, struct reject *why)
     return ok;
 }
 
+bool responses_check_compact(struct request *r, struct reject *why)
+{
+    if (r->stream)
+        field_note_ignored(r, "stream");
+    r->stream = false;
+    return check_count(r, why);
+}
+
 const struct request_form responses_count_form = {.groups = responses_groups,
                                                   .output = GEN_IDS,
                                                   .parses = true,

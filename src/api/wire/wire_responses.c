@@ -112,19 +112,6 @@ static void open_reply(struct reply *r)
     wide_integers_enter(before);
 }
 
-static void write_usage(const struct exchange *x, struct buf *ret)
-{
-    struct gen_usage u = gen_usage(&x->gen);
-    buf_printf(ret,
-               ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
-               "\"cache_write_tokens\":%llu},\"output_tokens\":%llu,\"output_tokens_details\":{"
-               "\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
-               (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.completion_tokens,
-               (ull)u.reasoning_tokens, (ull)(u.prompt_tokens + u.completion_tokens));
-    timings_write(x, ret);
-    buf_putc(ret, '}');
-}
-
 static void write_error_member(const struct reject *why, struct buf *ret)
 {
     buf_puts(ret, ",\"error\":");
@@ -147,12 +134,19 @@ enum stage { STAGE_IN_PROGRESS, STAGE_COMPLETED, STAGE_INCOMPLETE, STAGE_FAILED 
 
 static const char *const stage_names[] = {"in_progress", "completed", "incomplete", "failed"};
 
-/* How the reply ended. */
+/* The reply has one item, its summary. */
+static bool compacts(const struct reply *r)
+{
+    return r->exchange->request.gen.compaction.on;
+}
+
+/* How the reply ended; a summary that was cut is one. */
 static enum stage stage_of(const struct reply *r)
 {
     ASSERT(r->choice->over);
     enum finish_reason why = r->choice->finish.reason;
-    return why == FINISH_LENGTH || why == FINISH_REPETITION ? STAGE_INCOMPLETE : STAGE_COMPLETED;
+    bool cut = (why == FINISH_LENGTH || why == FINISH_REPETITION) && !compacts(r);
+    return cut ? STAGE_INCOMPLETE : STAGE_COMPLETED;
 }
 
 static void write_response(const struct exchange *x, enum stage stage, const struct reject *why,
@@ -183,7 +177,7 @@ static void write_response(const struct exchange *x, enum stage stage, const str
     if (stage == STAGE_IN_PROGRESS || x->gen.submitted == 0)
         buf_puts(ret, ",\"usage\":null");
     else
-        write_usage(x, ret);
+        responses_write_usage(x, ret);
     buf_put_slice(ret, buf_slice(&r->echo));
     buf_putc(ret, '}');
 }
@@ -334,6 +328,10 @@ static void write_message(const struct reply *r, struct slice text, bool begins,
 static void write_item(const struct reply *r, bool begins, struct buf *ret)
 {
     const struct own *own = r->own;
+    if (compacts(r)) {
+        responses_write_summary(r->exchange, own->items - 1, begins ? SLICE("") : buf_slice(&r->block), ret);
+        return;
+    }
     static const char *const types[] = {[PIECE_REASONING] = "reasoning", [PIECE_CONTENT] = "message"};
     struct slice text = begins ? SLICE("") : buf_slice(&r->block);
     const char *type = own->open != PIECE_CALL ? types[own->open]
@@ -391,7 +389,7 @@ static void open_item(struct reply *r, enum piece_kind kind)
     if (!streams(r))
         return;
     item_event(r, "response.output_item.added", true);
-    if (kind != PIECE_CALL)
+    if (kind != PIECE_CALL && !compacts(r))
         part_event(r, "response.content_part.added", SLICE(""));
 }
 
@@ -471,7 +469,8 @@ static void close_item(struct reply *r)
     if (own->open == PIECE_CALL && r->block.len == 0 && !own->cut)
         buf_puts(&r->block, "{}");
     if (streams(r)) {
-        write_done(r);
+        if (!compacts(r))
+            write_done(r);
         item_event(r, "response.output_item.done", false);
     }
     if (r->items.len > 0)
@@ -492,10 +491,21 @@ static void close_last(struct reply *r)
 
 /* ---- whole, and in pieces ---- */
 
+static bool lacks_summary(const struct reply *r)
+{
+    return compacts(r) && r->items.len == 0;
+}
+
 static void write_whole(struct exchange *x, struct buf *ret)
 {
     struct reply *r = &x->replies[0];
+    struct reject why = {0};
+    responses_refuse_summary(&why);
     close_last(r);
+    if (lacks_summary(r)) {
+        write_response(x, STAGE_FAILED, &why, ret);
+        return;
+    }
     write_response(x, stage_of(r), NULL, ret);
     if (ret->error == 0)
         store(x, buf_slice(ret));
@@ -543,24 +553,8 @@ static void flush(struct reply *r)
     }
     buf_put_slice(&r->block, text);
     add_logprobs(&r->block_logprobs, &r->logprobs);
-    if (text.len > 0 && !own->custom && !own->search)
+    if (text.len > 0 && !own->custom && !own->search && !compacts(r))
         text_event(r, types[r->pending], "delta", text, false);
-}
-
-static void finish(struct reply *r)
-{
-    struct exchange *x = r->exchange;
-    enum stage stage = stage_of(r);
-    close_last(r);
-    size_t at = response_event(x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
-                               stage, NULL);
-    if (x->out.error == 0)
-        store(x, slice_sub(buf_slice(&x->out), at, x->out.len - at - strlen("}\n\n")));
-}
-
-static void end(struct exchange *x)
-{
-    (void)x; /* the last event is that of the reply's end */
 }
 
 /* `error`, then response.failed with what there is. */
@@ -572,6 +566,28 @@ static void write_failure(struct exchange *x, const struct reject *why)
     json_write_member(out, "param", why->param[0] ? why->param : NULL);
     event_end(x);
     response_event(x, "response.failed", STAGE_FAILED, why);
+}
+
+static void finish(struct reply *r)
+{
+    struct exchange *x = r->exchange;
+    enum stage stage = stage_of(r);
+    close_last(r);
+    if (lacks_summary(r)) {
+        struct reject why = {0};
+        responses_refuse_summary(&why);
+        write_failure(x, &why);
+        return;
+    }
+    size_t at = response_event(x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
+                               stage, NULL);
+    if (x->out.error == 0)
+        store(x, slice_sub(buf_slice(&x->out), at, x->out.len - at - strlen("}\n\n")));
+}
+
+static void end(struct exchange *x)
+{
+    (void)x; /* the last event is that of the reply's end */
 }
 
 static void fail(struct exchange *x, const struct reject *why)
@@ -673,7 +689,8 @@ static void part(void *arg, const struct part *p)
     case PART_CALL_END:
         break;
     case PART_REASONING:
-        put(r, PIECE_REASONING, &r->reasoning, p->text);
+        if (!compacts(r))
+            put(r, PIECE_REASONING, &r->reasoning, p->text);
         break;
     case PART_TEXT:
         put(r, PIECE_CONTENT, &r->content, p->text);

@@ -1,0 +1,199 @@
+"""Compaction: a summary in place of a conversation. Its prompt follows the conversation, which is rendered
+unchanged. So the prefix cache has it, and the reply is the same with an empty cache."""
+
+import base64
+import json
+
+import pytest
+
+from conftest import serving
+from test_cache import clear
+from test_later_tools import NAMES, SYSTEM, Both, ask, both, model, offered  # noqa: F401
+from test_responses import names
+from test_tool_changes import tool
+
+TRIGGER = {"type": "compaction_trigger"}
+TOOLS = [{"type": "function", "name": n, "description": tool(n)["description"], "parameters": tool(n)["input_schema"]} for n in NAMES]
+WORDS = "Look at every file below, one after the other, and tell what each is for. " * 12
+
+
+def says(role, text):
+    return {"type": "message", "role": role, "content": [{"type": "input_text" if role == "user" else "output_text", "text": text}]}
+
+
+def turns(count):
+    """A conversation with a call and its output in each turn."""
+    items = []
+    for i in range(count):
+        items += [says("user", f"{i}: {WORDS}"),
+                  {"type": "function_call", "call_id": f"c{i}", "name": "read", "arguments": json.dumps({"query": f"file {i}"})},
+                  {"type": "function_call_output", "call_id": f"c{i}", "output": f"Nothing is in file {i}. " * 20},
+                  says("assistant", "It is empty.")]
+    return items
+
+
+def respond(server, model, items, path="/v1/responses", status=200, **fields):
+    body = {"model": model, "instructions": SYSTEM, "tools": TOOLS, "input": items, "temperature": 0, "max_output_tokens": 24, "store": False, **fields}
+    reply = server.http.post(path, json=body)
+    assert reply.status_code == status, reply.text
+    return reply
+
+
+def found(reply):
+    usage = reply.json()["usage"]
+    return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"]
+
+
+def summary(item):
+    """The text of an item: it is no secret."""
+    assert item["type"] == "compaction" and item["id"].startswith("cmp_")
+    return base64.b64decode(item["encrypted_content"][44:]).decode()
+
+
+def assert_compacts(server, model, items, path="/v1/responses", **fields):
+    """At least 95 % of the conversation's last prompt are found, and the summary needs no cache."""
+    clear(server)
+    whole, none = found(respond(server, model, items, **fields))
+    assert none == 0
+    once = respond(server, model, [*items, TRIGGER], path, **fields)
+    assert found(once)[1] >= 0.95 * whole and found(once)[0] > whole
+    clear(server)
+    again = respond(server, model, [*items, TRIGGER], path, **fields)
+    assert found(again)[1] == 0
+    (item,), (same,) = [[i for i in r.json()["output"] if i["type"] == "compaction"] for r in (once, again)]
+    assert summary(item) == summary(same) != ""
+    return item
+
+
+def test_a_trigger_is_answered_with_one_compaction(both, model):
+    items = turns(3)
+    item = assert_compacts(both, model, items)
+    reply = respond(both, model, [*items, TRIGGER]).json()
+    assert [i["type"] for i in reply["output"]] == ["compaction"] and reply["status"] == "completed"
+    # As Codex goes on: its user's messages, then the summary, then a new one.
+    after = [*[i for i in items if i.get("role") == "user"], item]
+    next_turn = respond(both, model, [*after, says("user", "Go on.")])
+    assert found(next_turn)[0] < found(respond(both, model, items))[0]
+    prompt = both.http.post("/v1/responses/input_tokens", json={"model": model, "input": after}).json()["input_tokens"]
+    plain = f"Summary of the conversation until here:\n\n{summary(item)}"
+    written = [*after[:-1], says("user", plain)]
+    assert prompt == both.http.post("/v1/responses/input_tokens", json={"model": model, "input": written}).json()["input_tokens"]
+
+
+def test_an_agent_in_the_middle_of_a_turn_compacts_too(both, model):
+    assert_compacts(both, model, turns(3)[:-1], max_output_tokens=16, parallel_tool_calls=True)
+
+
+def test_forced_calls_and_formats_do_not_hold_for_a_summary(both, model):
+    schema = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}
+    for fields in {"tool_choice": "required"}, {"tool_choice": {"type": "function", "name": "read"}}, {"tool_choice": "auto", "text": {"format": schema}}:
+        (item,) = respond(both, model, [*turns(1), TRIGGER], **fields).json()["output"]
+        assert summary(item)[:1] not in ("", "{")
+
+
+def test_a_stream_has_one_item(both, model):
+    reply = respond(both, model, [*turns(1), TRIGGER], stream=True)
+    seen = names(reply)
+    assert [e["type"] for e in seen] == ["response.created", "response.in_progress", "response.output_item.added",
+                                         "response.output_item.done", "response.completed"]
+    (item,) = seen[-1]["response"]["output"]
+    assert seen[3]["item"] == item and summary(item)
+    assert summary(item) == summary(respond(both, model, [*turns(1), TRIGGER]).json()["output"][0])
+
+
+def test_the_route_gives_the_users_messages_and_a_summary(both, model):
+    items = turns(2)
+    item = assert_compacts(both, model, items, "/v1/responses/compact")
+    reply = respond(both, model, items, "/v1/responses/compact").json()
+    assert reply["object"] == "response.compaction" and reply["id"].startswith("resp_") and reply["usage"]["output_tokens"] > 0
+    assert reply["output"][:-1] == [i for i in items if i.get("role") == "user"]
+    assert summary(reply["output"][-1]) == summary(item)
+    short = respond(both, model, "What is it?", "/v1/responses/compact").json()["output"]
+    assert short[0] == says("user", "What is it?") and len(short) == 2
+
+
+def test_only_the_newest_messages_stay_in_a_compacted_conversation(both):
+    """About a quarter of the context: 16384 tokens here."""
+    items = [says("user", f"{i}: " + "word " * 1000) for i in range(8)]
+    output = respond(both, Both.dense.name, items, "/v1/responses/compact").json()["output"]
+    assert output[:-1] == items[-3:]
+
+
+def test_a_stored_conversation_is_compacted(both, model):
+    first = respond(both, model, turns(2), store=True).json()
+    compacted = respond(both, model, [TRIGGER], previous_response_id=first["id"], store=True).json()
+    (item,) = compacted["output"]
+    after = respond(both, model, "Go on.", previous_response_id=compacted["id"]).json()
+    same = respond(both, model, [item, says("user", "Go on.")]).json()
+    for stored in first, compacted:
+        assert both.http.delete(f"/v1/responses/{stored['id']}").status_code == 200
+    assert after["usage"]["input_tokens"] == same["usage"]["input_tokens"] < first["usage"]["input_tokens"]
+
+
+def test_a_summary_outlasts_a_restart():
+    with serving() as server:
+        (item,) = server.post("/v1/responses", input=[says("user", "What is it?"), TRIGGER], max_output_tokens=16, store=False).json()["output"]
+    with serving() as server:
+        count = [server.post("/v1/responses/input_tokens", input=[i]).json()["input_tokens"]
+                 for i in (item, says("user", f"Summary of the conversation until here:\n\n{summary(item)}"))]
+        assert count[0] == count[1]
+
+
+def test_a_compaction_of_another_server_is_named(both):
+    (item,) = respond(both, "canary", [*turns(1), TRIGGER]).json()["output"]
+    sealed = item["encrypted_content"]
+    foreign = [sealed[:-4], sealed[:50] + "AAAA" + sealed[54:], "gAAAAABo", "", "\u0000" * 60, "=" * 64, "é" * 100, "A" * 4000000]
+    for content in foreign:
+        reply = respond(both, "canary", [{"type": "compaction", "encrypted_content": content}, says("user", "And now?")])
+        assert "input.compaction" in reply.headers["x-ignored-fields"]
+    for content in None, 7, [], {}:
+        error = respond(both, "canary", [{"type": "compaction", "encrypted_content": content}, says("user", "a")], status=400).json()["error"]
+        assert error["param"] == "input[0]"
+
+
+def test_thousands_of_compactions_are_bounded(both):
+    (item,) = respond(both, "canary", [*turns(1), TRIGGER]).json()["output"]
+    reply = respond(both, "canary", [TRIGGER, item] * 5000 + [says("user", "And now?")])
+    assert found(reply)[0] == found(respond(both, "canary", [item, says("user", "And now?")]))[0]
+    error = respond(both, "canary", [item] * 5000, status=400).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+
+
+def test_a_conversation_beyond_the_context_loses_its_oldest_turns():
+    with serving("--max-model-len", "1024") as server:
+        body = {"store": False, "input": [says("user", f"{i}: " + "word " * 200) for i in range(8)] + [TRIGGER]}
+        reply = server.http.post("/v1/responses", json=body)
+        assert reply.status_code == 200 and int(reply.headers["x-plateau-dropped-messages"]) > 0, reply.text
+        assert summary(reply.json()["output"][0])
+        body = {"store": False, "input": [says("user", "word " * 3000), TRIGGER]}
+        assert server.http.post("/v1/responses", json=body | {"stream": True}).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["chats", "responses", "messages"])
+def test_a_plain_compaction_whose_tools_are_lost_finds_the_conversation(both, model, place):
+    """Clients send the conversation once more, without its tools and with a text that requests a summary."""
+    texts = [t for i in range(3) for t in (("user", f"{i}: {WORDS}"), ("assistant", "It is empty."))]
+    history = [{"role": role, "content": text} for role, text in texts]
+    lost = [*history, {"role": "user", "content": "Write a summary of this conversation."}]
+
+    def send(messages, tools):
+        if place == "chats":
+            return ask(both, model, [{"role": "system", "content": SYSTEM}, *messages], offered(*NAMES) if tools else None)
+        if place == "responses":
+            reply = respond(both, model, messages, tools=TOOLS if tools else [])
+            return *found(reply), reply.json()["output"][0]["content"][0]["text"]
+        body = {"model": model, "system": SYSTEM, "messages": messages, "max_tokens": 24, "temperature": 0,
+                **({"tools": [tool(n) for n in NAMES]} if tools else {})}
+        reply = both.http.post("/v1/messages", json=body).json()
+        usage = reply["usage"]
+        return usage["input_tokens"] + usage["cache_read_input_tokens"], usage["cache_read_input_tokens"], reply["content"]
+
+    clear(both)
+    send(history[:-1], True)
+    whole, *_ = send([*history, {"role": "user", "content": "Go on."}], True)
+    _, got, reply = send(lost, False)
+    assert got >= 0.95 * (whole - 64)
+    clear(both)
+    _, none, same = send(lost, False)
+    key = "token_ids"
+    assert none == 0 and (reply[key] == same[key] if place == "chats" else reply == same)
