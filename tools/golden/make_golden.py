@@ -35,6 +35,8 @@ BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_laye
 
 
 ENCODERS = ("bert", "xlm-roberta")
+# Models that tests of engines ask with long prompts.
+LONG = dict(max_position_embeddings=4096)
 # Of models that make vectors or scores.
 TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
             num_key_value_heads=1, max_position_embeddings=40)
@@ -272,6 +274,9 @@ ENTRIES = {
     # Windows in the last layers.
     "qwen2": Entry("qwen2", num_hidden_layers=2, use_sliding_window=True, sliding_window=16,
                    max_window_layers=1, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Windows in all layers, norms of queries and keys.
+    "gemma3": Entry("gemma3_text", head_dim=10, tie_word_embeddings=False, sliding_window=16,
+                    query_pre_attn_scalar=7, layer_types=["sliding_attention"] * 3, **LONG),
     # Inputs per layer, shared K and V, keys that are values, experts beside the MLP, global layers with other
     # heads, a proportional rotation.
     "gemma4": Entry("gemma4_text", hidden_size=16, head_dim=6, num_hidden_layers=5, intermediate_size=12,
