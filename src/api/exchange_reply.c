@@ -238,6 +238,8 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
     case FINISH_MEMORY_TAKEN:
         why->retry_after_s = ENGINE_RETRY_TAKEN_S;
         return !reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", f->error);
+    case FINISH_LEASE_REFUSED:
+        return !reject_set(why, REJECT_OUT_OF_MEMORY, NULL, "%s", f->error);
     case FINISH_SHUTDOWN:
         return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
                            "The model is being unloaded, or the server is shutting down.");

@@ -286,7 +286,7 @@ void leases_follow(struct leases *l, uint64_t tenant, uint32_t node)
     uint32_t to = node == NONE || l->now.sessions == 0 ? NONE : prefix_index_usable(l->opts.index, node);
     uint32_t at = to == NONE ? NONE : prefix_index_parent(l->opts.index, to);
     while (at != NONE) {
-        /* Its parent stays: `to` has a user, and with it all before. */
+        /* Its parent stays: the session that moved first references all nodes before `to`. */
         uint32_t parent = prefix_index_parent(l->opts.index, at);
         for (uint32_t i = 0; prefix_index_is_marked(l->opts.index, at) && i < l->end; i++) {
             struct lease *x = &l->list[i];
@@ -468,22 +468,27 @@ uint64_t leases_due_ns(const struct leases *l)
 
 /* ---- looking ---- */
 
-uint32_t leases_list(const struct leases *l, struct lease_info *ret, uint32_t max)
+uint32_t leases_tokens(const struct leases *l, const struct lease_id *id)
+{
+    const struct lease *x = find(l, id);
+    ASSERT(!x || x->kind == SESSION);
+    return !x || x->node == NONE ? 0 : prefix_index_depth(l->opts.index, x->node) * PAGE_TOKENS;
+}
+
+uint32_t leases_each(const struct leases *l, lease_fn *each, void *arg)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < l->end; i++) {
         const struct lease *x = &l->list[i];
         if (x->kind != SESSION)
             continue;
-        if (count < max)
-            ret[count] = (struct lease_info){
-                .id = x->id,
-                .tenant = x->tenant,
-                .deadline_ns = x->deadline_ns,
-                .bytes = x->node == NONE ? x->promised : x->bytes,
-                .tokens = x->node == NONE ? 0 : prefix_index_depth(l->opts.index, x->node) * PAGE_TOKENS,
-                .follows = x->follows};
-        count++;
+        struct lease_info info = {.id = x->id,
+                                  .tenant = x->tenant,
+                                  .deadline_ns = x->deadline_ns,
+                                  .bytes = x->node == NONE ? x->promised : x->bytes,
+                                  .tokens = leases_tokens(l, &x->id),
+                                  .follows = x->follows};
+        each(arg, count++, &info);
     }
     ASSERT(count == l->now.sessions);
     return count;

@@ -64,11 +64,11 @@ int leases_open(struct leases *l, const struct lease_open *open, struct lease_re
  * (the tenant has no such session), -ENOSPC. */
 int leases_grow(struct leases *l, const struct lease_id *id, uint64_t tenant, uint64_t bytes,
                 struct lease_refusal *why);
-/* The session holds the prefix up to the node's last usable end, instead of what it held; its promise ends. A
- * caller references the node. 0, -ENOENT, -ENOSPC (it stays where it was). */
+/* The session holds the prefix up to the node's last usable end, and not what it held; its promise ends. 0,
+ * -ENOENT, -ENOSPC (it stays where it was). */
 int leases_hold(struct leases *l, const struct lease_id *id, uint32_t node);
-/* A request of the tenant has ended at this node, which the caller references. The tenant's sessions that
- * follow, and end on the way to the node, move there if they fit. */
+/* A request of the tenant has ended at this node (NONE: nothing). The tenant's sessions that follow, and end
+ * on the way to the node, move there if they fit. */
 void leases_follow(struct leases *l, uint64_t tenant, uint32_t node);
 
 struct lease_wish {
@@ -95,8 +95,11 @@ struct lease_info {
     uint32_t tokens;                     /* 0: its prefix is being computed */
     bool follows;
 };
-/* The sessions, up to `max`; returns how many there are. */
-uint32_t leases_list(const struct leases *l, struct lease_info *ret, uint32_t max);
+/* each(arg, i, info) for each session i; returns how many there are. */
+typedef void lease_fn(void *arg, uint32_t i, const struct lease_info *info);
+uint32_t leases_each(const struct leases *l, lease_fn *each, void *arg);
+/* Tokens that the session holds; 0: none, or there is no such session. */
+uint32_t leases_tokens(const struct leases *l, const struct lease_id *id);
 
 struct lease_numbers {
     uint32_t sessions, wishes, count_max;

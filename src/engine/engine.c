@@ -134,6 +134,20 @@ static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct 
     return (struct mailbox_opts){places_of(o) + 1 + ORDERS_MAX, sizeof(struct engine_message), false, charge};
 }
 
+/* Leases have half of the prefix cache, and leave room for the longest sequence and for every place's states.
+ */
+static void lay_out_leases(const struct engine_opts *o, const struct model_shape *shape,
+                           struct pools_opts *ret)
+{
+    uint64_t bytes = o->prefix_cache_bytes / 2, longest = sched_pages(o->max_model_len);
+    uint64_t least = longest * shape->page_bytes + 2 * (uint64_t)o->max_num_seqs * shape->state_bytes;
+    if (o->pools_bytes_max)
+        bytes = MIN_OF(bytes, o->pools_bytes_max - MIN_OF(least, o->pools_bytes_max));
+    ret->lease_bytes_max = bytes;
+    ret->lease_pages_max = ret->pages_max - (uint32_t)MIN_OF(longest, ret->pages_max);
+    ret->lease_states_max = ret->states_max - MIN_OF(2 * o->max_num_seqs, ret->states_max);
+}
+
 static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)
 {
     struct layout l = {
@@ -155,6 +169,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     for (uint32_t g = 0; g < shape->group_count; g++)
         l.pools.groups[g] =
             (struct page_group){.page_bytes = shape->groups[g].page_bytes, .window = shape->groups[g].window};
+    lay_out_leases(o, shape, &l.pools);
     *ret = l;
     size_t vocab = shape->vocab;
     ret->arena_bytes =
@@ -164,8 +179,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
         engine_draws_bytes(o, shape) + engine_tiers_bytes(o, shape) +
-        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
-        65536;
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + engine_leases_bytes() +
+        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -283,6 +298,8 @@ static int create_tables(struct engine *en)
         return -ENOMEM;
     device_pin(en->opts.device, en->logits, (size_t)logits * en->shape->vocab * sizeof(float));
     r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape);
+    if (r == 0)
+        r = engine_leases_init(en);
     if (r == 0)
         r = engine_draft_init(en);
     if (r == 0)
@@ -411,6 +428,7 @@ void engine_close(struct engine *en)
     if (en->logits)
         device_unpin(en->opts.device, en->logits);
     engine_draws_done(en);
+    engine_leases_done(en);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(en->requests);

@@ -104,6 +104,8 @@ static void take_message(struct engine *en, const struct engine_message *m)
     image_sched_enter(&en->image_sched, j);
     int r = sched_add(en->sched, &j->seq);
     ASSERT(r == 0);
+    if (!engine_leases_enter(en, j))
+        engine_end_job(en, j, FINISH_LEASE_REFUSED);
 }
 
 static void take_inbox(struct engine *en)
@@ -191,9 +193,12 @@ static void idle(struct engine *en)
     uint64_t trim_ns = trim_wait_ns(&en->trim, en->last_end_ns, now_ns),
              write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
     uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
+    uint64_t leases_ns = engine_leases_wait_ns(en, now_ns);
     engine_publish(en, true);
-    if (mailbox_wait(en->inbox, &m, MIN_OF(others_ns, walk_ns)))
+    if (mailbox_wait(en->inbox, &m, MIN_OF(MIN_OF(others_ns, leases_ns), walk_ns)))
         take_message(en, &m);
+    else if (leases_ns < MIN_OF(others_ns, walk_ns))
+        engine_leases_tend(en);
     else if (walk_ns < others_ns)
         invariants_run(en);
     else if (write_ns < trim_ns)
@@ -248,6 +253,7 @@ void *engine_thread(void *arg)
         engine_tiers_share(en);
         engine_publish(en, false);
         deliver(en);
+        engine_leases_tend(en);
         trim_between_steps(&en->trim, running_count(en));
         if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
             wait_for_room(en);

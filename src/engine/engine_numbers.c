@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/block_pool.h"
+#include "cache/leases.h"
 #include "cache/page_group.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
@@ -44,6 +45,20 @@ static void read_pages(const struct pools *pools, struct engine_numbers *ret)
     ret->usage = (double)ret->group_used[0] / page_pool_pages_max(pools->groups[0].pages);
 }
 
+static void read_leases(const struct leases *l, struct engine_numbers *ret)
+{
+    struct lease_numbers n;
+    leases_numbers(l, &n);
+    ret->sessions = n.sessions;
+    ret->wishes = n.wishes;
+    ret->promised_bytes = n.promised_bytes;
+    ret->lease_bytes_max = n.bytes_max;
+    ret->sessions_opened = n.opened;
+    ret->sessions_refused = n.refused;
+    ret->leases_expired = n.expired;
+    ret->wishes_dropped = n.dropped;
+}
+
 static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
@@ -73,6 +88,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     memcpy(ret->accepted_at, d->accepted_at, sizeof(ret->accepted_at));
     if (en->tiers.pinned)
         pinned_tier_numbers(en->tiers.pinned, &ret->pinned);
+    if (en->pools.leases)
+        read_leases(en->pools.leases, ret);
     if (en->pools.index) {
         struct prefix_numbers cache;
         prefix_index_numbers(en->pools.index, &cache);
@@ -82,6 +99,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
         ret->cache_pages_evicted = cache.nodes_evicted;
         ret->cache_snapshots_evicted = cache.snapshots_evicted;
         ret->cache_bytes_max = cache.bytes_max;
+        ret->leased_bytes = cache.leased_bytes;
+        ret->wished_bytes = cache.wished_bytes;
     }
 }
 
@@ -104,6 +123,7 @@ void engine_publish(struct engine *en, bool idle)
     read_gauges(en, &en->now);
     en->now.idle = idle;
     log_losses(en);
+    engine_leases_publish(en);
     publish_write(&en->publish, &en->now, &en->jobs, &en->over, clock_now_ns());
 }
 

@@ -10,6 +10,8 @@
 
 struct domain;
 struct engine;
+struct lease_id;
+struct lease_info;
 
 enum job_phase {
     JOB_QUEUED,
@@ -55,6 +57,11 @@ struct engine_numbers {
     uint32_t cache_pages, cache_snapshots; /* pages and snapshots of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
+    /* Leases: bytes that sessions hold, that are promised to them, their limit; bytes of prefixes with a
+     * wish. */
+    uint32_t sessions, wishes;
+    uint64_t leased_bytes, promised_bytes, lease_bytes_max, wished_bytes;
+    uint64_t sessions_opened, sessions_refused, leases_expired, wishes_dropped;
     struct engine_pool_numbers kv, state;   /* state: zeros without recurrent layers */
     uint64_t cached_tokens;                 /* prompt tokens in the prefix cache when they were first read */
     uint64_t fetched_hits, pinned_hits;     /* requests with a prefix from the SSD tier, from pinned memory */
@@ -93,5 +100,12 @@ void engine_numbers(struct engine *en, struct engine_numbers *ret);
 uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max);
 /* Up to `max` requests of the step that was computed last, or is being computed; returns how many it had. */
 uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max);
+
+/* The sessions of the tenant (`all`: of every tenant), up to `max`; returns how many there are. */
+uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct lease_info *ret, uint32_t max);
+/* The tenant's session. False: there is none. */
+bool engine_session(struct engine *en, const struct lease_id *id, uint64_t tenant, struct lease_info *ret);
+/* From now on it has this deadline; 0: it ends. Returns at once. False: as above. */
+bool engine_session_set(struct engine *en, const struct lease_id *id, uint64_t tenant, uint64_t deadline_ns);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/threads/thread_stack.h"
+#include "cache/leases.h"
 #include "compute/batch.h"
 #include "compute/device.h"
 #include "compute/row_draw.h"
@@ -99,6 +100,20 @@ struct engine_tiers {
     struct holder *holder;      /* the pinned tier's; NULL: no list */
 };
 
+/* A session, as the engine published it last and other threads changed it since. */
+struct engine_session {
+    struct lease_info is;
+    bool extended, ended; /* orders that the engine has not obeyed yet */
+};
+
+/* The sessions as other threads see them, and what those ask for. */
+struct engine_leases {
+    pthread_mutex_t lock;
+    struct engine_session *list; /* [POOLS_LEASES_MAX]; NULL: none was made */
+    uint32_t count;
+    bool edited; /* an entry of the list has an order */
+};
+
 struct engine {
     /* Set by engine_create, then constant. */
     struct engine_opts opts;
@@ -153,8 +168,9 @@ struct engine {
     struct trim trim;
     struct write_behind write_behind;
     struct invariants invariants;
-    struct engine_numbers now; /* counters; gauges are filled when published */
-    struct publish publish;    /* any thread reads from it */
+    struct engine_numbers now;   /* counters; gauges are filled when published */
+    struct publish publish;      /* any thread reads from it */
+    struct engine_leases leases; /* any thread */
 };
 
 /* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have
@@ -262,6 +278,22 @@ void engine_tiers_take_order(struct engine *en, struct holder_ask *order);
 void engine_tiers_share(struct engine *en);
 /* The engine ends: the SSD tier gets what it lacks. */
 void engine_tiers_end(struct engine *en);
+
+/* engine_leases.c: room for the list of sessions. 0 or -ENOMEM; done in either case. */
+size_t engine_leases_bytes(void);
+int engine_leases_init(struct engine *en);
+void engine_leases_done(struct engine *en);
+/* A job has come, perhaps with a session. False: that does not fit, and finish.error says why. */
+bool engine_leases_enter(struct engine *en, struct job *j);
+/* A job ends: before its sequence goes, and after that. */
+void engine_leases_hold(struct engine *en, struct job *j, enum finish_reason why);
+void engine_leases_end(struct engine *en, struct job *j);
+/* Obeys what other threads asked for, and ends one lease whose time has come. Beside requests. */
+void engine_leases_tend(struct engine *en);
+/* Time until engine_leases_tend() has something to do; UINT64_MAX: nothing. */
+uint64_t engine_leases_wait_ns(const struct engine *en, uint64_t now_ns);
+/* Other threads see the sessions as they are. */
+void engine_leases_publish(struct engine *en);
 
 /* engine_parts.c: connects the parts with the engine. No part has run before. */
 void engine_parts_init(struct engine *en);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/block_pool.h"
+#include "cache/leases.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
 #include "memory/domain.h"
@@ -15,20 +16,23 @@ typedef unsigned long long ull;
 
 /* ---- between the parts ---- */
 
-/* The units of a pool are on two accounts: one for requests, one for the cache. */
-static void check_units(struct account *used, struct account *cached, uint64_t shown, uint64_t bytes)
+/* The units of a pool are on three accounts: one for requests, one for the cache, and that of leases. */
+static void check_units(struct account *used, struct account *cached, uint64_t shown, uint64_t leased,
+                        uint64_t bytes)
 {
     struct account_numbers a = account_numbers(used), b = account_numbers(cached);
-    ASSERT_OF(a.used + b.used == bytes, "accounts %s and %s: %llu and %llu bytes used, %llu committed",
-              a.name, b.name, (ull)a.used, (ull)b.used, (ull)bytes);
+    ASSERT_OF(a.used + b.used + leased == bytes,
+              "accounts %s and %s: %llu and %llu bytes used, %llu leased, %llu committed", a.name, b.name,
+              (ull)a.used, (ull)b.used, (ull)leased, (ull)bytes);
     ASSERT_OF(b.used == shown, "account %s: %llu bytes used, %llu cached", b.name, (ull)b.used, (ull)shown);
 }
 
 static void check_pools(const struct pools *p)
 {
     uint64_t states = pools_numbers(p, TIER_SNAPSHOT).units_committed * (uint64_t)UNIT_BYTES;
-    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pools_held_bytes(p) - states);
-    check_units(p->state, p->snapshots, p->on_snapshots, states);
+    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, p->pages_leased, pools_held_bytes(p) - states);
+    check_units(p->state, p->snapshots, p->on_snapshots, p->states_leased, states);
+    ASSERT(account_numbers(p->leased).used == p->pages_leased + p->states_leased);
     account_check(p->all);
 }
 
@@ -59,6 +63,8 @@ static bool walk(struct engine *en, struct walk *w)
         faults->walk(faults->arg, en);
     check_jobs(en);
     check_pools(p);
+    if (p->leases)
+        leases_check(p->leases);
     if (en->tiers.pinned)
         pinned_tier_check(en->tiers.pinned);
     if (en->image_sched.embedding_cache)

@@ -303,6 +303,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .logprobs = spec->sampling.logprobs,
         .prompt_logprobs = spec->prompt_logprobs,
         .whole = spec->whole,
+        .leases = spec->leases,
         .think = {.limits = spec->thinking},
         .draft = {.speculative = spec->speculative && spec->output == JOB_TOKENS},
         .arrival_ns = opts->now_ns,

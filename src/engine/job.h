@@ -52,6 +52,7 @@ struct job {
     struct prefix_key *keys; /* keys of its whole pages: sequence.key_count are there */
     struct prefix_key root;
     struct stream_lost lost;
+    struct job_leases leases;
     /* Its images, ascending. */
     uint32_t image_count;
     uint64_t image_bytes;      /* bytes of their pixels; charged to their maker */

@@ -46,6 +46,25 @@ struct job_thinking {
     uint32_t close[JOB_MARKER_MAX], close_count; /* the marker that ends it; 0: none is forced */
 };
 
+/* The time for which a prefix is to be kept (cache/leases.h). */
+#define JOB_WISHES_MAX 4
+enum job_session {
+    JOB_NO_SESSION,
+    JOB_OPENS_SESSION,    /* the session begins with this job, and ends if the job fails */
+    JOB_CONTINUES_SESSION /* the session moves to the end of this job */
+};
+struct job_leases {
+    struct job_wish {
+        uint32_t tokens; /* tokens of the prompt, ascending; UINT32_MAX: the prompt and the output */
+        uint32_t ttl_s;
+    } wishes[JOB_WISHES_MAX];
+    uint32_t wish_count;
+    enum job_session session;
+    uint8_t id[16]; /* id of the session, a struct lease_id */
+    uint32_t ttl_s;
+    bool follows; /* it moves with any request that continues its end */
+};
+
 struct job_spec {
     enum job_output output;
     enum pooling pooling;              /* pooling of JOB_VECTOR */
@@ -75,7 +94,8 @@ struct job_spec {
     struct cached_grammar *grammar;
     struct job_thinking thinking;
     struct repetition_params repetition; /* checked; a loop ends the reply, or its reasoning */
-    const struct job_image *images;      /* ascending, <= ENGINE_IMAGES_MAX; copied */
+    struct job_leases leases;
+    const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;
     bool speculative; /* allows drafts; changes no token */
     bool whole;       /* the reply is sent at its end, so its unread tokens say nothing about its client */

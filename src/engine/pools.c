@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "cache/block_pool.h"
+#include "cache/leases.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
 #include "memory/accounts.h"
@@ -212,7 +213,8 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
         bytes += page_pool_arena_bytes(&pages);
     }
     return bytes + (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
-           (opts->prefix_cache_max ? index_bytes(opts) : 0);
+           (opts->prefix_cache_max ? index_bytes(opts) : 0) +
+           (opts->lease_bytes_max ? leases_arena_bytes(POOLS_LEASES_MAX) : 0);
 }
 
 static int open_accounts(struct pools *p, const struct pools_opts *o)
@@ -224,7 +226,9 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
         r = accounts_open(p->all, ACCOUNT_STATE, ACCOUNT_NO_LIMIT, &p->state);
     if (r == 0)
         r = accounts_open(p->all, ACCOUNT_SNAPSHOTS, o->prefix_cache_max, &p->snapshots);
-    return r == 0 ? accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache) : r;
+    if (r == 0)
+        r = accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache);
+    return r == 0 ? accounts_open(p->all, ACCOUNT_LEASES, o->lease_bytes_max, &p->leased) : r;
 }
 
 static void plan_accounts(struct pools *p, const struct pools_opts *o)
@@ -263,6 +267,22 @@ static int create_states(struct arena *a, const struct pools_opts *o, struct poo
     return 0;
 }
 
+static void on_leaving(void *arg, uint32_t node)
+{
+    const struct pools *p = arg;
+    leases_leaving(p->leases, node);
+}
+
+static int create_leases(struct arena *a, const struct pools_opts *o, struct pools *p)
+{
+    struct leases_opts leases = {.index = p->index,
+                                 .count_max = POOLS_LEASES_MAX,
+                                 .bytes_max = o->lease_bytes_max,
+                                 .pages_max = o->lease_pages_max,
+                                 .states_max = o->lease_states_max};
+    return p->index && o->lease_bytes_max ? leases_create(a, &leases, &p->leases) : 0;
+}
+
 static int create_index(struct arena *a, const struct pools_opts *o, struct pools *p)
 {
     struct prefix_index_opts index = {.group_count = p->group_count,
@@ -272,7 +292,9 @@ static int create_index(struct arena *a, const struct pools_opts *o, struct pool
                                       .allow = o->holder ? allow : NULL,
                                       .allow_arg = p,
                                       .evicting = o->evicting,
-                                      .arg = o->evicting_arg};
+                                      .arg = o->evicting_arg,
+                                      .leaving = on_leaving,
+                                      .leaving_arg = p};
     memcpy(index.groups, p->groups, sizeof(index.groups));
     return o->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }
@@ -297,7 +319,9 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     r = create_pages(a, opts, p);
     if (r == 0)
         r = create_states(a, opts, p);
-    return r == 0 ? create_index(a, opts, p) : r;
+    if (r == 0)
+        r = create_index(a, opts, p);
+    return r == 0 ? create_leases(a, opts, p) : r;
 }
 
 /* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
@@ -319,12 +343,15 @@ static uint64_t free_units(struct pools *p, struct holder *holder)
 
 uint64_t pools_done(struct pools *p, struct holder *holder)
 {
+    leases_done(p->leases);
+    p->leases = NULL;
     prefix_index_done(p->index);
     p->index = NULL;
     if (p->prefix_cache)
         pools_settle(p);
     uint64_t left = free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
+    account_close(p->leased);
     account_close(p->prefix_cache);
     account_close(p->snapshots);
     account_close(p->state);
@@ -371,9 +398,11 @@ void pools_settle(struct pools *p)
     struct prefix_numbers n = {0};
     if (p->index)
         prefix_index_numbers(p->index, &n);
-    uint64_t cached = 0;
+    uint64_t cached = 0, states_leased = n.leased * (uint64_t)p->state_bytes;
     for (uint32_t g = 0; g < p->group_count && p->groups[g].pages; g++)
         cached += (uint64_t)page_pool_cached(p->groups[g].pages) * p->groups[g].page_bytes;
+    show(p->kv, p->leased, &p->pages_leased, n.leased_bytes - states_leased);
+    show(p->state, p->leased, &p->states_leased, states_leased);
     show(p->kv, p->prefix_cache, &p->on_prefix_cache, cached);
     show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->state_bytes);
 }
@@ -455,13 +484,14 @@ uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns)
 
 /* ---- the list of holders ---- */
 
-/* Pages of the index without a reference, when all sequences have ended. */
-static uint64_t kept_bytes(const struct pools *p, uint32_t nodes)
+/* Entries of the index without a reference, when all sequences have ended. Leases stay. */
+static uint64_t kept_bytes(const struct pools *p, const struct prefix_numbers *n)
 {
-    uint64_t bytes = nodes * (uint64_t)p->groups[0].page_bytes;
+    uint64_t bytes = n->nodes * (uint64_t)p->groups[0].page_bytes + n->snapshots * (uint64_t)p->state_bytes;
     for (uint32_t g = 1; g < p->group_count; g++)
         bytes += pools_numbers(p, tier_kind_of(g)).taken * (uint64_t)p->groups[g].page_bytes;
-    return bytes;
+    ASSERT(bytes >= n->leased_bytes);
+    return bytes - n->leased_bytes;
 }
 
 /* Last use of the next entry to evict. Snapshots without pages belong to running sequences: they count as
@@ -484,7 +514,7 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
         .free_bytes = pools_spare_bytes(p) + beside->free_bytes,
         .cached_bytes = n.bytes,
         .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes) + beside->reach_bytes,
-        .wanted_bytes = kept_bytes(p, n.nodes) + n.snapshots * (uint64_t)p->state_bytes,
+        .wanted_bytes = kept_bytes(p, &n),
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),
         .cost_ns_per_mib = prompt_token_ns * PAGE_TOKENS * MIB / p->page_bytes,

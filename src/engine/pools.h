@@ -1,9 +1,9 @@
 /* pools.h - the engine's pages, states and prefixes as one memory: accounts, and the exchange between pools.
  *
  * All of it is charged below the account `pools`, the limit of both pools together. A unit is committed on
- * `kv` or `state`. Bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`
- * (pools_settle). When a unit is refused, the other pool's free units come first, then cached prefixes. Part
- * of the engine: its thread, once it runs. */
+ * `kv` or `state`. Bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`, and
+ * bytes that sessions hold on `leases` (pools_settle). When a unit is refused, the other pool's free units
+ * come first, then cached prefixes. Part of the engine: its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 
@@ -32,7 +32,8 @@ struct pools {
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
-    struct account *all, *kv, *state, *snapshots, *prefix_cache;
+    struct leases *leases; /* NULL: none */
+    struct account *all, *kv, *state, *snapshots, *prefix_cache, *leased;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
     struct pool_of {
@@ -41,6 +42,7 @@ struct pools {
     } of[PAGE_GROUPS_MAX];                  /* for the pools' callbacks */
     uint32_t uses;                          /* page_pool_opts.uses of all groups */
     uint64_t on_snapshots, on_prefix_cache; /* bytes shown there */
+    uint64_t pages_leased, states_leased;   /* bytes shown on `leased` */
     uint64_t reclaims, moves, now_ns;
     uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
     bool (*more)(void *arg); /* pools_opts.more */
@@ -52,6 +54,8 @@ struct pools {
                                  * without a limit of this process; 0: never */
 };
 
+#define POOLS_LEASES_MAX 1024 /* sessions and wishes of a model */
+
 struct pools_opts {
     struct account *parent;
     struct page_group groups[PAGE_GROUPS_MAX]; /* the first without a window; `pages` is not looked at */
@@ -61,7 +65,10 @@ struct pools_opts {
     size_t state_bytes;
     uint64_t bytes_max;        /* limit of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* limit of blocks that no request uses; 0: nothing is kept */
-    struct holder *holder;     /* its budget limits that too; may be NULL */
+    /* Limits of leases (cache/leases.h): bytes, and pages and snapshots that sessions hold. 0: no leases. */
+    uint64_t lease_bytes_max;
+    uint32_t lease_pages_max, lease_states_max;
+    struct holder *holder; /* its budget limits the cache too; may be NULL */
     /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all
      * others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);

@@ -86,6 +86,7 @@ const char *finish_reason_name(enum finish_reason r)
         [FINISH_TOO_SLOW] = "client_too_slow",
         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
         [FINISH_MEMORY_TAKEN] = "memory_short",
+        [FINISH_LEASE_REFUSED] = "lease_refused",
         [FINISH_SHUTDOWN] = "shutdown",
         [FINISH_ERROR] = "error",
     };

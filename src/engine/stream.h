@@ -39,6 +39,7 @@ enum finish_reason {
     FINISH_TOO_SLOW,      /* the client did not read for too long */
     FINISH_QUEUE_TIMEOUT, /* waited too long for a place */
     FINISH_MEMORY_TAKEN,  /* never had a place: other programs have the memory for it; see `error` */
+    FINISH_LEASE_REFUSED, /* its session does not fit, or is gone; see `error` */
     FINISH_SHUTDOWN,      /* the model is being unloaded or the server stops */
     FINISH_ERROR          /* see `error` */
 };
@@ -64,7 +65,10 @@ struct stream_finish {
     uint32_t stop_token; /* with FINISH_STOP and not by string: the token that ended it */
     uint32_t reasoning_loops;                  /* times that a loop ended the reasoning */
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
-    char error[320]; /* with FINISH_ERROR and FINISH_MEMORY_TAKEN: a sentence for the client */
+    uint32_t leased_tokens;                    /* tokens of its prefix that its session holds */
+    uint32_t wished_tokens;                    /* tokens of its prefix with a wish */
+    char error[320]; /* with FINISH_ERROR, FINISH_MEMORY_TAKEN, FINISH_LEASE_REFUSED: a sentence for the
+                        client */
 };
 
 struct stream;

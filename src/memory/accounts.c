@@ -40,6 +40,7 @@ static const struct accounts_row accounts[ACCOUNT_ID_COUNT] = {
     [ACCOUNT_STATE] = {"state", ACCOUNT_ANON, ACCOUNT_POOLS},
     [ACCOUNT_SNAPSHOTS] = {"snapshots", ACCOUNT_ANON, ACCOUNT_POOLS},
     [ACCOUNT_PREFIX_CACHE] = {"prefix cache", ACCOUNT_ANON, ACCOUNT_POOLS},
+    [ACCOUNT_LEASES] = {"leases", ACCOUNT_ANON, ACCOUNT_POOLS},
 };
 
 const struct accounts_row *accounts_row(enum account_id id)

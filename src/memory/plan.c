@@ -525,7 +525,9 @@ static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w
          m->state_bytes ? "recurrent states of requests" : "the model has none"},
         {COMPUTING, 2, "snapshots", 0, m->state_bytes ? p->prefix_cache_bytes : 0,
          m->state_bytes ? "recurrent states in the prefix cache" : "the model has none"},
-        {COMPUTING, 2, "prefix cache", 0, p->prefix_cache_bytes, "pages that only the prefix cache holds"}};
+        {COMPUTING, 2, "prefix cache", 0, p->prefix_cache_bytes, "pages that only the prefix cache holds"},
+        {COMPUTING, 2, "leases", 0, p->prefix_cache_bytes / 2,
+         "prefixes of sessions, from the prefix cache"}};
     add_lines_of(p, domain, lines, COUNT_OF(lines));
 }
 

@@ -13,6 +13,7 @@ static void add_part(struct owner *o, const struct account_numbers *n, uint64_t 
     case ACCOUNT_KV:
     case ACCOUNT_STATE:
     case ACCOUNT_REQUESTS:
+    case ACCOUNT_LEASES:
         o->active += bytes;
         break;
     case ACCOUNT_PREFIX_CACHE:

@@ -25,6 +25,7 @@ const char *metrics_end_name(uint32_t end)
                                         [FINISH_TOO_SLOW] = "client_too_slow",
                                         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
                                         [FINISH_MEMORY_TAKEN] = "memory_short",
+                                        [FINISH_LEASE_REFUSED] = "lease_refused",
                                         [FINISH_SHUTDOWN] = "shutdown",
                                         [FINISH_ERROR] = "error"};
     ASSERT(end < COUNT_OF(names));

@@ -1,0 +1,58 @@
+/* engine_sessions.c - the sessions of an engine, for any thread: reads, and orders that the engine obeys. */
+#include "engine/engine_numbers.h"
+#include "engine/engine_state.h"
+
+#include <string.h>
+
+uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct lease_info *ret, uint32_t max)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&en->leases.lock);
+    for (uint32_t i = 0; i < en->leases.count; i++) {
+        const struct engine_session *s = &en->leases.list[i];
+        if (s->ended || (!all && s->is.tenant != tenant))
+            continue;
+        if (count < max)
+            ret[count] = s->is;
+        count++;
+    }
+    pthread_mutex_unlock(&en->leases.lock);
+    return count;
+}
+
+/* Under the lock. */
+static struct engine_session *find(struct engine *en, const struct lease_id *id, uint64_t tenant)
+{
+    for (uint32_t i = 0; i < en->leases.count; i++) {
+        struct engine_session *s = &en->leases.list[i];
+        if (!s->ended && s->is.tenant == tenant && memcmp(&s->is.id, id, sizeof(*id)) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+bool engine_session(struct engine *en, const struct lease_id *id, uint64_t tenant, struct lease_info *ret)
+{
+    pthread_mutex_lock(&en->leases.lock);
+    const struct engine_session *s = find(en, id, tenant);
+    if (s)
+        *ret = s->is;
+    pthread_mutex_unlock(&en->leases.lock);
+    return s != NULL;
+}
+
+bool engine_session_set(struct engine *en, const struct lease_id *id, uint64_t tenant, uint64_t deadline_ns)
+{
+    pthread_mutex_lock(&en->leases.lock);
+    struct engine_session *s = find(en, id, tenant);
+    if (s) {
+        s->ended = deadline_ns == 0;
+        s->extended = deadline_ns > 0;
+        s->is.deadline_ns = deadline_ns;
+        en->leases.edited = true;
+    }
+    pthread_mutex_unlock(&en->leases.lock);
+    if (s)
+        engine_wake(en);
+    return s != NULL;
+}
