@@ -14,9 +14,10 @@ struct victim {
     uint64_t idle_ns;
 };
 
-/* Orders `v` so that the first ones, as many as are returned, free `bytes` together and cost least to load
- * again; of equal cost the longest idle. 0: all together do not suffice, or nothing is needed. count <=
- * VICTIMS_MAX. */
+/* Orders `v` so that the first ones, as many as are returned, free `bytes` together. Models whose loading
+ * costs least per byte are preferred, or one that suffices and costs less; of equal cost the longest idle.
+ * None of the returned ones is superfluous. 0: all together do not suffice, or nothing is needed.
+ * count <= VICTIMS_MAX. */
 uint32_t victims_choose(struct victim *v, uint32_t count, uint64_t bytes);
 
 #endif
