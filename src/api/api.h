@@ -54,9 +54,10 @@ struct api_opts {
     struct guard *guard;     /* decides when new work is refused; NULL: never */
     struct store *store;     /* the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
-    struct account *responses;     /* pays for stored responses and bounds them; NULL: none are stored */
-    struct account *conversations; /* pays for conversations.h and bounds it; NULL: none are kept */
-    struct account *pull;          /* pays for the process that pulls a model; NULL: none are pulled */
+    struct account *responses;      /* pays for stored responses and bounds them; NULL: none are stored */
+    struct account *conversations;  /* pays for conversations.h and bounds it; NULL: none are kept */
+    const char *conversations_file; /* where they are from a stop to the next start; NULL: nowhere */
+    struct account *pull;           /* pays for the process that pulls a model; NULL: none are pulled */
     /* With `pull`: lists a pulled model. Returns at once; api_pulled() gets the result. */
     void (*serve_pulled)(void *arg, const struct hub_name *name);
     void *serve_arg;

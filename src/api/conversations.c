@@ -355,7 +355,8 @@ static bool put(struct conversations *c, const struct conversation_turn *turn,
                       .count = turn->count,
                       .chain = turn->chain[turn->count],
                       .tools = past->tools};
-    if (bytes_of(past) > c->opts.bytes_max / CONVERSATIONS_STORE_PART)
+    if (bytes_of(past) > c->opts.bytes_max / CONVERSATIONS_STORE_PART ||
+        turn->count > CONVERSATIONS_MESSAGES_MAX)
         return false;
     if (!fill(c, turn, past, &e))
         return false;
@@ -381,6 +382,31 @@ void conversations_put(struct conversations *c, const struct conversation_turn *
     c->now_ns = MAX_OF(c->now_ns, now_ns);
     bool ok = put(c, turn, past);
     *(ok ? &c->numbers.kept : &c->numbers.refused) += 1;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void conversations_each(struct conversations *c, void (*each)(void *arg, const struct conversation_kept *e),
+                        void *arg)
+{
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t share = 0; share < CACHE_SHARES; share++) {
+        for (uint32_t i = c->shares[share].oldest; i != NONE; i = c->entries[i].next) {
+            const struct entry *e = &c->entries[i];
+            struct conversation_kept kept = {
+                .key = e->key,
+                .tenant = e->tenant,
+                .chain = e->chain,
+                .count = e->count,
+                .past = {.tools = e->tools, .head = text_of(e->head), .change_count = e->change_count}};
+            for (uint32_t k = 0; k < e->change_count; k++) {
+                const struct change *change = &e->changes[k];
+                kept.chains[k] = change->chain;
+                kept.past.changes[k] =
+                    (struct conversation_change){change->message, change->tools, text_of(change->text)};
+            }
+            each(arg, &kept);
+        }
+    }
     pthread_mutex_unlock(&c->lock);
 }
 

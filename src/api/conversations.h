@@ -6,7 +6,8 @@
  * elsewhere. Conversations that begin alike are entries of one key; a turn belongs to the one whose messages
  * it continues.
  * The store never holds more than opts.bytes_max. Entries are evicted as cache/share_list.h says, by their
- * bytes, so that no tenant evicts entries of another with less. A restart forgets all. Any thread. */
+ * bytes, so that no tenant evicts entries of another with less. conversations_file.h keeps them over a
+ * restart. Any thread. */
 #ifndef PLATEAU_API_CONVERSATIONS_H
 #define PLATEAU_API_CONVERSATIONS_H
 
@@ -27,6 +28,7 @@ struct conversations_opts {
 #define CONVERSATIONS_STORE_PART    4  /* an entry's texts take at most bytes_max divided by this */
 #define CONVERSATIONS_CHANGES_MAX   16 /* changes of one conversation */
 #define CONVERSATIONS_STALE_SECONDS 1800
+#define CONVERSATIONS_MESSAGES_MAX  (1u << 20) /* messages of a turn that is kept */
 
 /* A turn, as its request has it. */
 struct conversation_turn {
@@ -67,6 +69,18 @@ bool conversations_find(struct conversations *c, const struct conversation_turn 
  * kept. */
 void conversations_put(struct conversations *c, const struct conversation_turn *turn,
                        const struct conversation_past *past, uint64_t now_ns);
+
+/* An entry, as it is kept. */
+struct conversation_kept {
+    uint64_t key, tenant;
+    uint64_t chain; /* hash of the `count` messages of its last turn */
+    uint32_t count;
+    struct conversation_past past;
+    uint64_t chains[CONVERSATIONS_CHANGES_MAX]; /* hash of the messages up to that of each change */
+};
+/* Calls each() for every entry, under the lock; those of one share from the least recently used on. */
+void conversations_each(struct conversations *c, void (*each)(void *arg, const struct conversation_kept *e),
+                        void *arg);
 
 struct conversations_numbers {
     uint64_t entries, bytes, bytes_max;

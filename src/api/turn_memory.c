@@ -3,9 +3,30 @@
 
 #include "api/api_state.h"
 #include "api/conversations.h"
+#include "api/conversations_file.h"
 #include "api/prompt_parts.h"
 
+#include "base/clock.h"
+#include "base/log.h"
+
 #define PARTS_ENTRIES_MAX 1024
+
+/* A start without the conversations of before is as good as any other. */
+static void load(struct api *a)
+{
+    struct err e = {0};
+    if (a->opts.conversations_file &&
+        conversations_load(a->conversations, a->opts.conversations_file, clock_now_ns(), &e) < 0)
+        LOG_WARN("conversations_lost", "reason=\"%s\"", e.text);
+}
+
+static void save(struct api *a)
+{
+    struct err e = {0};
+    if (a->conversations && a->opts.conversations_file &&
+        conversations_save(a->conversations, a->opts.conversations_file, &e) < 0)
+        LOG_WARN("conversations_not_saved", "reason=\"%s\"", e.text);
+}
 
 /* An eighth of the account is for the parts of prompts. */
 int turn_memory_open(struct api *a)
@@ -19,11 +40,16 @@ int turn_memory_open(struct api *a)
         entries++;
     int r = prompt_parts_create(opts.account, entries, &a->parts);
     opts.bytes_max = limit - prompt_parts_bytes(entries);
-    return r < 0 ? r : conversations_create(&opts, &a->conversations);
+    if (r == 0)
+        r = conversations_create(&opts, &a->conversations);
+    if (r == 0)
+        load(a);
+    return r;
 }
 
 void turn_memory_close(struct api *a)
 {
+    save(a);
     conversations_free(a->conversations);
     prompt_parts_free(a->parts);
     a->conversations = NULL;

@@ -23,6 +23,11 @@ uint64_t hash_bytes(const void *bytes, size_t len)
     return XXH3_64bits_withSeed(bytes, len, hash_seed);
 }
 
+uint64_t hash_bytes_seeded(const void *bytes, size_t len, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(bytes, len, seed);
+}
+
 int hash_map_init(struct hash_map *m, struct arena *a, uint32_t count_max)
 {
     if (count_max > (uint32_t)1 << 30)

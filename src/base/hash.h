@@ -8,6 +8,8 @@
 #include "base/slice.h"
 
 uint64_t hash_bytes(const void *bytes, size_t len);
+/* With a seed of the caller's: the same in every process. */
+uint64_t hash_bytes_seeded(const void *bytes, size_t len, uint64_t seed);
 /* The tenant's share of `shares`. Tenants with one hash have one share. */
 static inline uint32_t hash_share(uint64_t tenant, uint32_t shares)
 {

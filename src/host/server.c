@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -117,6 +118,10 @@ static int open_api(struct server *s, struct err *e)
     opts.text = s->rt.text;
     opts.responses = s->rt.responses;
     opts.conversations = s->rt.conversations;
+    const char *dir = s->rt.store ? s->rt.settings->store.dir : NULL;
+    if (dir && (size_t)snprintf(s->conversations_file, sizeof(s->conversations_file), "%s/" STORE_BESIDE,
+                                dir) < sizeof(s->conversations_file))
+        opts.conversations_file = s->conversations_file;
     opts.history = s->rt.history;
     opts.pull = s->rt.pull;
     opts.threads = s->rt.threads;

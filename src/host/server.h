@@ -30,6 +30,7 @@ struct server {
     /* Set by the front; may be NULL. On the loading thread of that model, as registry_opts.progress. */
     void (*progress)(void *arg, uint32_t index, uint64_t done, uint64_t total);
     void *arg;
+    char conversations_file[4096];
     bool stopping;
 };
 

@@ -24,6 +24,8 @@
 struct store;
 struct store_sys;
 
+/* A file beside those of the tier: its blocks count at the start, and its owner writes it. */
+#define STORE_BESIDE        "conversations"
 #define STORE_CLIENTS_MAX   64
 #define STORE_LIMIT_LEAST   ((uint64_t)4 << 20) /* directories alone may take one and a half */
 #define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* at most a twentieth of the file system */

@@ -401,6 +401,7 @@ static bool list_root(void *arg, const char *name)
 {
     struct listing *l = arg;
     bool ours = strcmp(name, STORE_TMP) == 0 || strcmp(name, STORE_LOCK) == 0 ||
+                strcmp(name, STORE_BESIDE) == 0 ||
                 (name[0] && !name[1] && strchr("0123456789abcdef", name[0]));
     l->foreign += !ours;
     return true;
@@ -446,6 +447,7 @@ int store_disk_list(struct store *st, struct store_worker *w)
     add_others(st, w, ".");
     add_others(st, w, STORE_TMP);
     add_others(st, w, STORE_LOCK);
+    add_others(st, w, STORE_BESIDE);
     list_leaves(st, w, &l);
     /* No other thread uses the table yet. */
     store_table_sort(st->table);

@@ -2,12 +2,18 @@
 #include "test_ledger.h"
 
 #include "api/conversations.h"
+#include "api/conversations_file.h"
+#include "api/request/json_digest.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/rng.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MESSAGES_MAX 40
 
@@ -194,6 +200,110 @@ PROPERTY(random_turns_keep_every_invariant, seed)
         check(&s);
     }
     end(&s);
+}
+
+/* ---- the file ---- */
+
+static void put_three(struct scene *s, uint64_t *chain)
+{
+    struct conversation_past past = past_of("the tools of all", 1);
+    for (uint64_t tenant = 1; tenant <= 3; tenant++) {
+        struct conversation_turn turn = turn_of(chain, tenant, 1, 0, 0, 1);
+        conversations_put(s->store, &turn, &past, tenant);
+    }
+    struct conversation_turn turn = turn_of(chain, 2, 5, 0, 0, 7);
+    add(&past, 4, 7, "a change");
+    conversations_put(s->store, &turn, &past, 9);
+}
+
+static char path[128];
+
+static void save(uint64_t *chain)
+{
+    struct err e = {0};
+    struct scene s = begin(1 << 20);
+    snprintf(path, sizeof(path), "/tmp/test_conversations.%d", getpid());
+    put_three(&s, chain);
+    assert_int_equal(conversations_save(s.store, path, &e), 0);
+    end(&s);
+}
+
+TEST(a_file_has_the_conversations_and_the_seed)
+{
+    uint64_t chain[MESSAGES_MAX + 1], seed = json_digest_seed();
+    struct conversation_past got;
+    struct stat st;
+    struct err e = {0};
+    save(chain);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    json_digest_use_seed(seed + 1);
+    struct scene s = begin(1 << 20);
+    assert_int_equal(conversations_load(s.store, path, 20, &e), 0);
+    assert_true(json_digest_seed() == seed);
+    assert_int_equal(conversations_numbers(s.store).entries, 3);
+    struct conversation_turn turn = turn_of(chain, 2, 7, 0, 0, 7);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got));
+    assert_true(slice_eq(got.head, SLICE("the tools of all")) && got.change_count == 1 && got.tools == 1);
+    assert_true(slice_eq(got.changes[0].text, SLICE("a change")) && got.changes[0].message == 4);
+    turn = turn_of(chain, 3, 3, 0, 0, 1);
+    assert_true(conversations_find(s.store, &turn, &s.texts, &got) && got.change_count == 0);
+    turn = turn_of(chain, 4, 3, 0, 0, 1);
+    assert_false(conversations_find(s.store, &turn, &s.texts, &got));
+    end(&s);
+    unlink(path);
+    s = begin(1 << 20);
+    assert_int_equal(conversations_load(s.store, path, 20, &e), 0); /* there is none */
+    end(&s);
+}
+
+/* The sum of the file, as it has it behind its 32nd byte. */
+static void sum_up(char *bytes, uint64_t len)
+{
+    memcpy(bytes + 24, &len, sizeof(len));
+    uint64_t sum = hash_bytes_seeded(bytes, 32, 0);
+    for (uint64_t at = 40; at < len; at += 4096)
+        sum = hash_bytes_seeded(bytes + at, MIN_OF(len - at, (uint64_t)4096), sum);
+    memcpy(bytes + 32, &sum, sizeof(sum));
+}
+
+static int load_bytes(struct scene *s, const char *bytes, size_t len)
+{
+    struct err e = {0};
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes, 1, len, f), len);
+    fclose(f);
+    int r = conversations_load(s->store, path, 20, &e);
+    assert_true(r == 0 || e.text[0]);
+    check(s);
+    return r;
+}
+
+TEST(a_damaged_file_gives_none_and_a_wrong_one_stays_within_bounds)
+{
+    uint64_t chain[MESSAGES_MAX + 1], seed = json_digest_seed();
+    static char bytes[16384], wrong[sizeof(bytes)];
+    save(chain);
+    FILE *f = fopen(path, "rb");
+    size_t len = fread(bytes, 1, sizeof(bytes), f);
+    fclose(f);
+    assert_true(len > 1000 && len < sizeof(bytes));
+    struct scene s = begin(1 << 20);
+    struct rng rng = {1, 0};
+    for (uint32_t i = 0; i < 1000; i++) {
+        size_t at = rng_below(&rng, len);
+        memcpy(wrong, bytes, len);
+        wrong[at] ^= (char)(1 + rng_below(&rng, 255));
+        assert_int_equal(load_bytes(&s, wrong, len), -EINVAL);
+        assert_int_equal(load_bytes(&s, bytes, rng_below(&rng, len)), -EINVAL);
+        sum_up(wrong, len);
+        int r = load_bytes(&s, wrong, len);
+        assert_true(r == 0 || r == -EINVAL || r == -ENOMEM);
+    }
+    assert_int_equal(load_bytes(&s, bytes, len), 0);
+    end(&s);
+    json_digest_use_seed(seed);
+    unlink(path);
 }
 
 TEST_MAIN()

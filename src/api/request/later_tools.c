@@ -9,13 +9,10 @@
 #include "api/request/tool_set.h"
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/json/json_write.h"
 #include "chat/chat_history.h"
 #include "gen/request_memory.h"
 #include "gen/tool_place.h"
-
-#include <string.h>
 
 #define LATER_HEAD      "plateau:first_tools" /* owns the head in the body */
 #define TEXTS_BYTES_MAX ((size_t)64 << 20)
@@ -67,8 +64,8 @@ static bool has_reply(const json_t *messages)
 static uint64_t key_of(const struct later *l, uint32_t begin)
 {
     const char *salt = l->request->gen.cache_salt;
-    uint64_t key = json_digest_chain(l->opts->tenant, hash_bytes(l->opts->model, strlen(l->opts->model)));
-    key = json_digest_chain(key, salt ? hash_bytes(salt, strlen(salt)) : 0);
+    uint64_t key = json_digest_chain(l->opts->tenant, json_digest_text(slice_of(l->opts->model)));
+    key = json_digest_chain(key, salt ? json_digest_text(slice_of(salt)) : 0);
     return json_digest_chain(key, l->chain[begin]);
 }
 
