@@ -64,7 +64,7 @@ bool compaction_make(struct gen *g, struct arena *scratch)
     const struct gen_request *r = g->request;
     if (r->compaction.at > 0) {
         bool ok = make(g, scratch);
-        if (ok && g->prompts[0].count < r->compaction.at)
+        if (ok && g->prompts[0].count < r->compaction.at && has_room(g))
             return true;
         if (!make_way(g))
             return false;

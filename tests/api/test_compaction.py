@@ -4,9 +4,10 @@ unchanged. So the prefix cache has it, and the reply is the same with an empty c
 import base64
 import json
 
+import anthropic
 import pytest
 
-from conftest import serving
+from conftest import events, serving
 from test_cache import clear
 from test_later_tools import NAMES, SYSTEM, Both, ask, both, model, offered  # noqa: F401
 from test_responses import names
@@ -197,3 +198,122 @@ def test_a_plain_compaction_whose_tools_are_lost_finds_the_conversation(both, mo
     _, none, same = send(lost, False)
     key = "token_ids"
     assert none == 0 and (reply[key] == same[key] if place == "chats" else reply == same)
+
+
+# ---- Messages ----
+
+def rounds(count):
+    """A conversation with a call and its result in each turn."""
+    messages = []
+    for i in range(count):
+        messages += [{"role": "user", "content": f"{i}: {WORDS}"},
+                     {"role": "assistant", "content": [{"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"query": f"file {i}"}}]},
+                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{i}", "content": f"Nothing is in file {i}. " * 20}]},
+                     {"role": "assistant", "content": [{"type": "text", "text": "It is empty."}]}]
+    return messages
+
+
+def message(server, model, messages, status=200, **fields):
+    body = {"model": model, "system": SYSTEM, "tools": [tool(n) for n in NAMES], "messages": messages, "max_tokens": 24, "temperature": 0, **fields}
+    reply = server.http.post("/v1/messages", json=body)
+    assert reply.status_code == status, reply.text
+    return reply
+
+
+def read(reply):
+    usage = reply.json()["usage"]
+    cached = usage["cache_read_input_tokens"]
+    return usage["input_tokens"] + usage["cache_creation_input_tokens"] + cached, cached
+
+
+NOW = {"compaction": {"type": "summarize"}}
+
+
+def edit(tokens, **more):
+    return {"context_management": {"edits": [{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": tokens}, **more}]}}
+
+
+@pytest.mark.parametrize("fields", [NOW, edit(100), edit(100, pause_after_compaction=True)])
+def test_messages_are_compacted(both, model, fields):
+    messages = rounds(3)[:-1]
+    clear(both)
+    whole, _ = read(message(both, model, messages))
+    once = message(both, model, messages, **fields)
+    assert read(once)[1] >= 0.95 * whole and read(once)[0] > whole
+    clear(both)
+    again = message(both, model, messages, **fields)
+    assert read(again)[1] == 0 and again.json()["content"] == once.json()["content"]
+    (block,), usage = once.json()["content"], once.json()["usage"]
+    assert block["type"] == "compaction" and block["content"] and block["tool_changes"] == [] and once.json()["stop_reason"] == "compaction"
+    assert [i["type"] for i in usage["iterations"]] == ["compaction"] and usage["iterations"][0]["output_tokens"] == usage["output_tokens"] > 0
+    # The next request goes on with the block, at the end of the messages or in place of them.
+    asked = {"role": "user", "content": "Go on."}
+    after = [read(message(both, model, m))[0] for m in ([*messages, {"role": "assistant", "content": [block]}, asked],
+                                                        [{"role": "assistant", "content": [block]}, asked])]
+    assert after[0] == after[1] < whole
+    assert message(both, model, [*messages, {"role": "assistant", "content": [block]}]).json()["stop_reason"] != "compaction"
+
+
+def test_a_short_conversation_is_answered(both, model):
+    plain = message(both, model, rounds(1)[:-1]).json()
+    edited = message(both, model, rounds(1)[:-1], **edit(100000)).json()
+    assert edited["content"] == plain["content"] and edited["stop_reason"] == plain["stop_reason"] and "iterations" not in edited["usage"]
+
+
+def test_a_compaction_in_a_stream_has_one_delta(both, model):
+    whole = message(both, model, rounds(1)[:-1], **NOW).json()
+    seen = events(message(both, model, rounds(1)[:-1], stream=True, **NOW).text)
+    assert [e["type"] for e in seen if e["type"] != "ping"] == ["message_start", "content_block_start", "content_block_delta", "content_block_stop",
+                                                                "message_delta", "message_stop"]
+    assert seen[2]["content_block"] == {"type": "compaction", "content": None, "tool_changes": []}
+    assert seen[3]["delta"] == {"type": "compaction_delta", "content": whole["content"][0]["content"]}
+    assert seen[5]["delta"]["stop_reason"] == "compaction"
+
+
+def test_anthropics_client_compacts(both):
+    client = anthropic.Anthropic(base_url=both.url, api_key="none", max_retries=0)
+    fields = {"model": "canary", "max_tokens": 24, "system": SYSTEM, "messages": rounds(1)[:-1], "extra_body": {"temperature": 0}}
+    whole = client.beta.messages.create(**fields, **NOW, betas=["compact-2026-01-12"])
+    with client.beta.messages.stream(**fields, **edit(100), betas=["compact-2026-01-12"]) as stream:
+        streamed = stream.get_final_message()
+    assert whole.stop_reason == streamed.stop_reason == "compaction"
+    assert whole.content[0].content == streamed.content[0].content and whole.content[0].tool_changes == []
+    again = [*rounds(1)[:-1], {"role": "assistant", "content": whole.to_dict()["content"]}, {"role": "user", "content": "Go on."}]
+    assert client.beta.messages.create(**{**fields, "messages": again}).stop_reason in ("end_turn", "max_tokens")
+
+
+def test_a_summary_has_the_words_of_its_instructions(both):
+    tokens = [read(message(both, "canary", rounds(1)[:-1], compaction={"type": "summarize", "instructions": words}))[0] for words in (None, " \n", "Be brief.")]
+    assert tokens[0] == tokens[1] > tokens[2]
+
+
+def test_the_block_has_the_changes_of_tools(both):
+    change = [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "write"}},
+              {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool("new")}}]
+    messages = [*rounds(1), {"role": "system", "content": change}, {"role": "user", "content": "And now?"}]
+    (block,) = message(both, "canary", messages, **NOW).json()["content"]
+    assert block["tool_changes"] == [{**change[0]}, {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool("new")}}]
+    message(both, "canary", [{"role": "assistant", "content": [block]}, {"role": "user", "content": "Go on."}])
+
+
+@pytest.mark.parametrize("fields, param", [
+    ({"compaction": {"type": "shrink"}}, "compaction"), ({"compaction": "now"}, "compaction"), ({"compaction": {"type": "summarize", "instructions": 7}}, "compaction"),
+    ({**NOW, **edit(9)}, "compaction"), (edit(0), "context_management"), (edit("9"), "context_management"), (edit(9, instructions=[]), "context_management"),
+])
+def test_bad_compactions_are_refused(both, fields, param):
+    assert param in message(both, "canary", rounds(1)[:-1], 400, **fields).json()["error"]["message"]
+
+
+def test_other_edits_are_named(both):
+    edits = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}
+    assert message(both, "canary", rounds(1)[:-1], **edits).headers["x-ignored-fields"] == "context_management"
+    assert "x-ignored-fields" not in message(both, "canary", rounds(1)[:-1], **edit(100000)).headers
+
+
+def test_many_and_large_compaction_blocks_are_bounded(both):
+    block = {"type": "compaction", "content": "All files were empty."}
+    many = [{"role": "assistant", "content": [block] * 5000}, {"role": "user", "content": "Go on."}]
+    one = [{"role": "assistant", "content": [block]}, {"role": "user", "content": "Go on."}]
+    assert read(message(both, "canary", many))[0] == read(message(both, "canary", one))[0]
+    large = [{"role": "assistant", "content": [{**block, "content": "word " * 1000000}]}, {"role": "user", "content": "Go on."}]
+    assert "prompt is too long" in message(both, "canary", large, 400).json()["error"]["message"]

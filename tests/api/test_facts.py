@@ -55,7 +55,8 @@ def test_a_models_limits_and_capabilities(server):
     told = model["capabilities"]
     assert set(told) == {"batch", "citations", "code_execution", "context_management", "effort", "image_input", "pdf_input", "server_tools",
                          "structured_outputs", "thinking"}
-    assert {name for name, yes in supported(told).items() if yes} == {"effort", "image_input", "structured_outputs", "thinking"}
+    assert {name for name, yes in supported(told).items() if yes} == {"context_management", "effort", "image_input", "structured_outputs", "thinking"}
+    assert supported(told["context_management"]) == {"clear_thinking_20251015": False, "clear_tool_uses_20250919": False, "compact_20260112": True}
     assert set(supported(told["effort"])) == {"low", "medium", "high", "xhigh", "max"}
     assert supported(told["thinking"]["types"]) == {"adaptive": True, "enabled": True, "disabled": True, "between_tools": True}
     # The longest prompt is taken, and one more token is refused.

@@ -31,6 +31,16 @@ static void write_thinking(bool thinks, bool switches, struct buf *ret)
     buf_puts(ret, "}}");
 }
 
+/* Edits that the server makes of a conversation. */
+static void write_edits(struct buf *ret)
+{
+    buf_puts(ret, ",\"context_management\":{\"supported\":true");
+    write_one("clear_thinking_20251015", false, ret);
+    write_one("clear_tool_uses_20250919", false, ret);
+    write_one("compact_20260112", true, ret);
+    buf_putc(ret, '}');
+}
+
 static bool mentions(const struct served_model *m, const char *word)
 {
     return m->template && chat_template_mentions(m->template, slice_of(word));
@@ -38,8 +48,6 @@ static bool mentions(const struct served_model *m, const char *word)
 
 static void write_capabilities(const struct api *a, const struct served_model *m, struct buf *ret)
 {
-    static const char *const strategies[] = {"clear_thinking_20251015", "clear_tool_uses_20250919",
-                                             "compact_20260112", NULL};
     static const char *const efforts[] = {"high", "low", "max", "medium", "xhigh", NULL};
     static const char *const tools[] = {"code_execution", "web_search", NULL};
     bool switches = mentions(m, "enable_thinking"), effort = switches || mentions(m, "reasoning_effort");
@@ -47,7 +55,7 @@ static void write_capabilities(const struct api *a, const struct served_model *m
     write_one("batch", false, ret);
     write_one("citations", false, ret);
     write_one("code_execution", false, ret);
-    write_group("context_management", false, strategies, ret);
+    write_edits(ret);
     write_group("effort", effort, efforts, ret);
     write_one("image_input", a->media && m->shape->vision.present, ret);
     write_one("pdf_input", false, ret);

@@ -1,5 +1,7 @@
 #include "api/request/compaction.h"
 
+#include "gen/reject.h"
+
 #include <stdbool.h>
 #include <string.h>
 
@@ -18,4 +20,10 @@ static bool is_blank(const char *text)
 json_t *compaction_words(json_t *given)
 {
     return is_blank(json_string_value(given)) ? json_string(own_words) : json_incref(given);
+}
+
+void compaction_refuse(struct reject *why)
+{
+    reject_set(why, REJECT_ENGINE_ERROR, NULL,
+               "The model wrote no summary: the reply ended within its reasoning. Request less of that.");
 }

@@ -5,6 +5,7 @@
 #ifndef PLATEAU_API_MESSAGES_H
 #define PLATEAU_API_MESSAGES_H
 
+#include "api/request/field.h"
 #include "api/request/request.h"
 #include "api/request/tool_set.h"
 
@@ -60,6 +61,14 @@ bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t
 bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_t *block);
 /* The toolset that the tool of that name is a member of; NULL: none. */
 const char *messages_toolset_of(const struct request *r, struct slice name);
+
+/* ---- compaction ---- */
+
+field_read_fn messages_read_compaction, messages_read_edits;
+/* After the blocks: the reply is a summary, if the request says so or grows too long. */
+bool messages_ask_summary(struct messages_place *p);
+/* The block; without text the summary is still to come. */
+void messages_write_compaction(const struct request *r, struct slice text, struct buf *ret);
 
 /* ---- signatures of thinking ---- */
 

@@ -123,7 +123,8 @@ static const struct field fields[] = {
     {"service_tier", field_service_tier},
     {"betas", accept},
     {"cache_control", field_accept_object}, /* mark of the whole prompt, whose end is always a cut */
-    {"context_management", field_ignore_unless_off},
+    {"context_management", messages_read_edits, .prompt = true},
+    {"compaction", messages_read_compaction, .prompt = true},
     {"container", field_ignore_unless_off},
     {"output_format", read_output_format},
     {"mcp_servers", field_refuse_unless_off, .say = "the server calls no MCP servers."},
@@ -163,7 +164,8 @@ bool messages_convert(struct request *r, const struct request_limits *limits, st
     request_memory_enter(memory);
     p.names = json_object();
     bool ok = ((tool_set_init(&p.set) && p.names) || messages_no_memory(&p)) && messages_convert_tools(&p) &&
-              messages_convert_blocks(&p) && (tool_set_finish(&p.set, r) || messages_no_memory(&p));
+              messages_convert_blocks(&p) && messages_ask_summary(&p) &&
+              (tool_set_finish(&p.set, r) || messages_no_memory(&p));
     tool_set_done(&p.set);
     json_decref(p.names);
     request_memory_enter(NULL);

@@ -5,7 +5,6 @@
 #include "api/wire/responses.h"
 
 #include "gen/gen.h"
-#include "gen/reject.h"
 
 void responses_write_usage(const struct exchange *x, struct buf *ret)
 {
@@ -27,10 +26,4 @@ void responses_write_summary(const struct exchange *x, uint32_t index, struct sl
     if (text.len > 0)
         summary_seal(text, ret);
     buf_puts(ret, "\"}");
-}
-
-void responses_refuse_summary(struct reject *why)
-{
-    reject_set(why, REJECT_ENGINE_ERROR, NULL,
-               "The model wrote no summary: the reply ended within its reasoning. Lower reasoning.effort.");
 }

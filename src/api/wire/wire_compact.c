@@ -5,6 +5,7 @@
 #include "api/exchange.h"
 #include "api/reject_http.h"
 #include "api/reply.h"
+#include "api/request/compaction.h"
 #include "api/responses_store.h"
 #include "api/wire/responses.h"
 #include "api/wire/wire.h"
@@ -35,7 +36,7 @@ static void part(void *arg, const struct part *p)
 static void refuse_empty(struct exchange *x, struct buf *ret)
 {
     struct reject why = {0};
-    responses_refuse_summary(&why);
+    compaction_refuse(&why);
     x->status = reject_status(&why);
     reject_write(&why, x->id_text, ret);
 }

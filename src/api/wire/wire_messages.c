@@ -8,6 +8,7 @@
 #include "api/reasoning_seal.h"
 #include "api/reply.h"
 #include "api/timings.h"
+#include "api/request/compaction.h"
 #include "api/wire/messages.h"
 #include "api/wire/wire.h"
 
@@ -38,6 +39,13 @@ static void write_usage(const struct exchange *x, struct buf *ret)
                "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"",
                (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
                (ull)u.cached_tokens, (ull)u.completion_tokens, (ull)u.reasoning_tokens);
+    if (x->request.gen.compaction.on)
+        buf_printf(
+            ret,
+            ",\"iterations\":[{\"type\":\"compaction\",\"input_tokens\":%llu,"
+            "\"cache_creation_input_tokens\":%llu,\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu}]",
+            (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
+            (ull)u.cached_tokens, (ull)u.completion_tokens);
     timings_write(x, ret);
     buf_putc(ret, '}');
 }
@@ -51,9 +59,16 @@ static void write_head(const struct exchange *x, struct buf *ret)
         buf_puts(ret, ",\"exact\":false");
 }
 
+static bool compacts(const struct exchange *x)
+{
+    return x->request.gen.compaction.on;
+}
+
 /* NULL where it failed: no reply is written then. */
 static const char *stop_reason(const struct choice *c, bool by_sequence)
 {
+    if (c->gen->request->compaction.on)
+        return "compaction";
     if (c->finish.reason == FINISH_LENGTH)
         return "max_tokens";
     if (c->finish.reason == FINISH_REPETITION)
@@ -142,9 +157,13 @@ static void write_block(struct reply *r)
         buf_clear(&r->reasoning);
         break;
     case PIECE_CONTENT:
-        buf_puts(ret, "{\"type\":\"text\",\"text\":");
-        json_write_string(ret, buf_slice(&r->content));
-        buf_putc(ret, '}');
+        if (compacts(r->exchange)) {
+            messages_write_compaction(&r->exchange->request, buf_slice(&r->content), ret);
+        } else {
+            buf_puts(ret, "{\"type\":\"text\",\"text\":");
+            json_write_string(ret, buf_slice(&r->content));
+            buf_putc(ret, '}');
+        }
         buf_clear(&r->content);
         break;
     case PIECE_CALL:
@@ -160,6 +179,13 @@ static void write_whole(struct exchange *x, struct buf *ret)
 {
     struct reply *r = &x->replies[0];
     write_block(r);
+    if (compacts(x) && r->items.len == 0) {
+        struct reject why = {0};
+        compaction_refuse(&why);
+        x->status = messages_status(&why);
+        messages_write_error(&why, x->id_text, ret);
+        return;
+    }
     buf_putc(ret, '{');
     write_head(x, ret);
     buf_puts(ret, ",\"content\":[");
@@ -272,6 +298,10 @@ static void flush(struct reply *r)
     struct own *own = r->own;
     if (r->pending == PIECE_NONE)
         return;
+    if (compacts(r->exchange)) {
+        buf_put_slice(&r->block, buf_slice(&r->content));
+        return;
+    }
     if (own->open != r->pending || r->call_begun) {
         close_block(r);
         open_block(r);
@@ -307,9 +337,29 @@ static void open_input(struct reply *r)
     delta_end(r);
 }
 
+/* Clients take the last delta of a summary for all of it. */
+static void put_summary(struct reply *r)
+{
+    struct own *own = r->own;
+    event_begin(r->exchange, "content_block_start");
+    buf_printf(&r->exchange->out, ",\"index\":%u,\"content_block\":", own->blocks++);
+    messages_write_compaction(&r->exchange->request, SLICE(""), &r->exchange->out);
+    event_end(r->exchange);
+    put_delta(r, "compaction_delta", "content", &r->block);
+    own->open = PIECE_CONTENT;
+}
+
 static void finish(struct reply *r)
 {
     struct exchange *x = r->exchange;
+    if (compacts(x) && r->block.len == 0) {
+        struct reject why = {0};
+        compaction_refuse(&why);
+        x->wire->frame->fail(x, &why);
+        return;
+    }
+    if (compacts(x))
+        put_summary(r);
     open_input(r);
     close_block(r);
     event_begin(x, "message_delta");
@@ -364,7 +414,8 @@ static void part(void *arg, const struct part *p)
     case PART_CALL_END:
         break;
     case PART_REASONING:
-        put(r, PIECE_REASONING, &r->reasoning, p->text);
+        if (!compacts(r->exchange))
+            put(r, PIECE_REASONING, &r->reasoning, p->text);
         break;
     case PART_TEXT:
         put(r, PIECE_CONTENT, &r->content, p->text);

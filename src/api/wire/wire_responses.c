@@ -9,6 +9,7 @@
 #include "api/reply.h"
 #include "api/request/custom_tool.h"
 #include "api/request/request.h"
+#include "api/request/compaction.h"
 #include "api/responses_store.h"
 #include "api/timings.h"
 #include "api/wire/responses.h"
@@ -500,7 +501,7 @@ static void write_whole(struct exchange *x, struct buf *ret)
 {
     struct reply *r = &x->replies[0];
     struct reject why = {0};
-    responses_refuse_summary(&why);
+    compaction_refuse(&why);
     close_last(r);
     if (lacks_summary(r)) {
         write_response(x, STAGE_FAILED, &why, ret);
@@ -575,7 +576,7 @@ static void finish(struct reply *r)
     close_last(r);
     if (lacks_summary(r)) {
         struct reject why = {0};
-        responses_refuse_summary(&why);
+        compaction_refuse(&why);
         write_failure(x, &why);
         return;
     }
