@@ -78,7 +78,7 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
 
 /* ---- replies ---- */
 
-/* responses_reply.c: `,"usage":{...}`. */
+/* responses_place.c: `,"usage":{...}`. */
 void responses_write_usage(const struct exchange *x, struct buf *ret);
 /* An item of type compaction, the reply's `index`-th. */
 void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, struct buf *ret);
