@@ -6,7 +6,7 @@ endmacro()
 
 # The layers that fuzz targets run report their coverage, or the fuzzer would search blindly. The engine is not among
 # them: a target runs one file of it.
-set(PLATEAU_FUZZED base memory http weights hub unicode tokenizer template chat rx grammar schema constraint vision model media store gen api host cli)
+set(PLATEAU_FUZZED base memory http gguf weights hub unicode tokenizer template chat rx grammar schema constraint vision model media store gen api host cli)
 function(plateau_coverage target name)
   if(PLATEAU_FUZZ AND name IN_LIST PLATEAU_FUZZED)
     target_compile_options(${target} PRIVATE ${PLATEAU_COVERAGE})

@@ -4,7 +4,7 @@
 
 #include "test_files.h"
 
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 
 #define TEST_GGUF_MAX ((size_t)1 << 20)
 

@@ -3,19 +3,10 @@
 #include "chat/text_plan.h"
 
 #include "base/check.h"
-#include "base/files/regular_file.h"
 #include "template/chat_template.h"
 #include "weights/model_files.h"
 
-#define MIB            ((uint64_t)1 << 20)
-#define TOKEN_BYTES    96u /* bytes a token of a GGUF file's metadata: as in a tokenizer.json */
-#define TEMPLATE_BYTES ((uint64_t)64 << 10)
-
-static uint64_t file_bytes(struct model_files *files, const char *name)
-{
-    const struct regular_file *f;
-    return model_files_file(files, name, &f, NULL) == 0 ? f->bytes : 0;
-}
+#define MIB ((uint64_t)1 << 20)
 
 static struct text_plan plan_of(uint64_t vocabulary, uint64_t templates)
 {
@@ -24,14 +15,12 @@ static struct text_plan plan_of(uint64_t vocabulary, uint64_t templates)
         .bytes = vocabulary > 0 ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB};
 }
 
-struct text_plan text_plan_of(struct model_files *files, uint32_t vocab)
+struct text_plan text_plan_of(struct model_files *files)
 {
     static const char *const templates[] = {"chat_template.jinja", CHAT_TEMPLATE_TOOL_USE,
                                             "chat_template.json", "tokenizer_config.json"};
     uint64_t bytes = 0;
-    if (model_files_is_gguf(files))
-        return plan_of((uint64_t)vocab * TOKEN_BYTES, TEMPLATE_BYTES);
     for (size_t i = 0; i < COUNT_OF(templates); i++)
-        bytes += file_bytes(files, templates[i]);
-    return plan_of(file_bytes(files, "tokenizer.json"), bytes);
+        bytes += model_files_bytes(files, templates[i]);
+    return plan_of(model_files_bytes(files, "tokenizer.json"), bytes);
 }

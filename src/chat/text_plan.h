@@ -13,7 +13,6 @@ struct text_plan {
     uint64_t bytes; /* limit of the account `tokenizer` */
 };
 
-/* Estimates for a model with `vocab` rows of logits. */
-struct text_plan text_plan_of(struct model_files *files, uint32_t vocab);
+struct text_plan text_plan_of(struct model_files *files);
 
 #endif

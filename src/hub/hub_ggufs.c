@@ -6,7 +6,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 
 #include <dirent.h>
 #include <errno.h>

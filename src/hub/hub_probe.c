@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "hub/hub_remove.h"
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 #include "weights/safetensors.h"
 
 #include <dirent.h>

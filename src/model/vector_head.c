@@ -5,13 +5,14 @@
 #include "model/vector_head.h"
 
 #include "model/config/config.h"
-#include "model/config/gguf_arch.h"
 #include "model/config/json_read.h"
 #include "model/family/family.h"
 
 #include "base/arena.h"
 #include "base/check.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -82,7 +83,7 @@ static bool find_module(const struct checkpoint *c, const char *prefix, const ch
 static const char *name_of(const struct config *c, enum tensor_role role)
 {
     const char *name = role_name(c->family->tensors, role, 0);
-    return name && c->gguf ? gguf_arch_tensor(c->gguf, role) : name;
+    return name && c->naming ? tensor_naming_of(c->naming, role) : name;
 }
 
 /* The row of one token, perhaps a dense layer and tanh, then a score for each label. */
@@ -140,7 +141,7 @@ static int find_dense(struct arena *a, struct model_files *files, const char *fo
     json_t *config = NULL;
     struct checkpoint *opened;
     snprintf(where, sizeof(where), "%s/config.json", folder);
-    int r = json_read_file(files, where, &config, e);
+    int r = model_json(files, where, &config, e);
     if (r < 0)
         return r;
     struct json_read in_config = {.object = config, .where = where, .e = e};

@@ -51,7 +51,7 @@ int model_plan_probe(struct model_plan *p, struct model_files *files, struct err
     }
     if (r < 0)
         return r;
-    const struct text_plan text = text_plan_of(files, p->shape.vocab);
+    const struct text_plan text = text_plan_of(files);
     p->tokenizer_bytes = text.bytes;
     if (p->grammars && text.tokenizer)
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);

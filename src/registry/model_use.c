@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "model/config/json_read.h"
 #include "tokenizer/tokenizer.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static int configured_as_reranker(struct model_files *files, bool *ret, struct e
 {
     json_t *config = NULL;
     *ret = false;
-    int r = json_read_file(files, "config.json", &config, e);
+    int r = model_json(files, "config.json", &config, e);
     if (r == -ENOENT) /* its configuration lies elsewhere, which has no such keys */
         return 0;
     if (r < 0)

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/files/small_file.h"
-#include "weights/gguf_head.h"
 #include "weights/model_files.h"
 
 #include <errno.h>
@@ -115,20 +114,6 @@ static int load_from_json(struct arena *a, struct model_files *files, const char
     return r < 0 && r != -ENOENT ? err_prefix(e, r, "%s", name) : r;
 }
 
-static int load_from_gguf(struct arena *a, struct model_files *files, struct chat_template **ret,
-                          struct err *e)
-{
-    struct gguf_head file = GGUF_HEAD_NONE;
-    struct slice text;
-    int r = model_files_head(files, NULL, &file, e);
-    if (r == 0 && !gguf_string(gguf_find(&file.head, "tokenizer.chat_template"), &text))
-        r = err_set(e, -ENOENT, "%s: no tokenizer.chat_template", model_files_path(files));
-    if (r == 0)
-        r = chat_template_compile(a, text, ret, e);
-    gguf_head_done(&file);
-    return r;
-}
-
 /* -ENOENT: the file does not exist. */
 static int load_from_file(struct arena *a, struct model_files *files, const char *name,
                           struct chat_template **ret, struct err *e)
@@ -160,8 +145,6 @@ static int load_from_files(struct arena *a, struct model_files *files, struct ch
 
 int chat_template_load(struct arena *a, struct model_files *files, struct chat_template **ret, struct err *e)
 {
-    if (model_files_is_gguf(files))
-        return load_from_gguf(a, files, ret, e);
     int r = load_from_files(a, files, ret, e);
     if (r == -ENOENT)
         r = load_from_json(a, files, "chat_template.json", ret, e);

@@ -8,13 +8,13 @@
 
 #include "tokenizer/piece_ids.h"
 #include "tokenizer/split_regex.h"
-#include "tokenizer/tokenizer_gguf.h"
 #include "tokenizer/tokenizer_state.h"
 
 #include "base/check.h"
 #include "base/files/regular_file.h"
 #include "unicode/utf8.h"
 #include "weights/model_files.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 
@@ -63,6 +63,8 @@ static int json_source_parse(struct json_source *s, const char *name, json_t **r
 static int json_file_parse(struct model_files *files, const char *name, json_t **ret, struct err *e)
 {
     struct json_source source = {.at = 0};
+    if (model_files_is_view(files))
+        return model_json_view(files, name, ret, e);
     int r = model_files_file(files, name, &source.file, e);
     if (r < 0)
         return r;
@@ -94,9 +96,8 @@ static int read_files(struct model_files *files, json_t **root, json_t **config,
 
 int tokenizer_load(struct arena *a, struct model_files *files, struct tokenizer **ret, struct err *e)
 {
-    struct tokenizer_source in = {.gguf = model_files_is_gguf(files)};
-    int r = in.gguf ? tokenizer_gguf_read(files, &in.root, &in.config, e)
-                    : read_files(files, &in.root, &in.config, e);
+    struct tokenizer_source in = {.view = model_files_is_view(files)};
+    int r = read_files(files, &in.root, &in.config, e);
     if (r == 0)
         r = tokenizer_build(a, &in, ret, e);
     json_decref(in.root);
@@ -107,7 +108,7 @@ int tokenizer_load(struct arena *a, struct model_files *files, struct tokenizer 
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e)
 {
-    struct tokenizer_source in = {.gguf = false};
+    struct tokenizer_source in = {.view = false};
     struct json_source source = {.text = tokenizer_json, .bytes = tokenizer_json.len};
     struct json_source config_source = {.text = tokenizer_config_json, .bytes = tokenizer_config_json.len};
     int r = json_source_parse(&source, "tokenizer.json", &in.root, e);

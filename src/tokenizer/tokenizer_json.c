@@ -273,7 +273,7 @@ static int read_tokens(struct tokenizer *t, struct arena *a, const struct tokeni
     int r = t->model == TOKENIZER_UNIGRAM ? tokenizer_unigram_ids(vocab, &ids, e) : 0;
     if (ids)
         vocab = ids;
-    if (r == 0 && !in->gguf)
+    if (r == 0 && !in->view)
         r = tokenizer_merge_added(in->root, vocab, in->config, e);
     if (r == 0)
         r = read_vocab(t, a, in->root, vocab, e);
@@ -380,7 +380,7 @@ static int read_config(struct tokenizer *t, struct arena *a, const struct tokeni
     if (r == 0)
         r = read_special(a, json_object_get(config, "eos_token"), &t->eos, e);
     /* A GGUF file has no template. Beside a tokenizer.json transformers ignores the flag. */
-    if (r == 0 && in->gguf && json_is_true(json_object_get(config, "add_bos_token")) &&
+    if (r == 0 && in->view && json_is_true(json_object_get(config, "add_bos_token")) &&
         t->prefix_count == 0 && added_set_find(&t->added_all, t->bos, &bos))
         t->prefix[t->prefix_count++] = bos;
     return r;

@@ -49,7 +49,7 @@ struct tokenizer {
 struct tokenizer_source {
     json_t *root;   /* tokenizer.json; the reader changes its added_tokens */
     json_t *config; /* tokenizer_config.json; NULL: no such file */
-    bool gguf;      /* both are made from a GGUF file, whose list has all added tokens */
+    bool view;      /* both are of model_files_is_view(): added_tokens is whole, and add_bos_token counts */
 };
 
 /* Fills `t` (zeroed). Its data lies in `a`. 0, -EINVAL, -ENOTSUP or -ENOMEM; `e` has the reason. */

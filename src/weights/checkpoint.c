@@ -43,10 +43,14 @@ static int check_overlaps(struct checkpoint *c, struct err *e)
     return r;
 }
 
+static bool is_gguf(const struct checkpoint *c)
+{
+    return !c->folder[0] && model_files_is_view(c->model);
+}
+
 static int read_tables(struct checkpoint *c, struct err *e)
 {
-    const bool gguf = !c->folder[0] && model_files_is_gguf(c->model);
-    int r = gguf ? checkpoint_gguf_open(c, e) : checkpoint_safetensors_open(c, e);
+    int r = is_gguf(c) ? checkpoint_gguf_open(c, e) : checkpoint_safetensors_open(c, e);
     return r == 0 ? check_overlaps(c, e) : r;
 }
 
@@ -80,6 +84,20 @@ const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index)
 {
     ASSERT(index < c->file_count);
     return c->files[index].name;
+}
+
+const char *checkpoint_packed_name(const struct checkpoint *c, uint32_t index)
+{
+    const char *name = checkpoint_file_name(c, index);
+    return is_gguf(c) ? checkpoint_gguf_name(name) : name;
+}
+
+int checkpoint_head_bytes(const struct checkpoint *c, uint32_t index, uint64_t *ret, struct err *e)
+{
+    ASSERT(index < c->file_count);
+    const struct regular_file *at = c->files[index].at;
+    return is_gguf(c) ? checkpoint_gguf_head_bytes(at, ret, e)
+                      : checkpoint_safetensors_head_bytes(at, ret, e);
 }
 
 uint32_t checkpoint_count(const struct checkpoint *c)

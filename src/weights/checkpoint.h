@@ -28,6 +28,11 @@ int checkpoint_open(struct arena *a, struct model_files *model, const char *fold
 uint32_t checkpoint_file_count(const struct checkpoint *c);
 const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index);
 
+/* The name of the file in a packed model: GGUF files are called *.gguf there. */
+const char *checkpoint_packed_name(const struct checkpoint *c, uint32_t index);
+/* The bytes at the begin of the file that are read to open it. 0, or what reading said. */
+int checkpoint_head_bytes(const struct checkpoint *c, uint32_t index, uint64_t *ret, struct err *e);
+
 uint32_t checkpoint_count(const struct checkpoint *c);
 /* Sums the bytes of all files. */
 uint64_t checkpoint_bytes(const struct checkpoint *c);

@@ -5,8 +5,8 @@
  * tensors is made to size. */
 #include "weights/checkpoint_table.h"
 
-#include "weights/gguf_head.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_head.h"
+#include "gguf/gguf_name.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"
@@ -138,4 +138,21 @@ int checkpoint_gguf_open(struct checkpoint *c, struct err *e)
         r = add_first(c, &p, &first, e);
     gguf_head_done(&first);
     return r == 0 ? add_others(c, &p, e) : r;
+}
+
+int checkpoint_gguf_head_bytes(const struct regular_file *at, uint64_t *ret, struct err *e)
+{
+    struct gguf_head head = GGUF_HEAD_NONE;
+    uint64_t bytes = GGUF_FIRST_READ;
+    int r = gguf_head_read(at, NULL, &head, e);
+    while (bytes < head.head.head_bytes) /* pieces double, see gguf_head.c */
+        bytes *= 2;
+    gguf_head_done(&head);
+    *ret = MIN_OF(bytes, at->bytes);
+    return r;
+}
+
+const char *checkpoint_gguf_name(const char *name)
+{
+    return gguf_name_is(name) ? name : "model.gguf";
 }

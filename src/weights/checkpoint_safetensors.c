@@ -378,3 +378,15 @@ int checkpoint_safetensors_open(struct checkpoint *c, struct err *e)
     int r = checkpoint_table_has(c, INDEX_NAME) ? read_with_index(c, e) : read_plain(c, e);
     return r == 0 && c->has_side ? visit_file(c, c->file_count - 1, add_side_tensor, NULL, e) : r;
 }
+
+int checkpoint_safetensors_head_bytes(const struct regular_file *at, uint64_t *ret, struct err *e)
+{
+    char first[SAFETENSORS_FIRST_BYTES];
+    const size_t len = (size_t)MIN_OF(at->bytes, (uint64_t)sizeof(first));
+    size_t bytes = 0;
+    int r = regular_file_read(at, 0, first, len, e);
+    if (r == 0)
+        r = safetensors_data_at((struct slice){first, len}, at->bytes, &bytes, e);
+    *ret = MIN_OF((uint64_t)bytes, at->bytes);
+    return r;
+}

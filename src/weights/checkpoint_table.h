@@ -45,6 +45,10 @@ struct checkpoint {
 /* The readers of two kinds of models. They fill files and entries. 0, or as checkpoint_open(). */
 int checkpoint_safetensors_open(struct checkpoint *c, struct err *e);
 int checkpoint_gguf_open(struct checkpoint *c, struct err *e);
+/* Return checkpoint_head_bytes() and checkpoint_packed_name() of the two kinds. */
+int checkpoint_safetensors_head_bytes(const struct regular_file *at, uint64_t *ret, struct err *e);
+int checkpoint_gguf_head_bytes(const struct regular_file *at, uint64_t *ret, struct err *e);
+const char *checkpoint_gguf_name(const char *name);
 
 /* Adds a file by its name in the folder; it is not open. 0, -EINVAL (too many), -ENOMEM. */
 int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len, struct err *e);

@@ -3,13 +3,12 @@
  * A model that is one file has a directory only if it is named as a part: then its other parts lie there. */
 #include "weights/model_files.h"
 
-#include "weights/gguf_head.h"
-#include "weights/gguf_name.h"
-
 #include "base/check.h"
 #include "base/files/bundle.h"
 #include "base/files/small_file.h"
 #include "base/slice.h"
+#include "gguf/gguf_name.h"
+#include "gguf/gguf_view.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,6 +35,7 @@ struct model_files {
     bool directory, gguf, packed;
     char first[MODEL_FILES_NAME_BYTES]; /* name of a GGUF model's first part */
     struct bundle bundle;               /* with `packed` */
+    const struct tensor_naming *naming; /* names of a GGUF model's tensors, once they are known */
     struct opened *opened;
     uint32_t opened_count;
 };
@@ -111,14 +111,51 @@ int model_files_file(struct model_files *f, const char *name, const struct regul
     return r;
 }
 
+/* Copies what a view has in place of the file. */
+static int view_text(struct model_files *f, const char *name, size_t bytes_max, struct small_file *ret,
+                     struct err *e)
+{
+    struct gguf_head head = GGUF_HEAD_NONE;
+    struct slice text;
+    int r = model_files_head(f, NULL, &head, e);
+    if (r < 0)
+        return r;
+    if (!gguf_view_text(&head, name, &text))
+        r = err_set(e, -ENOENT, "%s: the metadata have no %s", f->path, name);
+    else if (text.len > bytes_max)
+        r = err_set(e, -EFBIG, "%s: %s is larger than %zu bytes", f->path, name, bytes_max);
+    else if (!(ret->bytes = malloc(text.len + 1)))
+        r = err_set(e, -ENOMEM, "%s: no memory for %s", f->path, name);
+    if (r == 0) {
+        memcpy(ret->bytes, text.ptr, text.len);
+        ret->bytes[text.len] = 0;
+        ret->len = text.len;
+    }
+    gguf_head_done(&head);
+    return r;
+}
+
 int model_files_text(struct model_files *f, const char *name, size_t bytes_max, struct small_file *ret,
                      struct err *e)
 {
     struct opened *o;
     if (f->gguf)
-        return err_set(e, -ENOENT, "%s: a GGUF model has no %s", f->path, name);
+        return view_text(f, name, bytes_max, ret, e);
     int r = open_file(f, name, &o, e);
     return r == 0 ? small_file_read_open(&o->at, o->path, bytes_max, ret, e) : r;
+}
+
+uint64_t model_files_bytes(struct model_files *f, const char *name)
+{
+    struct gguf_head head = GGUF_HEAD_NONE;
+    struct opened *o;
+    if (!f->gguf)
+        return open_file(f, name, &o, NULL) == 0 ? o->at.bytes : 0;
+    if (model_files_head(f, NULL, &head, NULL) < 0)
+        return 0;
+    const uint64_t bytes = gguf_view_bytes(&head, name);
+    gguf_head_done(&head);
+    return bytes;
 }
 
 bool model_files_has(const struct model_files *f, const char *name)
@@ -362,7 +399,7 @@ const char *model_files_path(const struct model_files *f)
     return f->path;
 }
 
-bool model_files_is_gguf(const struct model_files *f)
+bool model_files_is_view(const struct model_files *f)
 {
     return f->gguf;
 }
@@ -411,4 +448,16 @@ int model_files_head(struct model_files *f, struct account *account, struct gguf
         return r;
     r = gguf_head_read(&o->at, account, ret, e);
     return r < 0 ? err_prefix(e, r, "%s", o->path) : 0;
+}
+
+int model_files_naming(struct model_files *f, const struct tensor_naming **ret, struct err *e)
+{
+    struct gguf_head head = GGUF_HEAD_NONE;
+    int r = f->gguf && !f->naming ? model_files_head(f, NULL, &head, e) : 0;
+    if (r == 0 && head.at)
+        r = gguf_view_naming(&head, &f->naming, e);
+    gguf_head_done(&head);
+    if (r == 0)
+        *ret = f->naming;
+    return r;
 }

@@ -23,6 +23,7 @@ struct gguf_head;
 struct model_files;
 struct regular_file;
 struct small_file;
+struct tensor_naming;
 
 #define MODEL_FILES_MAX        8192 /* files that are open at once */
 #define MODEL_FILES_PATH_BYTES 4096
@@ -36,7 +37,11 @@ void model_files_close(struct model_files *f);
 
 /* Returns the path that was given. */
 const char *model_files_path(const struct model_files *f);
-bool model_files_is_gguf(const struct model_files *f);
+/* It is a GGUF model: JSON and texts are made of its metadata (gguf_view.h), whatever lies beside it. */
+bool model_files_is_view(const struct model_files *f);
+/* The names of its tensors; *ret is NULL if they are those of Hugging Face's files. 0, -EINVAL, -ENOTSUP (an
+ * architecture that is not read), or what reading said. */
+int model_files_naming(struct model_files *f, const struct tensor_naming **ret, struct err *e);
 /* The path leads to a directory. */
 bool model_files_is_directory(const struct model_files *f);
 /* The packed file; NULL: it is not one. */
@@ -46,10 +51,11 @@ const struct bundle *model_files_bundle(const struct model_files *f);
  * `f`. 0, -ENOENT, -E2BIG (more than MODEL_FILES_MAX), -ENAMETOOLONG, -EINVAL (not a regular file; or in a
  * packed file: a checksum differs), -ENOMEM; e begins with the path. */
 int model_files_file(struct model_files *f, const char *name, const struct regular_file **ret, struct err *e);
-/* The content of the file at `name`. 0, or as model_files_file() and small_file_read(). A GGUF model has no
- * texts: -ENOENT. */
+/* The content of the text file `name`. 0, or as model_files_file() and small_file_read(). */
 int model_files_text(struct model_files *f, const char *name, size_t bytes_max, struct small_file *ret,
                      struct err *e);
+/* The bytes of the file `name`, about those of a view; 0: there is no such file. */
+uint64_t model_files_bytes(struct model_files *f, const char *name);
 /* Whether there is something of that name. */
 bool model_files_has(const struct model_files *f, const char *name);
 /* Calls `found` for the files in `folder` ("": the model's own) whose names `is` takes, in the order of their

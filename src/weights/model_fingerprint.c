@@ -1,7 +1,7 @@
 /* model_fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "weights/model_fingerprint.h"
 
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 #include "weights/model_files.h"
 
 #include "base/check.h"

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/files/bundle.h"
 #include "model/config/json_read.h"
+#include "weights/model_json.h"
 #include "model/load/packed.h"
 
 static void check_file(const struct bundle_file *f, uint64_t table_at, struct buf *again)
@@ -59,7 +60,7 @@ static void try_about(struct slice text)
     struct packed_about a;
     struct err e = {{0}};
     json_t *root;
-    if (json_read_parse(text, "about", &root, &e) < 0)
+    if (model_json_parse(text, "about", &root, &e) < 0)
         return;
     int r = packed_about_read(root, &a, &e);
     ASSERT(r == 0 || e.text[0]);

@@ -6,6 +6,7 @@
 #include "model/blocks/blocks.h"
 #include "model/config/config.h"
 #include "model/config/json_read.h"
+#include "weights/model_json.h"
 
 #include <math.h>
 
@@ -45,7 +46,7 @@ static void check_vision(const struct config *c, struct slice text)
     struct vision_config v;
     struct err e = {{0}};
     json_t *root;
-    ASSERT(json_read_parse(text, "config.json", &root, &e) == 0);
+    ASSERT(model_json_parse(text, "config.json", &root, &e) == 0);
     int r = vision_config_read(root, root, root, c, 0, &v, &e);
     json_decref(root);
     ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));

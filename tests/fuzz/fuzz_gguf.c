@@ -1,6 +1,6 @@
 /* Any bytes as a GGUF file: every tensor lies inside, after the head, and every value of the metadata can be
  * walked. A part of the head is refused or asks for more. */
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 
 #include "base/check.h"
 

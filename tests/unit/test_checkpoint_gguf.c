@@ -4,7 +4,7 @@
 #include "test_ledger.h"
 
 #include "weights/checkpoint.h"
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 
 #include "base/check.h"
 
@@ -93,7 +93,7 @@ static int value_of(const struct checkpoint *c, const char *name)
 static bool is_gguf(const char *path)
 {
     struct model_files *f = NULL;
-    const bool is = model_files_open(path, &f, NULL) == 0 && model_files_is_gguf(f);
+    const bool is = model_files_open(path, &f, NULL) == 0 && model_files_is_view(f);
     model_files_close(f);
     return is;
 }

@@ -4,7 +4,7 @@
 #include "test_rng.h"
 
 #include "model/config/config.h"
-#include "model/config/gguf_arch.h"
+#include "gguf/gguf_arch.h"
 #include "model/config/pooling.h"
 #include "model/family/family.h"
 #include "model/load/stage.h"
@@ -178,7 +178,7 @@ TEST(metadata_are_a_configuration)
     test_gguf_key_u32(&file, "llama.rope.dimension_count", 16);
     loads(&c);
     assert_string_equal(c.family_name, "llama");
-    assert_non_null(c.gguf);
+    assert_non_null(c.naming);
     assert_int_equal(c.layers, 4);
     assert_int_equal(c.context_max, 1000);
     assert_int_equal(c.hidden, 64);
@@ -331,9 +331,10 @@ TEST(a_fused_matrix_is_not_read_where_heads_lie_in_pairs)
 {
     static const char *const paired[] = {"llama", "granite", "smollm3"};
     for (size_t i = 0; i < COUNT_OF(paired); i++)
-        assert_string_equal(gguf_arch_tensor(gguf_arch_find(slice_of(paired[i]), false, false), ROLE_QKV),
-                            "-");
-    assert_string_equal(gguf_arch_tensor(gguf_arch_find(SLICE("phi3"), false, false), ROLE_QKV), "attn_qkv");
+        assert_string_equal(
+            tensor_naming_of(&gguf_arch_find(slice_of(paired[i]), false, false)->naming, ROLE_QKV), "-");
+    assert_string_equal(tensor_naming_of(&gguf_arch_find(SLICE("phi3"), false, false)->naming, ROLE_QKV),
+                        "attn_qkv");
 }
 
 TEST(a_decoder_may_see_all_of_its_text)
@@ -410,9 +411,9 @@ TEST(metadata_that_are_refused)
 TEST(names_are_by_role)
 {
     const struct gguf_arch *qwen = gguf_arch_find(SLICE("qwen35moe"), true, false);
-    assert_string_equal(gguf_arch_tensor(qwen, ROLE_MLP_NORM), "post_attention_norm");
-    assert_string_equal(gguf_arch_tensor(qwen, ROLE_DELTA_DECAY), "ssm_a");
-    assert_string_equal(gguf_arch_tensor(qwen, ROLE_SSM_IN), "-");
+    assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_MLP_NORM), "post_attention_norm");
+    assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_DELTA_DECAY), "ssm_a");
+    assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_SSM_IN), "-");
     assert_null(gguf_arch_find(SLICE("qwen35moe"), false, false));
     assert_null(gguf_arch_find(SLICE("llam"), false, false));
     assert_string_equal(gguf_arch_find(SLICE("olmo2"), false, true)->model_type, "olmo3");

@@ -6,7 +6,7 @@
 #include "hub/hub_list.h"
 #include "hub/hub_remove.h"
 #include "hub/hub_token.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 
 #include <errno.h>
 

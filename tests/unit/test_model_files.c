@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/files/small_file.h"
-#include "weights/gguf_head.h"
+#include "gguf/gguf_head.h"
 #include "weights/model_fingerprint.h"
 
 #include <errno.h>
@@ -75,15 +75,15 @@ TEST(a_path_is_decided_once)
     refuses(join(dir, "notes.txt/config.json"), -ENOTDIR, "config.json");
     write_gguf(dir, "m.gguf", "llama");
     struct model_files *f = opened(join(dir, "m.gguf"));
-    assert_true(model_files_is_gguf(f) && !model_files_is_directory(f) && !model_files_bundle(f));
+    assert_true(model_files_is_view(f) && !model_files_is_directory(f) && !model_files_bundle(f));
     assert_int_equal(model_files_part_count(f), 1);
     model_files_close(f);
     f = opened(dir);
-    assert_true(model_files_is_gguf(f) && model_files_is_directory(f));
+    assert_true(model_files_is_view(f) && model_files_is_directory(f));
     model_files_close(f);
     test_write_text(dir, "m.safetensors", "");
     f = opened(dir);
-    assert_false(model_files_is_gguf(f));
+    assert_false(model_files_is_view(f));
     model_files_close(f);
     model_files_close(NULL);
 }
@@ -138,15 +138,15 @@ TEST(a_gguf_file_is_opened_once)
     model_files_close(f);
 }
 
-TEST(a_gguf_model_has_no_texts)
+TEST(a_gguf_model_is_its_metadata_and_no_file_beside_it)
 {
     const char *dir = test_dir();
     struct small_file s = {0};
     struct err e = {{0}};
     write_gguf(dir, "m.gguf", "llama");
-    test_write_text(dir, "config.json", "{}");
+    test_write_text(dir, "chat_template.jinja", "beside");
     struct model_files *f = opened(dir);
-    assert_int_equal(model_files_text(f, "config.json", 4096, &s, &e), -ENOENT);
+    assert_int_equal(model_files_text(f, "chat_template.jinja", 4096, &s, &e), -ENOENT);
     model_files_close(f);
 }
 

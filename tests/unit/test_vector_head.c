@@ -4,7 +4,7 @@
 #include "test_gguf.h"
 
 #include "model/config/config.h"
-#include "model/config/gguf_arch.h"
+#include "gguf/gguf_arch.h"
 #include "model/family/family.h"
 #include "model/vector_head.h"
 #include "weights/checkpoint.h"
@@ -42,7 +42,7 @@ static int find(const char *dir, struct arena *a, struct vector_head_source *ret
 {
     struct config c = {.hidden = HIDDEN,
                        .family = family_find("qwen3"),
-                       .gguf = gguf_arch_find(SLICE("qwen3"), false, false)};
+                       .naming = &gguf_arch_find(SLICE("qwen3"), false, false)->naming};
     struct pooling_config pooling;
     struct checkpoint *checkpoint;
     assert_non_null(c.family);

@@ -5,7 +5,7 @@
 #include "host/models/model_ggufs.h"
 
 #include "hub/hub_cache.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "base/slice.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_ggufs.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 
 #include <dirent.h>
 #include <errno.h>

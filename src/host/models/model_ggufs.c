@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 #include "weights/model_files.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ bool model_ggufs_is(const char *path)
     struct model_files *files;
     if (model_files_open(path, &files, NULL) < 0)
         return false;
-    const bool is = model_files_is_gguf(files);
+    const bool is = model_files_is_view(files);
     model_files_close(files);
     return is;
 }

@@ -4,7 +4,7 @@
 #include "model/config/config.h"
 #include "model/family/family.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/none.h"
 #include "tensor/tensor.h"

@@ -5,7 +5,7 @@
 #include "model/config/config_key.h"
 #include "model/config/json_read.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/check.h"
 #include "compute/layout.h"

@@ -4,7 +4,7 @@
 #include "model/blocks/blocks.h"
 #include "model/family/family.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/none.h"
 

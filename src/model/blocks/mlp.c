@@ -3,7 +3,7 @@
 #include "model/blocks/layer.h"
 #include "model/config/json_read.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/check.h"
 

@@ -7,7 +7,7 @@
 #include "model/config/config_key.h"
 #include "model/config/json_read.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include <errno.h>
 #include <math.h>

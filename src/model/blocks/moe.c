@@ -5,7 +5,7 @@
 #include "model/config/json_read.h"
 #include "model/family/family.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "tensor/tensor.h"
 

@@ -8,11 +8,13 @@
 #include "model/blocks/mtp.h"
 #include "model/config/json_read.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/check.h"
 #include "base/none.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.s
 /* Its tensors beside the layer are of no layer; in a GGUF file they and the layer are one more block. */
 static const char *path_of(const struct binder *b, enum tensor_role role, char ret[BINDER_PATH_MAX])
 {
-    return binder_path(b, b->config->gguf ? b->config->layers : NONE, role, ret);
+    return binder_path(b, b->config->naming ? b->config->layers : NONE, role, ret);
 }
 
 /* The file of the head's first matrix; NULL: no head. */
@@ -32,7 +34,7 @@ static const char *find_head(struct binder *b)
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
-        b->prefix = b->config->gguf ? "" : prefixes[i];
+        b->prefix = b->config->naming ? "" : prefixes[i];
         binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
         if (binder_look(b, name, &t))
             return checkpoint_file_of(b->checkpoint, name);
@@ -43,9 +45,9 @@ static const char *find_head(struct binder *b)
 bool mtp_exists(const struct checkpoint *c, const struct config *config)
 {
     char head[64];
-    if (!config->gguf)
+    if (!config->naming)
         return checkpoint_any(c, prefixes[0]) || checkpoint_any(c, prefixes[1]);
-    snprintf(head, sizeof(head), "blk.%u.nextn.", config->layers);
+    snprintf(head, sizeof(head), "%s.%u.nextn.", config->naming->layers, config->layers);
     return checkpoint_any(c, head);
 }
 
@@ -63,7 +65,7 @@ static bool norms_are_whole(struct model_files *files, const char *file)
     struct err e = {{0}};
     const char *slash = strrchr(file, '/');
     snprintf(name, sizeof(name), "%.*smanifest.json", slash ? (int)(slash + 1 - file) : 0, file);
-    if (json_read_file(files, name, &root, &e) < 0)
+    if (model_json(files, name, &root, &e) < 0)
         return false;
     struct json_read r = {.object = root, .where = "manifest.json", .e = &e};
     bool whole = json_read_u32_or(&r, "artifact_schema_version", 0, UINT32_MAX, 0) == 1 &&
@@ -77,7 +79,7 @@ int mtp_bind_init(struct binder *b, struct model_files *files)
     const char *file = find_head(b);
     if (!file)
         return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
-                       b->config->gguf ? "nextn.eh_proj.weight" : "mtp.fc.weight");
+                       b->config->naming ? "nextn.eh_proj.weight" : "mtp.fc.weight");
     b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {
@@ -105,5 +107,5 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret)
         r = bind_norm(b, ROLE_MTP_NORM_HIDDEN, &ret->norm_hidden);
     if (r == 0)
         r = bind_norm(b, ROLE_MTP_NORM, &ret->norm);
-    return r == 0 ? layer_bind(b, c->gguf ? c->layers : 0, &ret->layer) : r;
+    return r == 0 ? layer_bind(b, c->naming ? c->layers : 0, &ret->layer) : r;
 }

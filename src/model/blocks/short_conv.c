@@ -4,7 +4,7 @@
 #include "model/blocks/layer.h"
 #include "model/config/config_key.h"
 #include "model/load/binder.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "compute/layout.h"
 

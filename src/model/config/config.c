@@ -2,7 +2,6 @@
 #include "model/config/config.h"
 
 #include "model/blocks/blocks.h"
-#include "model/config/config_gguf.h"
 #include "model/config/config_key.h"
 #include "model/config/json_read.h"
 #include "model/config/pooling.h"
@@ -10,6 +9,7 @@
 
 #include "base/check.h"
 #include "weights/model_files.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -172,17 +172,17 @@ static json_t *defaults_of(const struct family *f, struct json_read *r)
     ASSERT(n < sizeof(text));
     for (size_t i = 0; i < n; i++)
         text[i] = f->defaults[i] == '\'' ? '"' : f->defaults[i];
-    if (json_read_parse((struct slice){text, n}, "the family's defaults", &ret, r->e) == 0)
+    if (model_json_parse((struct slice){text, n}, "the family's defaults", &ret, r->e) == 0)
         return ret;
     json_read_fail(r, -ENOMEM, "no memory left for the defaults of %s", f->names[0]);
     return NULL;
 }
 
-static int parse_root(struct arena *a, const json_t *root, const struct gguf_arch *gguf, struct config *ret,
-                      struct err *e)
+static int parse_root(struct arena *a, const json_t *root, const struct tensor_naming *naming,
+                      struct config *ret, struct err *e)
 {
-    struct config c = {.gguf = gguf};
-    struct json_read r = {.fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
+    struct config c = {.naming = naming};
+    struct json_read r = {.fallback = root, .where = naming ? "metadata" : "config.json", .e = e};
     r.object = json_read_text_part(&r, root);
     if (r.error)
         return r.error;
@@ -207,7 +207,7 @@ static int parse_root(struct arena *a, const json_t *root, const struct gguf_arc
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e)
 {
     json_t *root;
-    int r = json_read_parse(text, "config.json", &root, e);
+    int r = model_json_parse(text, "config.json", &root, e);
     if (r < 0)
         return r;
     r = parse_root(a, root, NULL, ret, e);
@@ -228,12 +228,13 @@ static int limit_text(struct model_files *files, struct config *c, struct err *e
 int config_load(struct arena *a, struct model_files *files, struct config *ret, struct err *e)
 {
     json_t *root;
-    const struct gguf_arch *gguf = NULL;
-    int r = model_files_is_gguf(files) ? config_gguf_read(files, &root, &gguf, e)
-                                       : json_read_file(files, "config.json", &root, e);
+    const struct tensor_naming *naming = NULL;
+    int r = model_json(files, "config.json", &root, e);
     if (r < 0)
         return r;
-    r = parse_root(a, root, gguf, ret, e);
+    r = model_files_naming(files, &naming, e);
+    if (r == 0)
+        r = parse_root(a, root, naming, ret, e);
     json_decref(root);
-    return r == 0 && !gguf ? limit_text(files, ret, e) : r;
+    return r == 0 ? limit_text(files, ret, e) : r;
 }

@@ -193,7 +193,7 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
         read_rope_scaling(p, rope, c->context_max);
     /* The family's class in transformers would turn the whole head, other servers a part of it. GGUF files
      * mean the part. */
-    if (rope->type == ROPE_DEFAULT && rope->part != 1 && c->family->rotary_part == 0 && !c->gguf)
+    if (rope->type == ROPE_DEFAULT && rope->part != 1 && c->family->rotary_part == 0 && !c->naming)
         json_read_fail(r, -ENOTSUP,
                        "partial_rotary_factor %g with rope_type 'default' is not supported for models of "
                        "type %s",
@@ -264,7 +264,7 @@ static bool has_local(const struct config *c)
 static void check_local(struct json_read *r, const struct config *c)
 {
     const double local = json_read_f64_or(r, "rope_local_base_freq", 1, 1e12, c->ropes[0].theta);
-    if (c->gguf && (float)local != (float)c->ropes[0].theta)
+    if (c->naming && (float)local != (float)c->ropes[0].theta)
         json_read_fail(r, -ENOTSUP, "rope.freq_base_swa %g beside rope.freq_base %g is not supported for %s",
                        local, c->ropes[0].theta, c->family_name);
 }

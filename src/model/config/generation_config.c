@@ -5,8 +5,7 @@
 #include "model/config/json_read.h"
 
 #include "base/check.h"
-#include "weights/gguf_head.h"
-#include "weights/model_files.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 
@@ -35,33 +34,11 @@ static void read_defaults(struct json_read *r, struct generation_defaults *g)
     g->do_sample = json_read_bool_or(r, "do_sample", g->has_temperature);
 }
 
-/* Tokens that end a text or a turn. */
-static int load_gguf(struct model_files *files, struct generation_defaults *g, struct err *e)
-{
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
-    struct gguf_head file = GGUF_HEAD_NONE;
-    int r = model_files_head(files, NULL, &file, e);
-    for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++) {
-        uint64_t id;
-        if (gguf_u64(gguf_find(&file.head, keys[i]), &id) && id <= ID_MAX)
-            g->eos_ids[g->eos_count++] = (uint32_t)id;
-    }
-    gguf_head_done(&file);
-    return r;
-}
-
 int generation_config_load(struct model_files *files, struct generation_defaults *ret, struct err *e)
 {
     struct generation_defaults g = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-    if (model_files_is_gguf(files)) {
-        int r = load_gguf(files, &g, e);
-        if (r == 0)
-            *ret = g;
-        return r;
-    }
     json_t *config = NULL, *generation = NULL;
-    int r = json_read_file(files, "config.json", &config, e);
+    int r = model_json(files, "config.json", &config, e);
     if (r == 0) {
         struct json_read top = {.fallback = config, .where = "config.json", .e = e};
         top.object = json_read_text_part(&top, config);
@@ -69,7 +46,7 @@ int generation_config_load(struct model_files *files, struct generation_defaults
         r = top.error;
     }
     if (r == 0) {
-        r = json_read_file(files, "generation_config.json", &generation, e);
+        r = model_json(files, "generation_config.json", &generation, e);
         if (r == -ENOENT)
             r = err_set(e, 0, "%s",
                         ""); /* base checkpoints lack the file; the reader below then finds nothing */

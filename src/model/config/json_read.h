@@ -8,22 +8,10 @@
 #define PLATEAU_MODEL_JSON_READ_H
 
 #include "base/err.h"
-#include "base/slice.h"
 
 #include <jansson.h>
-
-struct model_files;
-
-#define JSON_READ_FILE_BYTES_MAX ((size_t)4 << 20)
-
-/* Parses one JSON object of at most 4 MiB, nested at most 32 deep, no duplicate keys. The caller owns *ret
- * (json_decref). 0, -EINVAL, -ENOMEM. `name` goes into the messages. */
-int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e);
-/* As `json_read_parse()`, but of the model's file `name`. Also -ENOENT and the errors of open and read. */
-int json_read_file(struct model_files *files, const char *name, json_t **ret, struct err *e);
-
-/* As `json_read_file()`, but of a file with a list. */
-int json_read_list_file(struct model_files *files, const char *name, json_t **ret, struct err *e);
+#include <stdbool.h>
+#include <stdint.h>
 
 struct json_read {
     const json_t *object, *fallback; /* either may be NULL */

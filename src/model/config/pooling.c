@@ -5,8 +5,7 @@
 #include "model/config/json_read.h"
 
 #include "base/check.h"
-#include "weights/gguf_head.h"
-#include "weights/model_files.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -69,7 +68,7 @@ static int read_mode(struct model_files *files, const char *path, struct pooling
     json_t *config = NULL;
     uint32_t count = 0;
     snprintf(name, sizeof(name), "%s/config.json", path);
-    int r = json_read_file(files, name, &config, e);
+    int r = model_json(files, name, &config, e);
     if (r < 0)
         return r;
     struct json_read in = {.object = config, .where = name, .e = e};
@@ -97,6 +96,14 @@ static bool is_folder(const char *path)
     return path && path[0] && path[0] != '.' && !strchr(path, '/') && strlen(path) < POOLING_FOLDER_BYTES;
 }
 
+/* A view's: the output matrix has a row for each. */
+static bool are_yes_no(const json_t *labels)
+{
+    const char *first = json_string_value(json_array_get(labels, 0));
+    const char *second = json_string_value(json_array_get(labels, 1));
+    return first && second && strcmp(first, "yes") == 0 && strcmp(second, "no") == 0;
+}
+
 static int read_module(struct model_files *files, const json_t *module, size_t index,
                        struct pooling_config *ret, struct err *e)
 {
@@ -107,6 +114,7 @@ static int read_module(struct model_files *files, const json_t *module, size_t i
         return 0;
     if (strcmp(name, "LogitScore") == 0 && index == 1) {
         ret->scores = true;
+        ret->yes_no = are_yes_no(json_object_get(module, "labels"));
         return 0;
     }
     if (strcmp(name, "Normalize") == 0 && ret->kind != POOLING_NONE) {
@@ -130,7 +138,7 @@ static int read_dimensions(struct model_files *files, uint32_t hidden, struct po
                            struct err *e)
 {
     json_t *config = NULL;
-    int r = json_read_file(files, "config.json", &config, e);
+    int r = model_json(files, "config.json", &config, e);
     if (r < 0)
         return r;
     struct json_read in = {.object = config, .where = "config.json", .e = e};
@@ -141,60 +149,13 @@ static int read_dimensions(struct model_files *files, uint32_t hidden, struct po
     return in.error;
 }
 
-/* The architecture's own key in a GGUF file. */
-static const struct gguf_value *find_gguf(const struct gguf_head *file, const char *name)
-{
-    struct slice arch;
-    char key[128];
-    if (!gguf_string(gguf_find(&file->head, "general.architecture"), &arch) || arch.len >= 64)
-        return NULL;
-    snprintf(key, sizeof(key), "%.*s.%s", SLICE_ARGS(arch), name);
-    return gguf_find(&file->head, key);
-}
-
-/* llama.cpp's converter keeps these two rows of Qwen3-Reranker's output matrix. A score is their softmax's
- * first number: the sigmoid of the difference. */
-static bool is_yes_no(const struct gguf_head *file)
-{
-    static const struct slice labels[] = {{"yes", 3}, {"no", 2}};
-    struct gguf_walk w = {.value = find_gguf(file, "classifier.output_labels")};
-    struct gguf_item item;
-    size_t count = 0;
-    for (bool same = true; w.value && gguf_next(&w, &item); count++) {
-        same = same && count < COUNT_OF(labels) && item.kind == GGUF_IS_STRING &&
-               slice_eq(item.string, labels[count]);
-        if (!same)
-            return false;
-    }
-    return count == COUNT_OF(labels);
-}
-
-/* Which rows, at length 1. The last kind, of scores, has none. */
-static int read_gguf(struct model_files *files, struct pooling_config *ret, struct err *e)
-{
-    static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};
-    struct gguf_head file = GGUF_HEAD_NONE;
-    uint64_t kind = 0;
-    int r = model_files_head(files, NULL, &file, e);
-    if (r < 0)
-        return r;
-    if (gguf_u64(find_gguf(&file, "pooling_type"), &kind) && kind < COUNT_OF(kinds))
-        *ret = (struct pooling_config){.kind = kinds[kind],
-                                       .normalize = kinds[kind] != POOLING_NONE,
-                                       .yes_no = kind == COUNT_OF(kinds) - 1 && is_yes_no(&file)};
-    gguf_head_done(&file);
-    return 0;
-}
-
 int pooling_config_load(struct model_files *files, uint32_t hidden, struct pooling_config *ret, struct err *e)
 {
     struct pooling_config c = {.kind = POOLING_NONE};
     json_t *list = NULL, *module;
     size_t i;
     *ret = c;
-    if (model_files_is_gguf(files))
-        return read_gguf(files, ret, e);
-    int r = json_read_list_file(files, "modules.json", &list, e);
+    int r = model_json_list(files, "modules.json", &list, e);
     if (r == -ENOENT)
         return err_set(e, 0, "%s", "");
     if (r == 0 && json_array_size(list) > MODULES_MAX)
@@ -215,7 +176,7 @@ int pooling_text_max(struct model_files *files, uint32_t *ret, struct err *e)
 {
     static const char name[] = "sentence_bert_config.json";
     json_t *config = NULL;
-    int r = json_read_file(files, name, &config, e);
+    int r = model_json(files, name, &config, e);
     *ret = 0;
     if (r == -ENOENT)
         return err_set(e, 0, "%s", "");

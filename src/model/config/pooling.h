@@ -31,7 +31,7 @@ struct pooling_config {
     char dense[POOLING_DENSE_MAX][POOLING_FOLDER_BYTES]; /* folders of Dense modules after it */
     uint32_t dense_count;
     bool scores; /* a LogitScore module instead of a pooling: the model scores pairs of texts */
-    bool yes_no; /* GGUF: a classifier's two rows are the tokens "yes" and "no" of a reranker */
+    bool yes_no; /* a classifier's two rows are the tokens "yes" and "no" of a reranker */
     /* Vectors may be cut to fewer dimensions (is_matryoshka, matryoshka_dimensions of config.json): to one of
      * these, or with none listed to any. */
     bool cuts;

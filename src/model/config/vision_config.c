@@ -7,6 +7,7 @@
 #include "model/family/family.h"
 
 #include "base/check.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -229,7 +230,7 @@ static int find_file(struct model_files *files, const char *name, const json_t *
         *ret = json_incref(inner);
         return 0;
     }
-    int r = json_read_file(files, name, ret, e);
+    int r = model_json(files, name, ret, e);
     return r == -ENOENT ? 0 : r;
 }
 
@@ -237,7 +238,7 @@ int vision_config_load(struct model_files *files, const struct config *text, uin
                        struct vision_config *ret, struct err *e)
 {
     json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
-    int r = json_read_file(files, "config.json", &config, e);
+    int r = model_json(files, "config.json", &config, e);
     if (r == 0)
         r = find_file(files, "processor_config.json", NULL, "", &processor, e);
     if (r == 0)

@@ -4,7 +4,7 @@
 #include "model/config/config.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #define TENSORS                                                                                              \
     {ROLE_EMBEDDING, "embeddings.word_embeddings"}, {ROLE_Q, "attention.self.query"},                        \

@@ -4,7 +4,7 @@
 #include "model/config/config.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 static const struct tensor_name tensors[] = {{ROLE_ROUTER, "mlp.router"},
                                              {ROLE_EXPERTS_GATE, "mlp.experts.gate_proj"},

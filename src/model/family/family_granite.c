@@ -4,7 +4,7 @@
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #define FACTORS(low, high)                                                                                   \
     CONFIG_FLOAT(embedding_scale, low, high, 1, "embedding_multiplier"),                                     \

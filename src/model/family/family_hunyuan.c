@@ -1,7 +1,7 @@
 /* family_hunyuan.c - hunyuan: norms of queries and keys behind the rotation. */
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 static const struct tensor_name tensors[] = {
     {ROLE_Q_NORM, "self_attn.query_layernorm"}, {ROLE_K_NORM, "self_attn.key_layernorm"}, {ROLE_NONE, NULL}};

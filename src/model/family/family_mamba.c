@@ -4,7 +4,7 @@
 #include "model/config/config.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #define FACTOR(field, name) CONFIG_FLOAT(field, 1e-9, 1e9, 1, name)
 

@@ -2,7 +2,7 @@
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "compute/ops.h"
 

@@ -10,7 +10,7 @@
 #define PLATEAU_MODEL_BINDER_H
 
 #include "model/config/form_names.h"
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -177,9 +177,10 @@ int binder_find(struct binder *b, const char *name, struct tensor *ret);
 bool binder_look(const struct binder *b, const char *name, struct tensor *ret);
 /* The family's or the file's name of a role, as role_name(). */
 const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn);
-/* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.
+/* A matrix of config->naming, whose shape was checked: blocks are affine, rows and columns may
+ * have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */
-int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s);
+int binder_naming_source(struct binder *b, const char *name, const char *module, struct linear_source *s);
 /* A matrix with the tensors of a writer other than MLX, if the module has them. `s` has experts, out and in.
  * 0, -EINVAL, -ENOTSUP. */
 int binder_stored_source(struct binder *b, const char *module, uint32_t rank, struct linear_source *s,
@@ -187,7 +188,7 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
 /* Whether a module, or a stack, may be one. */
 bool binder_has_stored(const struct binder *b, const char *module);
 /* The order of the values of a vector. */
-struct part_order binder_gguf_order(const struct binder *b, const char *path);
+struct part_order binder_naming_order(const struct binder *b, const char *path);
 /* Finds the matrix of a module by its full name, without a bias. */
 int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
                     struct linear_source *ret);

@@ -3,12 +3,12 @@
  * A module is affine iff it has scales. The configuration gives bits and group (a per-path entry before the
  * global one), and the tensors must agree with it. */
 #include "model/blocks/blocks.h"
-#include "model/config/gguf_arch.h"
 #include "model/family/family.h"
 #include "model/load/binder.h"
 
 #include "base/check.h"
 #include "base/none.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
 
 #include <errno.h>
@@ -20,9 +20,9 @@ static const char *const prefixes[] = {
 
 const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn)
 {
-    if (!b->config->gguf)
+    if (!b->config->naming)
         return role_name(b->config->family->tensors, role, turn);
-    return turn == 0 ? gguf_arch_tensor(b->config->gguf, role) : NULL;
+    return turn == 0 ? tensor_naming_of(b->config->naming, role) : NULL;
 }
 
 static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
@@ -30,7 +30,7 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
 {
     char text[BINDER_PATH_MAX] = "";
     const char *mark = strchr(name, '#');
-    const char *layers = b->config->gguf ? "blk" : b->config->family->layers;
+    const char *layers = b->config->naming ? b->config->naming->layers : b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
@@ -134,8 +134,8 @@ static int find_norm_convention(struct binder *b)
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     const struct config *c = b->config;
-    b->add_one = c->family->norm_shift == SHIFT_ALL && !c->gguf;
-    if (c->family->norm_shift != SHIFT_HF || c->gguf)
+    b->add_one = c->family->norm_shift == SHIFT_ALL && !c->naming;
+    if (c->family->norm_shift != SHIFT_HF || c->naming)
         return 0;
     for (uint32_t i = 0; i < c->layers; i++) {
         if (!c->layer[i].mixer->recurrent_layer)
@@ -285,8 +285,8 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     struct tensor t;
     uint64_t shape[TENSOR_RANK_MAX] = {experts, out, in};
     bool found;
-    int r = b->config->gguf ? 0 : binder_stored_source(b, module, rank, &s, &found);
-    if (r < 0 || (!b->config->gguf && found)) {
+    int r = b->config->naming ? 0 : binder_stored_source(b, module, rank, &s, &found);
+    if (r < 0 || (!b->config->naming && found)) {
         *ret = s;
         return r;
     }
@@ -309,7 +309,7 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
         if (r == 0)
             r = binder_check_shape(b, name, &s.weight, rank, shape);
         if (r == 0)
-            r = binder_gguf_source(b, name, module, &s);
+            r = binder_naming_source(b, name, module, &s);
     }
     if (r == 0)
         *ret = s;

@@ -121,7 +121,7 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
     if (change == VECTOR_PLUS_ONE_BY_MEAN)
         change = change_by_mean(&t, n);
     const struct vector_source v = {
-        .tensor = &t, .change = change, .factor = factor, .order = binder_gguf_order(b, path)};
+        .tensor = &t, .change = change, .factor = factor, .order = binder_naming_order(b, path)};
     put_floats(b, &v, n, *ret);
     return 0;
 }
@@ -214,7 +214,7 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
     /* A GGUF file has -exp(A_log). */
-    return bind_vector(b, path, n, b->config->gguf ? VECTOR_AS_IS : VECTOR_MINUS_EXP, 0, ret);
+    return bind_vector(b, path, n, b->config->naming ? VECTOR_AS_IS : VECTOR_MINUS_EXP, 0, ret);
 }
 
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
@@ -222,14 +222,14 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     char name[BINDER_NAME_MAX];
     struct tensor t;
     const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
-    const uint64_t gguf[2] = {channels, conv_width};
+    const uint64_t own[2] = {channels, conv_width};
     int r = binder_find(b, binder_name(b, path, ".weight", name), &t);
     if (r == 0)
         r = binder_check_float(b, name, &t);
     /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
      * too. */
-    if (r == 0 && b->config->gguf)
-        r = binder_check_shape(b, name, &t, 2, gguf);
+    if (r == 0 && b->config->naming)
+        r = binder_check_shape(b, name, &t, 2, own);
     else if (r == 0)
         r = binder_check_shape(b, name, &t, 3, binder_conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)
@@ -241,7 +241,7 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
         return r;
     /* Both layouts hold a channel's conv_width one after the other. */
     const struct vector_source v = {
-        .tensor = &t, .rows = conv_width, .columns = channels, .order = binder_gguf_order(b, path)};
+        .tensor = &t, .rows = conv_width, .columns = channels, .order = binder_naming_order(b, path)};
     put_floats(b, &v, (uint64_t)channels * conv_width, *ret);
     return 0;
 }

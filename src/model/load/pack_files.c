@@ -9,10 +9,7 @@
 #include "base/files/bundle.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
-#include "weights/gguf_head.h"
-#include "weights/gguf_name.h"
 #include "weights/model_files.h"
-#include "weights/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -187,28 +184,6 @@ static int add_small(struct pack_files *p, struct model_files *files, struct err
 
 /* ---- heads ---- */
 
-static int head_bytes(const struct regular_file *f, bool gguf, uint64_t *ret, struct err *e)
-{
-    char first[SAFETENSORS_FIRST_BYTES];
-    struct gguf_head head = GGUF_HEAD_NONE;
-    size_t bytes = 0;
-    int r;
-    if (gguf) {
-        r = gguf_head_read(f, NULL, &head, e);
-        /* A head is read in pieces that double (gguf_head.c). */
-        for (bytes = GGUF_FIRST_READ; bytes < head.head.head_bytes;)
-            bytes *= 2;
-        gguf_head_done(&head);
-    } else {
-        const size_t len = (size_t)MIN_OF(f->bytes, (uint64_t)sizeof(first));
-        r = regular_file_read(f, 0, first, len, e);
-        if (r == 0)
-            r = safetensors_data_at((struct slice){first, len}, f->bytes, &bytes, e);
-    }
-    *ret = MIN_OF((uint64_t)bytes, f->bytes);
-    return r;
-}
-
 static void add_tensor(const struct tensor *t, uint32_t file, struct range *ranges, uint32_t *count)
 {
     if (t->bytes > 0 && t->file == file)
@@ -229,17 +204,10 @@ static uint32_t read_beside(const struct source *s, uint32_t file, struct range 
     return count;
 }
 
-/* A GGUF file is called so in the packed file, whatever its own name is. */
-static const char *name_of(const char *name, bool gguf)
-{
-    return gguf && !gguf_name_is(name) ? "model.gguf" : name;
-}
-
 static int add_weights(struct pack_files *p, struct model_files *files, const struct source *s, uint32_t file,
                        struct err *e)
 {
     const char *name = checkpoint_file_name(s->checkpoint, file);
-    const bool gguf = model_files_is_gguf(files);
     const struct regular_file *f;
     struct range ranges[RANGES_MAX];
     int r = model_files_file(files, name, &f, e);
@@ -247,15 +215,15 @@ static int add_weights(struct pack_files *p, struct model_files *files, const st
         return r;
     const uint32_t count = read_beside(s, file, ranges);
     ranges[count].from = 0;
-    r = head_bytes(f, gguf, &ranges[count].to, e);
+    r = checkpoint_head_bytes(s->checkpoint, file, &ranges[count].to, e);
     if (r == 0)
-        r = copy_ranges(p, name_of(name, gguf), f, ranges, count + 1, e);
+        r = copy_ranges(p, checkpoint_packed_name(s->checkpoint, file), f, ranges, count + 1, e);
     return r < 0 ? err_prefix(e, r, "%s", name) : 0;
 }
 
 int pack_files_add(struct pack_files *p, struct model_files *files, const struct source *s, struct err *e)
 {
-    int r = model_files_is_gguf(files) ? 0 : add_small(p, files, e);
+    int r = model_files_is_view(files) ? 0 : add_small(p, files, e);
     for (uint32_t i = 0; i < checkpoint_file_count(s->checkpoint) && r == 0; i++)
         r = add_weights(p, files, s, i, e);
     return r == 0 && p->table.error ? err_set(e, p->table.error, "its table is too large") : r;

@@ -14,6 +14,7 @@
 #include "compute/backend.h"
 #include "tensor/quantise.h"
 #include "weights/model_files.h"
+#include "weights/model_json.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -98,9 +99,9 @@ static int read_about(struct model_files *files, struct packed_about *ret, struc
     json_t *about = NULL;
     int r = model_files_file(files, PACKED_ABOUT, &at, e);
     if (r == 0)
-        r = small_file_read_open(at, PACKED_ABOUT, JSON_READ_FILE_BYTES_MAX, &text, e);
+        r = small_file_read_open(at, PACKED_ABOUT, MODEL_JSON_BYTES_MAX, &text, e);
     if (r == 0)
-        r = json_read_parse((struct slice){text.bytes, text.len}, PACKED_ABOUT, &about, e);
+        r = model_json_parse((struct slice){text.bytes, text.len}, PACKED_ABOUT, &about, e);
     if (r == 0)
         r = packed_about_read(about, ret, e);
     json_decref(about);

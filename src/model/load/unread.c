@@ -9,6 +9,7 @@
 #include "model/load/binder.h"
 
 #include "base/check.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static bool is_of_no_use(const char *name)
 /* Writes what stands before a layer's number. */
 static void layers_head(const struct binder *b, char ret[BINDER_PATH_MAX])
 {
-    const char *layers = b->config->gguf ? "blk" : b->config->family->layers;
+    const char *layers = b->config->naming ? b->config->naming->layers : b->config->family->layers;
     snprintf(ret, BINDER_PATH_MAX, "%s%s.", b->prefix, layers ? layers : "layers");
 }
 
@@ -72,7 +73,7 @@ static bool is_missed(const struct binder *b, const char *head, const char *name
     *beyond = is_in_layer(name, head, &layer) && layer >= b->config->layers;
     if (*beyond)
         return !is_mtp_layer(b, head, layer);
-    return b->config->gguf && !is_of_no_use(name);
+    return b->config->naming && !is_of_no_use(name);
 }
 
 int unread_check(const struct binder *b, struct err *e)

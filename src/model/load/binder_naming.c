@@ -1,14 +1,46 @@
-/* binder_gguf.c - tensors of GGUF files: blocks that become affine matrices, and rows in another order. */
+/* binder_naming.c - tensors with other names than Hugging Face's (tensor_naming.h): blocks that become affine
+ * matrices, and rows in another order. */
 #include "model/config/config.h"
-#include "model/config/gguf_arch.h"
 #include "model/load/binder.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+static struct part_order order_of(const struct config *c, enum tensor_order order)
+{
+    const uint64_t keys = 2 * (uint64_t)c->key_heads * c->key_dim,
+                   each = c->value_heads / MAX_OF(c->key_heads, 1u);
+    switch (order) {
+    case ORDER_PAIRS:
+        return (struct part_order){0, 2, c->head_dim / 2, 1};
+    case ORDER_AFTER_KEYS:
+        return (struct part_order){keys, c->key_heads, each, c->value_dim};
+    case ORDER_NUMBERS:
+        return (struct part_order){0, c->key_heads, each, 1};
+    default:
+        return (struct part_order){0, c->key_heads, each, c->value_dim};
+    }
+}
+
+/* The orders of rows and columns of the tensor at `path` ("blk.3.attn_q"); zeros: no other order. */
+static void find_orders(const struct config *c, const char *path, struct part_order *rows,
+                        struct part_order *columns)
+{
+    const struct tensor_naming *n = c->naming;
+    const size_t len = strlen(n->layers);
+    const char *dot =
+        strncmp(path, n->layers, len) == 0 && path[len] == '.' ? strchr(path + len + 1, '.') : NULL;
+    *rows = *columns = (struct part_order){0};
+    for (const struct tensor_ordered *o = n->ordered; dot && o && o->role != ROLE_NONE; o++) {
+        if (strcmp(tensor_naming_of(n, o->role), dot + 1) == 0)
+            *(o->order == ORDER_HEAD_COLUMNS ? columns : rows) = order_of(c, o->order);
+    }
+}
 
 /* Groups of columns move as a whole. */
 static int check_order(struct binder *b, const char *name, const struct linear_source *s)
@@ -39,12 +71,12 @@ static int find_factor(struct binder *b, const char *module, struct linear_sourc
     return binder_check_shape(b, name, &t, 1, &s->experts);
 }
 
-int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s)
+int binder_naming_source(struct binder *b, const char *name, const char *module, struct linear_source *s)
 {
     const struct block_form *f = s->weight.form;
-    if (!b->config->gguf)
+    if (!b->config->naming)
         return 0;
-    gguf_arch_orders(b->config, module, &s->row_order, &s->column_order);
+    find_orders(b->config, module, &s->row_order, &s->column_order);
     if (f) {
         ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
         block_form_source(f, s);
@@ -57,11 +89,11 @@ int binder_gguf_source(struct binder *b, const char *name, const char *module, s
     return r == 0 ? check_order(b, name, s) : r;
 }
 
-struct part_order binder_gguf_order(const struct binder *b, const char *path)
+struct part_order binder_naming_order(const struct binder *b, const char *path)
 {
     struct part_order rows = {0}, columns = {0};
-    if (b->config->gguf)
-        gguf_arch_orders(b->config, path, &rows, &columns);
+    if (b->config->naming)
+        find_orders(b->config, path, &rows, &columns);
     ASSERT(columns.rows == 0);
     return rows;
 }

@@ -1,8 +1,9 @@
 /* role.c - the names of llama, and of the blocks that it does not have, as Hugging Face and MLX write
  * them. */
-#include "model/load/role.h"
+#include "tensor/role.h"
 
 #include "base/check.h"
+#include "tensor/tensor_naming.h"
 
 static const char *const names[TENSOR_ROLES] = {
     [ROLE_EMBEDDING] = "embed_tokens",
@@ -101,6 +102,16 @@ const char *role_name(const struct tensor_name *own, enum tensor_role role, uint
             return own->name;
     }
     return found == 0 && turn == 0 ? names[role] : NULL;
+}
+
+const char *tensor_naming_of(const struct tensor_naming *n, enum tensor_role role)
+{
+    ASSERT(role > ROLE_NONE && role < TENSOR_ROLES);
+    for (const struct tensor_name *own = n->own; own && own->role != ROLE_NONE; own++) {
+        if (own->role == role)
+            return own->name;
+    }
+    return n->names[role] ? n->names[role] : "-";
 }
 
 bool role_is_exact(enum tensor_role role)

@@ -1,7 +1,7 @@
 /* gguf_name.h - what the names of GGUF files say: NAME.gguf is a model, NAME-00001-of-0000N.gguf a part of
  * one, and mmproj in a name marks the vision encoder of another file. Pure, any thread. */
-#ifndef PLATEAU_WEIGHTS_GGUF_NAME_H
-#define PLATEAU_WEIGHTS_GGUF_NAME_H
+#ifndef PLATEAU_GGUF_GGUF_NAME_H
+#define PLATEAU_GGUF_GGUF_NAME_H
 
 #include "base/slice.h"
 

@@ -3,8 +3,8 @@
  * Pure: the head lies in memory, which the parser walks once. Every length, count, type, offset and extent is
  * checked; no tensor reaches outside its file. Whether two overlap is checkpoint.c's to find. A parsed head
  * points into the text that it was parsed from. Constant after parsing, any thread. */
-#ifndef PLATEAU_WEIGHTS_GGUF_H
-#define PLATEAU_WEIGHTS_GGUF_H
+#ifndef PLATEAU_GGUF_GGUF_H
+#define PLATEAU_GGUF_GGUF_H
 
 #include "base/arena.h"
 #include "base/err.h"

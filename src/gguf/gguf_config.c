@@ -1,22 +1,22 @@
-/* config_gguf.c - the metadata as the object of a config.json: most keys by a table, the others by code.
+/* gguf_config.c - the metadata as the object of a config.json: most keys by a table, the others by code.
  *
  * The object is read like any config.json, with its bounds and its refusals, so this file checks no
  * bounds. */
-#include "model/config/config_gguf.h"
+#include "gguf/gguf_view.h"
 
-#include "model/config/config.h"
-#include "model/config/gguf_arch.h"
+#include "gguf/gguf_arch.h"
 
 #include "base/check.h"
-#include "compute/rope.h"
 #include "tensor/block_form.h"
 #include "tensor/tensor.h"
-#include "weights/gguf_head.h"
-#include "weights/model_files.h"
+#include "gguf/gguf_head.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+
+#define FACTORS_MAX 320  /* numbers of a list of factors: half of the longest head */
+#define LAYERS_MAX  1024 /* layers of a list that is made */
 
 struct view {
     const struct gguf_head *file;
@@ -161,10 +161,10 @@ static int copy_scaling(struct view *v)
 /* The numbers of a tensor. */
 static int read_list(struct view *v, const struct gguf_tensor *t, const char *name)
 {
-    float values[ROPE_HALF_MAX];
+    float values[FACTORS_MAX];
     if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
         return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
-                       ROPE_HALF_MAX);
+                       FACTORS_MAX);
     int r = regular_file_read(v->file->at, t->offset, values, (size_t)t->bytes, v->e);
     if (r < 0)
         return r;
@@ -290,8 +290,8 @@ static int copy_windows(struct view *v)
     if (number(v, "attention.sliding_window") == 0 || !(list || (gguf_u64(value, &every) && every > 0)))
         return 0;
     json_t *kinds = json_array();
-    for (uint64_t i = 0;
-         list ? gguf_next(&w, &item) : i < MIN_OF(number(v, "block_count"), CONFIG_LAYERS_MAX); i++) {
+    for (uint64_t i = 0; list ? gguf_next(&w, &item) : i < MIN_OF(number(v, "block_count"), LAYERS_MAX);
+         i++) {
         const bool windowed = list ? item.flag : (i + 1) % every != 0;
         json_array_append_new(kinds, json_string(windowed ? "sliding_attention" : "full_attention"));
     }
@@ -345,23 +345,80 @@ static int fill(struct view *v)
     return r == 0 ? add_facts(v) : r;
 }
 
-int config_gguf_read(struct model_files *files, json_t **ret, const struct gguf_arch **arch, struct err *e)
+/* llama.cpp's converter keeps these two rows of Qwen3-Reranker's output matrix. A score is their softmax's
+ * first number: the sigmoid of the difference. */
+static bool is_yes_no(const struct view *v)
 {
-    struct gguf_head file = GGUF_HEAD_NONE;
-    int r = model_files_head(files, NULL, &file, e);
-    if (r < 0)
-        return r;
-    struct view v = {.file = &file, .root = json_object(), .e = e};
+    static const struct slice labels[] = {{"yes", 3}, {"no", 2}};
+    struct gguf_walk w = {.value = find(v, "classifier.output_labels")};
+    struct gguf_item item;
+    size_t count = 0;
+    for (bool same = true; w.value && gguf_next(&w, &item); count++) {
+        same = same && count < COUNT_OF(labels) && item.kind == GGUF_IS_STRING &&
+               slice_eq(item.string, labels[count]);
+        if (!same)
+            return false;
+    }
+    return count == COUNT_OF(labels);
+}
+
+int gguf_config_read(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    struct view v = {.file = file, .root = json_object(), .e = e};
     v.rope = json_object();
-    r = set(&v, v.root, "rope_parameters", v.rope);
+    int r = set(&v, v.root, "rope_parameters", v.rope);
     if (r == 0)
         r = fill(&v);
-    gguf_head_done(&file);
-    if (r < 0) {
+    if (r < 0)
         json_decref(v.root);
-        return err_prefix(e, r, "%s", model_files_path(files));
-    }
-    *ret = v.root;
-    *arch = v.arch;
-    return 0;
+    else
+        *ret = v.root;
+    return r;
+}
+
+int gguf_view_naming(const struct gguf_head *file, const struct tensor_naming **ret, struct err *e)
+{
+    struct view v = {.file = file, .e = e};
+    int r = find_arch(&v);
+    if (r == 0)
+        *ret = &v.arch->naming;
+    return r;
+}
+
+/* ---- pooling ---- */
+
+static const char *pooling_of(const struct view *v)
+{
+    /* Rows at length 1. GGUF_POOLING_RANK, of scores, has none. */
+    static const char *const modes[] = {NULL, "mean", "cls", "lasttoken"};
+    const uint64_t kind = number(v, "pooling_type");
+    return kind < COUNT_OF(modes) ? modes[kind] : NULL;
+}
+
+/* Modules of sentence-transformers. */
+int gguf_config_modules(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    struct view v = {.file = file, .e = e};
+    int r = find_arch(&v);
+    if (r < 0)
+        return r;
+    if (pooling_of(&v))
+        *ret = json_pack("[{s:s}, {s:s, s:s}, {s:s}]", "type", "Transformer", "type", "Pooling", "path",
+                         GGUF_POOLING_FOLDER, "type", "Normalize");
+    else if (number(&v, "pooling_type") == GGUF_POOLING_RANK && is_yes_no(&v))
+        *ret = json_pack("[{s:s}, {s:s, s:[s, s]}]", "type", "Transformer", "type", "LogitScore", "labels",
+                         "yes", "no");
+    else
+        return -ENOENT;
+    return *ret ? 0 : -ENOMEM;
+}
+
+int gguf_config_pooling(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    struct view v = {.file = file, .e = e};
+    int r = find_arch(&v);
+    if (r < 0 || !pooling_of(&v))
+        return r < 0 ? r : -ENOENT;
+    *ret = json_pack("{s:s}", "pooling_mode", pooling_of(&v));
+    return *ret ? 0 : -ENOMEM;
 }

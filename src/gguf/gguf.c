@@ -4,7 +4,7 @@
  * length or a count that the file has no room for is refused before anything is read or allocated. The table
  * of tensors takes at most four times its bytes in the file. Lists stay in the text: gguf_next() walks
  * them. */
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"

@@ -1,8 +1,8 @@
 /* gguf_head.h - the head of an open GGUF file, in memory. */
-#ifndef PLATEAU_WEIGHTS_GGUF_HEAD_H
-#define PLATEAU_WEIGHTS_GGUF_HEAD_H
+#ifndef PLATEAU_GGUF_GGUF_HEAD_H
+#define PLATEAU_GGUF_GGUF_HEAD_H
 
-#include "weights/gguf.h"
+#include "gguf/gguf.h"
 
 #include "base/files/regular_file.h"
 #include "memory/ledger.h"

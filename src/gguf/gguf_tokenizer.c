@@ -1,13 +1,11 @@
-/* tokenizer_gguf.c - tokenizer.ggml.* as a tokenizer.json: the file has the tables; two names say the rest.
+/* gguf_tokenizer.c - tokenizer.ggml.* as a tokenizer.json: the file has the tables; two names say the rest.
  *
  * "gpt2" is byte-level BPE with merges; `pre` names normaliser and pre-tokenizer. "llama" is SentencePiece's
  * BPE: its merges are all pairs of tokens that make a token, best score first. "bert" is WordPiece, "t5"
  * SentencePiece's Unigram. */
-#include "tokenizer/tokenizer_gguf.h"
+#include "gguf/gguf_view.h"
 
 #include "base/check.h"
-#include "weights/gguf_head.h"
-#include "weights/model_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +14,7 @@
 #define MERGES_MAX      ((size_t)1 << 23)
 #define TOKENS_MAX      ((uint64_t)1 << 22)
 #define TOKEN_BYTES_MAX 256
+#define TOKEN_BYTES     96u /* a token in a tokenizer.json, with its merges */
 
 /* Token types by their numbers in the file. */
 enum token_type { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
@@ -601,9 +600,20 @@ static const struct kind *find_kind(struct slice name)
     return NULL;
 }
 
-static int fill(struct reader *in, json_t *root, json_t *config)
+static int name_kind(const struct reader *in, const struct kind **ret)
 {
     struct slice name = {NULL, 0};
+    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &name);
+    *ret = find_kind(name);
+    return *ret ? 0
+                : err_set(in->e, -ENOTSUP,
+                          "tokenizer.ggml.model '%.*s' is not supported; gpt2, llama, bert and t5 are",
+                          (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
+}
+
+static int fill(struct reader *in, json_t *root)
+{
+    const struct kind *kind;
     json_t *vocab = json_object(), *merges = json_array(), *added = json_array();
     json_object_set_new(root, "model",
                         json_pack("{s:s, s:o, s:o}", "type", "BPE", "vocab", vocab, "merges", merges));
@@ -611,37 +621,51 @@ static int fill(struct reader *in, json_t *root, json_t *config)
     int r = read_lists(in);
     if (r == 0)
         r = read_tokens(in, vocab, added);
+    if (r == 0)
+        r = name_kind(in, &kind);
     if (r < 0)
         return r;
-    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &name);
-    const struct kind *kind = find_kind(name);
-    if (!kind)
-        return err_set(in->e, -ENOTSUP,
-                       "tokenizer.ggml.model '%.*s' is not supported; gpt2, llama, bert and t5 are",
-                       (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
     json_object_set_new(json_object_get(root, "model"), "type", json_string(kind->type));
     r = kind->read(in, root, vocab, merges);
+    return r == 0 ? add_end(in, root) : r;
+}
+
+static int fill_config(struct reader *in, json_t *config)
+{
+    const struct kind *kind;
+    int r = read_lists(in);
     if (r == 0)
-        r = add_end(in, root);
+        r = name_kind(in, &kind);
+    if (r == 0 && kind->by_pre && !find_pre(in))
+        r = refuse_pre(in);
     return r == 0 ? read_config(in, kind->bos || (kind->by_pre && find_pre(in)->bos), config) : r;
 }
 
-int tokenizer_gguf_read(struct model_files *files, json_t **root, json_t **config, struct err *e)
+static int make(const struct gguf *g, int (*with)(struct reader *in, json_t *object), json_t **ret,
+                struct err *e)
 {
-    struct gguf_head file = GGUF_HEAD_NONE;
-    int r = model_files_head(files, NULL, &file, e);
+    struct reader in = {.g = g, .e = e};
+    json_t *object = json_object();
+    int r = with(&in, object);
     if (r < 0)
-        return r;
-    struct reader in = {.g = &file.head, .e = e};
-    json_t *objects[2] = {json_object(), json_object()};
-    r = fill(&in, objects[0], objects[1]);
-    gguf_head_done(&file);
-    if (r == 0) {
-        *root = objects[0];
-        *config = objects[1];
-        return 0;
-    }
-    json_decref(objects[0]);
-    json_decref(objects[1]);
-    return err_prefix(e, r, "%s", model_files_path(files));
+        json_decref(object);
+    else
+        *ret = object;
+    return r;
+}
+
+int gguf_tokenizer_read(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    return make(&file->head, fill, ret, e);
+}
+
+int gguf_tokenizer_config(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    return make(&file->head, fill_config, ret, e);
+}
+
+uint64_t gguf_tokenizer_bytes(const struct gguf_head *file)
+{
+    const struct gguf_value *tokens = gguf_find(&file->head, "tokenizer.ggml.tokens");
+    return tokens ? tokens->count * TOKEN_BYTES : 0;
 }

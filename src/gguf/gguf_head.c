@@ -1,5 +1,5 @@
 /* gguf_head.c - heads are read in pieces that double until the head is whole. */
-#include "weights/gguf_head.h"
+#include "gguf/gguf_head.h"
 
 #include "base/check.h"
 

@@ -1,5 +1,5 @@
 /* gguf_name.c - a part's name is accepted only as the writer prints it, so that a part has one name. */
-#include "weights/gguf_name.h"
+#include "gguf/gguf_name.h"
 
 #include "base/check.h"
 #include "base/slice.h"

@@ -2,8 +2,8 @@
  *
  * Blocks ask for tensors by role. Names differ between families and between kinds of checkpoints: a family
  * lists those that differ from llama's (tensor_name). '#' in a name is the expert's number. */
-#ifndef PLATEAU_MODEL_ROLE_H
-#define PLATEAU_MODEL_ROLE_H
+#ifndef PLATEAU_TENSOR_ROLE_H
+#define PLATEAU_TENSOR_ROLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

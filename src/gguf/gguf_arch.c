@@ -1,10 +1,8 @@
 /* gguf_arch.c - the tables. Names that differ between architectures stand in their rows. */
-#include "model/config/gguf_arch.h"
-
-#include "model/config/config.h"
+#include "gguf/gguf_arch.h"
 
 #include "base/check.h"
-#include "tensor/tensor.h"
+#include "base/slice.h"
 
 #include <stdio.h>
 
@@ -117,56 +115,62 @@ static const struct tensor_name norms_of_stream[] = {{ROLE_MIXER_NORM_AFTER, "at
 /* Gate and up in one tensor. */
 static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP, "-"}, {ROLE_NONE, NULL}};
 
-static const struct gguf_ordered paired[] = {
-    {ROLE_Q, GGUF_ORDER_PAIRS}, {ROLE_K, GGUF_ORDER_PAIRS}, {ROLE_NONE, GGUF_ORDER_PAIRS}};
+static const struct tensor_ordered paired[] = {
+    {ROLE_Q, ORDER_PAIRS}, {ROLE_K, ORDER_PAIRS}, {ROLE_NONE, ORDER_PAIRS}};
 
 /* A fused attn_qkv is not read where rows of queries and keys lie in pairs, and those of values do not. */
 static const struct tensor_name apart[] = {{ROLE_QKV, "-"}, {ROLE_NONE, NULL}};
 
-static const struct gguf_ordered tiled[] = {{ROLE_DELTA_QKV, GGUF_ORDER_AFTER_KEYS},
-                                            {ROLE_DELTA_Z, GGUF_ORDER_HEADS},
-                                            {ROLE_DELTA_B, GGUF_ORDER_NUMBERS},
-                                            {ROLE_DELTA_A, GGUF_ORDER_NUMBERS},
-                                            {ROLE_DELTA_CONV, GGUF_ORDER_AFTER_KEYS},
-                                            {ROLE_DELTA_DECAY, GGUF_ORDER_NUMBERS},
-                                            {ROLE_DELTA_DT_BIAS, GGUF_ORDER_NUMBERS},
-                                            {ROLE_DELTA_OUT, GGUF_ORDER_HEAD_COLUMNS},
-                                            {ROLE_NONE, GGUF_ORDER_HEADS}};
+static const struct tensor_ordered tiled[] = {{ROLE_DELTA_QKV, ORDER_AFTER_KEYS},
+                                              {ROLE_DELTA_Z, ORDER_HEADS},
+                                              {ROLE_DELTA_B, ORDER_NUMBERS},
+                                              {ROLE_DELTA_A, ORDER_NUMBERS},
+                                              {ROLE_DELTA_CONV, ORDER_AFTER_KEYS},
+                                              {ROLE_DELTA_DECAY, ORDER_NUMBERS},
+                                              {ROLE_DELTA_DT_BIAS, ORDER_NUMBERS},
+                                              {ROLE_DELTA_OUT, ORDER_HEAD_COLUMNS},
+                                              {ROLE_NONE, ORDER_HEADS}};
 
 #define SECTIONS "\"rope_parameters\": {\"mrope_interleaved\": true}"
 
+#define GGUF_NAMES .naming.layers = "blk", .naming.names = names
+
 static const struct gguf_arch archs[] = {
-    {"llama", .model_type = "llama", .names = apart, .ordered = paired},
-    {"llama", .experts = true, .model_type = "mixtral", .names = apart, .ordered = paired},
-    {"qwen2", .model_type = "qwen2"},
-    {"qwen2moe", .experts = true, .model_type = "qwen2_moe"},
-    {"qwen3", .model_type = "qwen3"},
-    {"qwen3vl", .model_type = "qwen3"}, /* text alone, where its three positions are one */
-    {"qwen3vlmoe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
-    {"qwen3moe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
-    {"qwen35", .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",
-     .names = norm_after_attention, .ordered = tiled},
-    {"qwen35moe", .experts = true, .model_type = "qwen3_5_moe", .keys = delta_net_keys,
-     .facts = "{" SECTIONS "}", .names = norm_after_attention, .ordered = tiled},
-    {"gemma2", .model_type = "gemma2", .keys = gemma_keys, .score_by_width = 46},
-    {"gemma3", .model_type = "gemma3_text", .keys = gemma_keys, .score_by_width = 62},
-    {"gpt-oss", .experts = true, .model_type = "gpt_oss",
+    {"llama", GGUF_NAMES, .model_type = "llama", .naming.own = apart, .naming.ordered = paired},
+    {"llama", GGUF_NAMES, .experts = true, .model_type = "mixtral", .naming.own = apart,
+     .naming.ordered = paired},
+    {"qwen2", GGUF_NAMES, .model_type = "qwen2"},
+    {"qwen2moe", GGUF_NAMES, .experts = true, .model_type = "qwen2_moe"},
+    {"qwen3", GGUF_NAMES, .model_type = "qwen3"},
+    {"qwen3vl", GGUF_NAMES, .model_type = "qwen3"}, /* text alone, where its three positions are one */
+    {"qwen3vlmoe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe",
+     .facts = "{\"norm_topk_prob\": true}"},
+    {"qwen3moe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe",
+     .facts = "{\"norm_topk_prob\": true}"},
+    {"qwen35", GGUF_NAMES, .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",
+     .naming.own = norm_after_attention, .naming.ordered = tiled},
+    {"qwen35moe", GGUF_NAMES, .experts = true, .model_type = "qwen3_5_moe", .keys = delta_net_keys,
+     .facts = "{" SECTIONS "}", .naming.own = norm_after_attention, .naming.ordered = tiled},
+    {"gemma2", GGUF_NAMES, .model_type = "gemma2", .keys = gemma_keys, .score_by_width = 46},
+    {"gemma3", GGUF_NAMES, .model_type = "gemma3_text", .keys = gemma_keys, .score_by_width = 62},
+    {"gpt-oss", GGUF_NAMES, .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
-     .names = norm_after_attention},
-    {"bert", .model_type = "bert", .keys = bert_keys, .names = norms_of_stream},
-    {"ernie4_5", .model_type = "ernie4_5"},
-    {"exaone4", .windowed = true, .model_type = "exaone4"},
-    {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
-    {"glm4", .model_type = "glm4", .names = fused_up},
-    {"granite", .model_type = "granite", .keys = granite_keys, .names = apart, .ordered = paired},
-    {"granitemoe", .experts = true, .model_type = "granitemoe", .keys = granite_keys, .names = apart,
-     .ordered = paired},
-    {"hunyuan-dense", .model_type = "hunyuan_v1_dense"},
-    {"olmo2", .windowed = true, .model_type = "olmo3"},
-    {"olmo2", .model_type = "olmo2"},
-    {"phi3", .model_type = "phi3", .names = fused_up},
-    {"seed_oss", .model_type = "seed_oss", .names = norm_after_attention},
-    {"smollm3", .model_type = "smollm3", .names = apart, .ordered = paired},
+     .naming.own = norm_after_attention},
+    {"bert", GGUF_NAMES, .model_type = "bert", .keys = bert_keys, .naming.own = norms_of_stream},
+    {"ernie4_5", GGUF_NAMES, .model_type = "ernie4_5"},
+    {"exaone4", GGUF_NAMES, .windowed = true, .model_type = "exaone4"},
+    {"exaone4", GGUF_NAMES, .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
+    {"glm4", GGUF_NAMES, .model_type = "glm4", .naming.own = fused_up},
+    {"granite", GGUF_NAMES, .model_type = "granite", .keys = granite_keys, .naming.own = apart,
+     .naming.ordered = paired},
+    {"granitemoe", GGUF_NAMES, .experts = true, .model_type = "granitemoe", .keys = granite_keys,
+     .naming.own = apart, .naming.ordered = paired},
+    {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
+    {"olmo2", GGUF_NAMES, .windowed = true, .model_type = "olmo3"},
+    {"olmo2", GGUF_NAMES, .model_type = "olmo2"},
+    {"phi3", GGUF_NAMES, .model_type = "phi3", .naming.own = fused_up},
+    {"seed_oss", GGUF_NAMES, .model_type = "seed_oss", .naming.own = norm_after_attention},
+    {"smollm3", GGUF_NAMES, .model_type = "smollm3", .naming.own = apart, .naming.ordered = paired},
 };
 
 const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed)
@@ -190,40 +194,4 @@ const char *gguf_arch_list(char *ret, size_t bytes_max)
                                archs[i].experts ? " (experts)" : "");
     }
     return ret;
-}
-
-const char *gguf_arch_tensor(const struct gguf_arch *a, enum tensor_role role)
-{
-    ASSERT(role > ROLE_NONE && role < TENSOR_ROLES);
-    for (const struct tensor_name *own = a->names; own && own->role != ROLE_NONE; own++) {
-        if (own->role == role)
-            return own->name;
-    }
-    return names[role] ? names[role] : "-";
-}
-
-static struct part_order order_of(const struct config *c, enum gguf_order order)
-{
-    uint64_t keys = 2 * (uint64_t)c->key_heads * c->key_dim, each = c->value_heads / MAX_OF(c->key_heads, 1u);
-    switch (order) {
-    case GGUF_ORDER_PAIRS:
-        return (struct part_order){0, 2, c->head_dim / 2, 1};
-    case GGUF_ORDER_AFTER_KEYS:
-        return (struct part_order){keys, c->key_heads, each, c->value_dim};
-    case GGUF_ORDER_NUMBERS:
-        return (struct part_order){0, c->key_heads, each, 1};
-    default:
-        return (struct part_order){0, c->key_heads, each, c->value_dim};
-    }
-}
-
-void gguf_arch_orders(const struct config *c, const char *path, struct part_order *rows,
-                      struct part_order *columns)
-{
-    const char *dot = strncmp(path, "blk.", 4) == 0 ? strchr(path + 4, '.') : NULL;
-    *rows = *columns = (struct part_order){0};
-    for (const struct gguf_ordered *o = c->gguf->ordered; dot && o && o->role != ROLE_NONE; o++) {
-        if (strcmp(gguf_arch_tensor(c->gguf, o->role), dot + 1) == 0)
-            *(o->order == GGUF_ORDER_HEAD_COLUMNS ? columns : rows) = order_of(c, o->order);
-    }
 }
