@@ -13,6 +13,7 @@
 #include "api/report/metrics.h"
 #include "api/request/field.h"
 #include "api/timings.h"
+#include "api/turns/cache_miss.h"
 #include "api/wait.h"
 #include "api/wire/wire.h"
 
@@ -181,14 +182,15 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
                   x->code ? x->code : "-", seconds);
         return;
     }
+    char miss[CACHE_MISS_TEXT_BYTES];
+    cache_miss_text(&x->cache_miss, miss);
     LOG_INFO("request_ended",
              "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u cache_miss=%s tokens=%u "
              "queued_ms=%.1f "
              "first_token_ms=%.1f seconds=%.3f",
              x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end,
-             x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens,
-             x->cache_miss[0] ? x->cache_miss : "-", s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
-             timings_first_token_ms(x), seconds);
+             x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, miss[0] ? miss : "-", s->tokens,
+             (double)s->queued_ns / (double)NS_PER_MS, timings_first_token_ms(x), seconds);
 }
 
 static const char *model_name(const struct exchange *x)
@@ -215,7 +217,8 @@ static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
                              .choices = s->choices,
                              .prompt_tokens = s->prompt_tokens,
                              .cached_tokens = s->cached_tokens,
-                             .tokens = s->tokens};
+                             .tokens = s->tokens,
+                             .cache_miss = x->cache_miss};
     c->ns[TRACE_PREFILLING] -= queued_ns;
     c->ns[TRACE_QUEUED] += queued_ns;
     memcpy(r.id, x->id_text, sizeof(r.id));

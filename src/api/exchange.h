@@ -109,7 +109,7 @@ struct exchange {
     void *own; /* wire.own_bytes for each of them */
     struct exchange_list list;
     struct prompt_compared *compared; /* owned: parts of its prompt; NULL: not compared */
-    char cache_miss[32];              /* prompt_loss_reason() when its work is dropped; empty: no miss */
+    struct cache_miss cache_miss;     /* from its admission on */
     struct buf reply;                 /* a reply that needs no engine */
     uint64_t reclaimed_bytes;         /* bytes that an admin's order returned to the system */
 

@@ -10,13 +10,14 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
-#include "api/prompt_parts.h"
 #include "api/reject_http.h"
 #include "api/reply.h"
 #include "api/report/metrics.h"
 #include "api/report/trace.h"
 #include "api/request/request.h"
 #include "api/timings.h"
+#include "api/turns/cache_miss.h"
+#include "api/turns/prompt_parts.h"
 #include "api/wait.h"
 #include "api/wire/responses_list.h"
 #include "api/wire/wire.h"
@@ -65,20 +66,11 @@ static void count_cut(struct exchange *x, const struct choice *c)
     exchange_metrics_own(x)->completion_tokens += c->tokens;
 }
 
-/* NULL: it found what was there, or the engine has not said yet. */
-static const char *cache_miss_of(const struct exchange *x)
-{
-    struct gen_usage u = gen_usage(&x->gen);
-    bool known = x->compared && u.admitted && x->gen.choice_count > 0;
-    return known ? prompt_loss_reason(&x->compared->loss, (uint32_t)u.cached_tokens) : NULL;
-}
-
 static void drop_replies(struct exchange *x)
 {
     if (x->gen.choice_count > 0) {
         x->sums = timings_sum_up(x);
-        const char *why = cache_miss_of(x);
-        snprintf(x->cache_miss, sizeof(x->cache_miss), "%s", why ? why : "");
+        (void)cache_miss_find(x, &x->cache_miss);
     }
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         const struct choice *c = &x->gen.choices[i];
@@ -136,9 +128,12 @@ static void set_stream_headers(struct exchange *x)
 
 static void tell_cache_miss(struct exchange *x)
 {
-    const char *why = cache_miss_of(x);
-    if (why)
-        http_header_set(x->http, "x-cache-miss", why);
+    char text[CACHE_MISS_TEXT_BYTES];
+    if (!cache_miss_find(x, &x->cache_miss))
+        return;
+    cache_miss_text(&x->cache_miss, text);
+    if (text[0])
+        http_header_set(x->http, "x-cache-miss", text);
 }
 
 static void note_refusal(struct exchange *x, const struct reject *why)
@@ -265,6 +260,8 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
     if (c->tokens > 0 && x->first_token_ns == 0) {
         x->first_token_ns = clock_now_ns();
         trace_turn_to(&x->clock, TRACE_DECODING, x->first_token_ns);
+        if (x->compared)
+            prompt_parts_keep(x->api->parts, &x->compared->turn, x->first_token_ns);
         metrics_observe(exchange_metrics(x), METRICS_TTFT,
                         (double)(x->first_token_ns - x->arrived_ns) / (double)NS_PER_S);
     }

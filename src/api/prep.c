@@ -6,10 +6,10 @@
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/prep_queue.h"
-#include "api/prompt_parts.h"
 #include "api/reply.h"
 #include "api/request/later_tools.h"
 #include "api/request/utility_form.h"
+#include "api/turns/prompt_parts.h"
 #include "api/utility.h"
 #include "api/wait.h"
 #include "api/wire/responses_list.h"
@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/threads/mailbox.h"
 #include "base/threads/thread_nice.h"
 #include "base/threads/thread_stack.h"
@@ -65,9 +66,11 @@ static bool answer(struct exchange *x, struct arena *scratch)
         break;
     }
     if (x->compared) {
-        struct prompt_turn *t = &x->compared->turn;
-        prompt_turn_tokens(t, x->gen.prompts[0].ids, x->gen.prompts[0].count);
-        prompt_parts_turn(x->api->parts, t, x->gen.prompts[0].ids, x->arrived_ns, &x->compared->loss);
+        const struct prompt_ids *p = &x->gen.prompts[0];
+        prompt_turn_tokens(&x->compared->turn, p->ids, p->count);
+        prompt_parts_match(x->api->parts, &x->compared->turn, p->ids, &x->compared->loss);
+        /* The last cut is the end of the last message, the one before it that of the turn before. */
+        x->compared->earlier_tokens = p->cut_count > 1 ? p->cuts[p->cut_count - 2] : 0;
     }
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         reply_init(&x->replies[i], x, &x->gen.choices[i],
@@ -98,6 +101,13 @@ static bool place_later_tools(struct exchange *x)
     return later_tools_place(&x->request, &opts, &x->gen.memory, x->arrived_ns) || out_of_memory(x);
 }
 
+/* Returns the hash of the request's id in a reply's id, "msg_..."; 0 without one. */
+static uint64_t previous_of(const char *id)
+{
+    const char *at = id ? strchr(id, '_') : NULL;
+    return at ? hash_bytes(at + 1, strlen(at + 1)) : id ? 1 : 0;
+}
+
 /* The parts of a conversation's prompt, while its messages are there. */
 static bool read_parts(struct exchange *x)
 {
@@ -106,7 +116,11 @@ static bool read_parts(struct exchange *x)
     x->compared = request_memory_alloc(&x->gen.memory, sizeof(*x->compared));
     if (!x->compared)
         return out_of_memory(x);
-    prompt_turn_read(&x->request.gen, x->gen.tenant, x->gen.model->id, &x->compared->turn);
+    struct prompt_turn *t = &x->compared->turn;
+    prompt_turn_read(&x->request.gen, x->gen.tenant, x->gen.model->id, t);
+    t->id = hash_bytes(x->id_text, strlen(x->id_text));
+    t->previous = previous_of(x->request.previous_message);
+    prompt_parts_compare(x->api->parts, t, &x->request.gen, &x->compared->loss);
     return true;
 }
 

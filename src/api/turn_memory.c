@@ -4,7 +4,7 @@
 #include "api/api_state.h"
 #include "api/conversations.h"
 #include "api/conversations_file.h"
-#include "api/prompt_parts.h"
+#include "api/turns/prompt_parts.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ static void save(struct api *a)
         LOG_WARN("conversations_not_saved", "reason=\"%s\"", e.text);
 }
 
-/* An eighth of the account is for the parts of prompts. */
+/* A quarter of the account is for the parts of prompts. */
 int turn_memory_open(struct api *a)
 {
     struct conversations_opts opts = {.account = a->opts.conversations};
@@ -36,9 +36,9 @@ int turn_memory_open(struct api *a)
     if (limit < 2 * CONVERSATIONS_BYTES_LEAST)
         return 0;
     uint32_t entries = 1;
-    while (entries < PARTS_ENTRIES_MAX && prompt_parts_bytes(entries + 1) <= limit / 8)
+    while (entries < PARTS_ENTRIES_MAX && prompt_parts_bytes(entries + 1) <= limit / 4)
         entries++;
-    int r = prompt_parts_create(opts.account, entries, &a->parts);
+    int r = prompt_parts_create(opts.account, entries, clock_now_ns(), &a->parts);
     opts.bytes_max = limit - prompt_parts_bytes(entries);
     if (r == 0)
         r = conversations_create(&opts, &a->conversations);

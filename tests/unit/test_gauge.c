@@ -180,7 +180,8 @@ static const char *path_of(const char *object)
                  {"guard", "guard."},
                  {"ssd", "caches.ssd."},
                  {"media", "media."},
-                 {"responses", "responses."}};
+                 {"responses", "responses."},
+                 {"conversations", "conversations."}};
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         if (strcmp(paths[i].object, object) == 0)
             return paths[i].path;

@@ -83,6 +83,9 @@ extern const struct gauge_table report_media_gauges;
 void report_responses(struct api *a, struct buf *ret);
 extern const struct gauge_table report_responses_gauges;
 
+void report_conversations(struct api *a, struct buf *ret);
+extern const struct gauge_table report_conversations_gauges;
+
 /* report_guard.c: as report_holders(). */
 void report_guard(struct api *a, struct buf *ret);
 extern const struct gauge_table report_guard_gauges;
@@ -119,7 +122,7 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
 extern const struct gauge_table report_end_gauges;
 
 /* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
-#define REPORT_TABLES 10
+#define REPORT_TABLES 11
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
 extern const struct gauge_table *const report_tables[REPORT_TABLES];
 

@@ -228,11 +228,17 @@ static const struct gauge_table device_gauges = {
 /* ---- all ---- */
 
 /* Histograms come before http_gauges. */
-const struct gauge_table *const report_tables[REPORT_TABLES] = {
-    &report_model_gauges, &report_holders_gauges, &report_guard_gauges,
-    &report_ssd_gauges,   &report_media_gauges,   &report_responses_gauges,
-    &report_end_gauges,   &http_gauges,           &server_gauges,
-    &device_gauges};
+const struct gauge_table *const report_tables[REPORT_TABLES] = {&report_model_gauges,
+                                                                &report_holders_gauges,
+                                                                &report_guard_gauges,
+                                                                &report_ssd_gauges,
+                                                                &report_media_gauges,
+                                                                &report_responses_gauges,
+                                                                &report_conversations_gauges,
+                                                                &report_end_gauges,
+                                                                &http_gauges,
+                                                                &server_gauges,
+                                                                &device_gauges};
 
 static void write_table(struct api *a, const struct gauge_table *t, const uint64_t *tenant, struct buf *ret)
 {

@@ -1,8 +1,10 @@
-/* report_responses.c - the store of responses. */
+/* report_responses.c - the stores of responses and of conversations: their tools, and their turns. */
 #include "api/api_state.h"
+#include "api/conversations.h"
 #include "api/report/gauge.h"
 #include "api/report/report.h"
 #include "api/responses_store.h"
+#include "api/turns/prompt_parts.h"
 
 #include "base/buf.h"
 #include "base/check.h"
@@ -48,4 +50,66 @@ void report_responses(struct api *a, struct buf *ret)
         gauges_write_object(&report_responses_gauges, "responses", &n, ret);
     else
         buf_puts(ret, "\"responses\":null");
+}
+
+/* ---- conversations ---- */
+
+#undef OF
+struct conversation_numbers {
+    struct conversations_numbers heads;
+    struct prompt_parts_numbers turns;
+};
+
+#define OF(field) GAUGE_OF(struct conversation_numbers, field)
+
+static const struct gauge conversation_rows[] = {
+    {OF(heads.bytes_max), MEMBER("conversations", 1, "limit_bytes"),
+     GAUGE("plateau_conversations_limit_bytes", "Limit of the tools of conversations.")},
+    {OF(heads.bytes), MEMBER("conversations", 2, "bytes"),
+     GAUGE("plateau_conversations_bytes", "Bytes of the tools of conversations.")},
+    {OF(heads.entries), MEMBER("conversations", 3, "entries"),
+     GAUGE("plateau_conversations", "Conversations whose tools are known.")},
+    {OF(heads.kept), MEMBER("conversations", 4, "kept"),
+     COUNTER("plateau_conversations_kept_total", "Turns whose tools were kept.")},
+    {OF(heads.evicted), MEMBER("conversations", 5, "evicted"),
+     COUNTER("plateau_conversations_evicted_total", "Conversations evicted by the limit.")},
+    {OF(heads.refused), MEMBER("conversations", 6, "refused"),
+     COUNTER("plateau_conversations_refused_total", "Turns whose tools did not fit.")},
+    {OF(turns.bytes), MEMBER("conversations", 7, "turns_bytes"),
+     GAUGE("plateau_turns_bytes", "Bytes of the table of turns, which is fixed.")},
+    {OF(turns.entries_max), MEMBER("conversations", 8, "turns_limit"),
+     GAUGE("plateau_turns_limit", "Turns that the table has room for.")},
+    {OF(turns.entries), MEMBER("conversations", 9, "turns"),
+     GAUGE("plateau_turns", "Turns with which later ones are compared.")},
+    {OF(turns.compared), MEMBER("conversations", 10, "turns_compared"),
+     COUNTER("plateau_turns_compared_total", "Turns that were compared with an earlier one.")},
+    {OF(turns.evicted), MEMBER("conversations", 11, "turns_evicted"),
+     COUNTER("plateau_turns_evicted_total", "Turns that left the table for others.")},
+};
+
+static bool read_conversations(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
+{
+    struct conversation_numbers *n = ret;
+    (void)model;
+    if (tenant || !a->conversations || !a->parts)
+        return false;
+    n->heads = conversations_numbers(a->conversations);
+    n->turns = prompt_parts_numbers(a->parts);
+    return true;
+}
+
+const struct gauge_table report_conversations_gauges = {"Of conversations",
+                                                        conversation_rows,
+                                                        COUNT_OF(conversation_rows),
+                                                        false,
+                                                        sizeof(struct conversation_numbers),
+                                                        read_conversations};
+
+void report_conversations(struct api *a, struct buf *ret)
+{
+    struct conversation_numbers n;
+    if (read_conversations(a, NULL, 0, &n))
+        gauges_write_object(&report_conversations_gauges, "conversations", &n, ret);
+    else
+        buf_puts(ret, "\"conversations\":null");
 }

@@ -131,6 +131,8 @@ void report_status(struct api *a, struct buf *ret)
     buf_putc(ret, ',');
     report_responses(a, ret);
     buf_putc(ret, ',');
+    report_conversations(a, ret);
+    buf_putc(ret, ',');
     report_holders(a, ret);
     buf_putc(ret, ',');
     report_guard(a, ret);

@@ -2,6 +2,7 @@
 #include "api/api_state.h"
 #include "api/report/report.h"
 #include "api/report/trace.h"
+#include "api/turns/cache_miss.h"
 
 #include "base/clock.h"
 #include "base/json/json_write.h"
@@ -49,6 +50,8 @@ static void write_record(struct api *a, const struct trace_record *r, struct buf
     write_refusal(&r->refusal, ret);
     buf_printf(ret, ",\"choices\":%u,\"prompt_tokens\":%u,\"cached_tokens\":%u,\"tokens\":%u", r->choices,
                r->prompt_tokens, r->cached_tokens, r->tokens);
+    buf_puts(ret, ",\"cache_miss\":");
+    cache_miss_write(&r->cache_miss, ret);
     write_times(r, ret);
     buf_putc(ret, '}');
 }

@@ -1,6 +1,6 @@
 /* trace.h - what became of the last requests: who sent them, how long each phase took, and how they ended.
  *
- * TRACE_RECORDS of them, in memory of a fixed size (trace_bytes(): at most 160 KiB) of the account `history`.
+ * TRACE_RECORDS of them, in memory of a fixed size (trace_bytes(): at most 200 KiB) of the account `history`.
  * When all are taken, the tenant that has most of them loses its oldest one: the requests of one tenant push
  * out no other's. A request that computed something leaves a record, and one that was refused. Each refusal
  * is a line of the log too. Refusals of a client beyond its lines of a minute (line_limit.h) have no line,
@@ -47,6 +47,23 @@ struct trace_refusal {
 /* `status`: as the client gets it. */
 void trace_refusal_of(struct trace_refusal *ret, unsigned status, const struct reject *why);
 
+/* Why it found less in the prefix cache than an earlier turn of its conversation could have left:
+ * turns/cache_miss.h finds it. */
+#define CACHE_MISS_NAME_BYTES 48
+struct cache_miss {
+    /* The part: "model", "system", "tools[2]", "messages[5]". "rendering": the parts are the same and the
+     * tokens are not. "evicted": both are the same. "unknown": a conversation with replies of which no turn
+     * is known. Empty: nothing was lost. */
+    char part[24];
+    char at[CACHE_MISS_NAME_BYTES]; /* the member of the part; may be empty */
+    uint32_t character, within;     /* prompt_place; within 0: not known */
+    const char *side;               /* constant: "client" or "server" changed it; NULL: nothing was changed */
+    const char *cause;              /* constant: of an eviction, or of an unknown turn; NULL: neither */
+    char whom[CACHE_MISS_NAME_BYTES]; /* beneficiary: "own", "another_tenant", a model's name; may be empty */
+    uint32_t seconds;                 /* since the eviction; since all turns are known */
+    uint32_t lost_tokens;
+};
+
 struct trace_record {
     uint64_t number; /* set by trace_add(): rises from record to record */
     uint64_t first;  /* the number of records before `untold` rose */
@@ -60,6 +77,7 @@ struct trace_record {
     double ended_s;  /* since 1970 */
     uint64_t total_ns, first_token_ns, phase_ns[TRACE_PHASES]; /* first token: since its arrival; 0: none */
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
+    struct cache_miss cache_miss;
 };
 
 struct trace;

@@ -245,6 +245,7 @@ static const struct field fields[] = {
     {"stream", field_bool, FIELD_AT(stream)},
     {"prompt_logprobs", field_integer, FIELD_SAMPLING(prompt_logprobs), 0, SAMPLER_TOP_MAX},
     {"include_timings", field_bool, FIELD_AT(include_timings)},
+    {"include_diagnostics", field_bool, FIELD_AT(include_diagnostics)},
     {"return_token_ids", field_bool, FIELD_AT(return_token_ids)},
     {"priority", field_priority},
     {"speculative", field_bool, FIELD_AT(gen.speculative)},

@@ -82,8 +82,8 @@ bool fields_openai_check(struct request *r, struct reject *why)
 {
     if (!r->stream && r->stream_options)
         return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
-    /* Times are a part of the usage. */
-    r->include_usage |= r->stream && r->include_timings && !r->stream_options;
+    /* Times and diagnostics are parts of the usage. */
+    r->include_usage |= r->stream && (r->include_timings || r->include_diagnostics) && !r->stream_options;
     return true;
 }
 

@@ -85,11 +85,14 @@ struct request {
     bool stream, include_usage, continuous_usage;
     bool stream_options; /* it was given */
     bool include_timings, timings_per_token;
-    bool tools_off;        /* the tools are not to be called */
-    bool thinking_omitted; /* Messages: blocks of thinking are sent without their text */
-    bool stores;           /* Responses: the reply is stored */
-    json_t *customs;       /* owned: chats: an object with the names of custom tools; NULL: none */
-    json_t *toolsets;      /* owned: Messages: an object with the toolset of each of its tools; NULL: none */
+    bool include_diagnostics;     /* usage says why the prefix cache had less than it could */
+    bool diagnoses;               /* Messages: `diagnostics` was given */
+    const char *previous_message; /* the id in it; NULL: none */
+    bool tools_off;               /* the tools are not to be called */
+    bool thinking_omitted;        /* Messages: blocks of thinking are sent without their text */
+    bool stores;                  /* Responses: the reply is stored */
+    json_t *customs;              /* owned: chats: an object with the names of custom tools; NULL: none */
+    json_t *toolsets; /* owned: Messages: an object with the toolset of each of its tools; NULL: none */
     struct responses_items *previous; /* items of the response before this one; a reference */
     struct buf kept;                  /* items to store: the input, later the output */
     size_t kept_input;                /* bytes of the input */

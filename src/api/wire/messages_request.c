@@ -105,6 +105,18 @@ static bool read_output_config(struct request *r, const struct field *f, json_t 
                        why);
 }
 
+/* {"previous_message_id": id or null} */
+static bool read_diagnostics(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const json_t *id = json_object_get(v, "previous_message_id");
+    if (!json_is_object(v) || (id && !json_is_null(id) && !json_is_string(id)))
+        return reject_value(why, f->name,
+                            "diagnostics must be an object whose previous_message_id is a string or null.");
+    r->diagnoses = true;
+    r->previous_message = json_string_value(id);
+    return true;
+}
+
 static bool accept(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r, (void)f, (void)v, (void)why;
@@ -122,6 +134,7 @@ static const struct field fields[] = {
     {"metadata", field_accept_object},
     {"service_tier", field_service_tier},
     {"betas", accept},
+    {"diagnostics", read_diagnostics},
     {"cache_control", field_accept_object}, /* mark of the whole prompt, whose end is always a cut */
     {"context_management", messages_read_edits, .prompt = true},
     {"compaction", messages_read_compaction, .prompt = true},

@@ -2,6 +2,7 @@
 #include "api/exchange.h"
 #include "api/reasoning_seal.h"
 #include "api/timings.h"
+#include "api/turns/cache_miss.h"
 #include "api/wire/responses.h"
 
 #include "gen/gen.h"
@@ -22,6 +23,7 @@ void responses_write_usage(const struct exchange *x, struct buf *ret)
                (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.completion_tokens,
                (ull)u.reasoning_tokens, (ull)(u.prompt_tokens + u.completion_tokens));
     timings_write(x, ret);
+    cache_miss_write_usage(x, ret);
     buf_putc(ret, '}');
 }
 

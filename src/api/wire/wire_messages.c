@@ -9,6 +9,7 @@
 #include "api/reply.h"
 #include "api/timings.h"
 #include "api/request/compaction.h"
+#include "api/turns/cache_miss.h"
 #include "api/wire/messages.h"
 #include "api/wire/wire.h"
 
@@ -47,6 +48,7 @@ static void write_usage(const struct exchange *x, struct buf *ret)
             (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
             (ull)u.cached_tokens, (ull)u.completion_tokens);
     timings_write(x, ret);
+    cache_miss_write_usage(x, ret);
     buf_putc(ret, '}');
 }
 
@@ -194,6 +196,7 @@ static void write_whole(struct exchange *x, struct buf *ret)
     write_stop(r, ret);
     buf_putc(ret, ',');
     write_usage(x, ret);
+    cache_miss_write_diagnostics(x, ret);
     buf_putc(ret, '}');
 }
 
@@ -222,6 +225,7 @@ static void begin(struct exchange *x)
     write_head(x, &x->out);
     buf_puts(&x->out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
     write_usage(x, &x->out);
+    cache_miss_write_diagnostics(x, &x->out);
     buf_putc(&x->out, '}');
     event_end(x);
     event_begin(x, "ping");

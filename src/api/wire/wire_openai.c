@@ -4,6 +4,7 @@
 #include "api/exchange.h"
 #include "api/reply.h"
 #include "api/timings.h"
+#include "api/turns/cache_miss.h"
 #include "api/token_text.h"
 
 #include "base/buf.h"
@@ -173,6 +174,7 @@ static void write_usage(const struct exchange *x, struct buf *ret)
                (ull)u.prompt_tokens, (ull)u.completion_tokens, (ull)(u.prompt_tokens + u.completion_tokens),
                (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.reasoning_tokens);
     timings_write(x, ret);
+    cache_miss_write_usage(x, ret);
     buf_putc(ret, '}');
 }
 
