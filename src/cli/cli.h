@@ -29,6 +29,7 @@ int command_schema(int argc, char **argv);
 int command_pack(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_launch(int argc, char **argv);
+int command_why(int argc, char **argv);
 /* status, load, unload, clear, trim: argv[0] says which. */
 int command_admin(int argc, char **argv);
 

@@ -108,6 +108,12 @@ const struct help_row help_rows[] = {
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
      ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
+    {COMMAND_WHY, "why", "[REQUEST] [OPTION...]", "say why a request found little in the prefix cache",
+     ASKS "REQUEST is an id of x-request-id, or of a reply, among the server's last 200 requests. Says the\n"
+          "first part that differs from an earlier turn and which side changed it, or when and for whom the\n"
+          "prefix was evicted. Without REQUEST: lists the requests that lost a prefix.\n",
+     "  plateau why\n"
+     "  plateau why 5f0c2e7a9b1d4c3e8f60718293a4b5c6 --json\n"},
     {COMMAND_BENCH, "bench", "[MODEL] [OPTION...]", "measure a server",
      "Asks a server of this machine that has the model, or the server of --url, with 1 to 8 clients at "
      "once.\n"

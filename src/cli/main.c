@@ -35,7 +35,7 @@ static const struct {
     {"bench", command_bench},       {"completion", command_completion},
     {"manual", command_manual},     {"schema", command_schema},
     {"eval", command_eval},         {"pack", command_pack},
-    {"launch", command_launch},
+    {"launch", command_launch},     {"why", command_why},
 };
 
 static bool is_one_of(const char *word, const char *const *words, size_t count)

@@ -225,9 +225,9 @@ static int add_model(const char *text, struct settings *o, struct err *e)
 
 static int set_argument(enum setting_command command, const char *text, struct settings *o, struct err *e)
 {
-    if ((command &
-         (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR | COMMAND_SCHEMA |
-          COMMAND_MODELS | COMMAND_PULL | COMMAND_COMPLETION | COMMAND_MANUAL | COMMAND_LAUNCH)) &&
+    if ((command & (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR |
+                    COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL | COMMAND_COMPLETION | COMMAND_MANUAL |
+                    COMMAND_LAUNCH | COMMAND_WHY)) &&
         !o->argument) {
         o->argument = text;
         return 0;

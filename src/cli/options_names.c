@@ -79,10 +79,10 @@ void options_check_environment(void)
 
 static const char *command_name(unsigned command)
 {
-    static const char *const names[] = {"serve",  "generate", "chat",  "plan", "cache", "status",
-                                        "load",   "unload",   "clear", "trim", "parse", "schema",
-                                        "models", "eval",     "pull",  "open", "bench", "completion",
-                                        "manual", "pack",     "launch"};
+    static const char *const names[] = {"serve",  "generate", "chat",   "plan", "cache", "status",
+                                        "load",   "unload",   "clear",  "trim", "parse", "schema",
+                                        "models", "eval",     "pull",   "open", "bench", "completion",
+                                        "manual", "pack",     "launch", "why"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (command == 1U << i)
             return names[i];

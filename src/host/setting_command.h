@@ -18,8 +18,8 @@ enum setting_command {
     COMMAND_SCHEMA = 2048,
     COMMAND_MODELS = 4096,
     COMMAND_EVAL = 8192,
-    COMMAND_ANY = 4111,  /* that has to do with models */
-    COMMAND_ADMIN = 992, /* that asks a server */
+    COMMAND_ANY = 4111,      /* that has to do with models */
+    COMMAND_ADMIN = 2098144, /* that asks a server */
     COMMAND_PULL = 16384,
     COMMAND_OPEN = 32768,
     COMMAND_BENCH = 65536,
@@ -27,7 +27,8 @@ enum setting_command {
     COMMAND_MANUAL = 262144,
     COMMAND_PACK = 524288,
     COMMAND_LAUNCH = 1048576,
-    COMMAND_EVERY = 2097151
+    COMMAND_WHY = 2097152,
+    COMMAND_EVERY = 4194303
 };
 
 #endif

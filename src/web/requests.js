@@ -84,7 +84,22 @@ function speedOf(r) {
 
 const isRefused = (r) => r.status !== null;
 const endOf = (r) => (r.untold ? `and ${count(r.untold)} more refused` : isRefused(r) ? `${r.status} ${r.code || "refused"}` : ENDS[r.end] || r.end || "–");
-const FILTERS = [["all", () => true], ["refused", isRefused], ["slow to begin", (r) => r.first_token_ms > 2000]];
+const isLost = (r) => r.cache_miss !== null;
+const FILTERS = [["all", () => true], ["refused", isRefused], ["slow to begin", (r) => r.first_token_ms > 2000], ["prefix lost", isLost]];
+
+// Why the prefix cache had less than an earlier turn of the conversation could have left.
+const CAUSES = { pages: "another sequence needed the pages", limit: "the cache was full", other_caches: "other models' caches had more use for the memory", model: "a model needed the memory", pressure: "the machine ran short of memory", images: "images needed the memory", cleared: "an administrator cleared the cache", unload: "the model was unloaded", unrecorded: "there is no record of when" };
+const FOR = { own: "the same key or client", another_tenant: "another key or client" };
+function lossOf(m) {
+  if (m.part === "evicted") return `prefix evicted: ${CAUSES[m.cause] || m.cause}${m.for ? `, for ${FOR[m.for] || shorten(m.for, 24)}` : ""}`;
+  if (m.part === "unknown") return m.cause === "restart" ? "no turn known since the restart" : "no turn of it known any more";
+  return m.part === "rendering" ? "prefix lost: the template wrote it in another way" : `prefix lost at ${m.part}`;
+}
+function lossWhole(m) {
+  const where = [m.at, m.within ? `between characters ${count(m.character)} and ${count(m.character + m.within)}` : null].filter(Boolean).join(", ");
+  return `${lossOf(m)[0].toUpperCase()}${lossOf(m).slice(1)}${where ? ` (${where})` : ""}${m.side ? `, changed by the ${m.side}` : ""}${m.cause && m.cause !== "unrecorded" ? `, ${plural(m.seconds, "second", "seconds")} before` : ""}. ${count(m.cache_missed_input_tokens)} tokens were computed again.`;
+}
+
 // Name, class and value of each column.
 const COLUMNS = [
   ["Ended", "when", (r) => clock(r.ended, true)], ["Who", "who", (r) => shorten(whoOf(r), 20)],
@@ -92,7 +107,7 @@ const COLUMNS = [
   ["Waited", "n waited", (r) => (r.prompt_tokens ? millis(waitedMs(r)) : "")], ["Prompt", "n prompt", (r) => (r.prompt_tokens ? count(r.prompt_tokens) : "")],
   ["Found", "n found", (r) => (r.prompt_tokens ? count(r.cached_tokens) : "")], ["Read", "n read", (r) => (r.prompt_tokens ? count(r.prompt_tokens - r.cached_tokens) : "")],
   ["First token", "n first", (r) => (r.prompt_tokens ? millis(r.first_token_ms) : "")], ["Tokens/s", "n speed", (r) => (r.prompt_tokens ? rate(speedOf(r)) : "")],
-  ["Written", "n written", (r) => (r.prompt_tokens ? count(r.tokens) : "")], ["End", "end", endOf],
+  ["Written", "n written", (r) => (r.prompt_tokens ? count(r.tokens) : "")], ["End", "end", (r) => (isLost(r) ? `${endOf(r)}; ${lossOf(r.cache_miss)}` : endOf(r))],
 ];
 
 export function openEnded() {
@@ -130,7 +145,7 @@ export function openEnded() {
       .filter(([, value]) => value).map(([name, value]) => el("span", {}, `${name} `, el("b", { class: "num" }, String(value))));
     return el("tr", { class: "detail" }, el("td", { colspan: COLUMNS.length },
       r.untold ? el("p", {}, `${count(r.untold)} requests of this client, refused within a minute. The last of them:`) : null,
-      r.message ? el("p", { class: "said" }, r.message) : null, r.prompt_tokens ? bar : null, el("ul", { class: "steps" }, facts, el("li", {}, "In all ", el("b", { class: "num" }, millis(sum)))),
+      r.message ? el("p", { class: "said" }, r.message) : null, isLost(r) ? el("p", { class: "said" }, lossWhole(r.cache_miss)) : null, r.prompt_tokens ? bar : null, el("ul", { class: "steps" }, facts, el("li", {}, "In all ", el("b", { class: "num" }, millis(sum)))),
       el("p", { class: "about soft" }, about)));
   }
 

@@ -167,7 +167,7 @@ def test_version():
                         r"\d+ cores, (with|without) GPU kernels\)\n", run("--version").stdout)
 
 
-COMMANDS = ["serve", "chat", "generate", "launch", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval", "pack"]
+COMMANDS = ["serve", "chat", "generate", "launch", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval", "pack", "why"]
 
 
 @functools.cache
