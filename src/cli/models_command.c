@@ -1,5 +1,5 @@
 /* models_command.c - the command models: what a folder or this machine holds, a line each. A source finds
- * models (model_folder.h, model_sources.h), the listing (model_listing.h) describes one. */
+ * models (catalog.h, model_sources.h), the listing (model_listing.h) describes one. */
 #include "cli/cli.h"
 #include "cli/models_remove.h"
 #include "cli/output.h"
@@ -9,7 +9,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/json/json_write.h"
-#include "host/models/model_folder.h"
+#include "host/models/catalog.h"
 #include "host/models/model_listing.h"
 #include "host/models/model_sources.h"
 #include "host/settings.h"
@@ -130,7 +130,7 @@ static int run(struct settings *o, struct err *e)
     table_init(&l.table, columns, COUNT_OF(columns));
     buf_init(&l.json, JSON_BYTES_MAX, NULL);
     buf_puts(&l.json, "{\"models\":[");
-    int r = dir ? model_folder_each(dir, found, &l, e) : model_sources_each(found, &l, e);
+    int r = dir ? catalog_each(dir, found, &l, e) : model_sources_each(found, &l, e);
     if (r == -ENOENT && !dir)
         r = 0;
     const int printed = table_end(&l.table, stdout);

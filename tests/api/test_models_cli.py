@@ -182,7 +182,7 @@ def test_each_gguf_file_is_a_model_and_is_called_by_its_name(tmp_path):
     (repo / "config.json").write_text("{}")
     (other / "m-Q4_0.gguf").write_bytes(whole)
     found = json.loads(models(tmp_path, "--json").stdout)["models"]
-    assert [m["id"] for m in found] == ["m-Q4_0", "big", "half", "m-Q4_0", "m-Q8_0", "mmproj-m-f16"], found
+    assert [m["id"] for m in found] == ["repo2/m-Q4_0", "big", "half", "repo/m-Q4_0", "m-Q8_0", "mmproj-m-f16"], found
     by_id = {m["id"]: m for m in found}
     assert by_id["big"]["disk_bytes"] == 3 * len(whole) and by_id["m-Q8_0"]["path"] == str(repo / "m-Q8_0.gguf")
     assert "architecture 'no-such'" in by_id["m-Q8_0"]["reason"] and "a vision encoder (mmproj)" in by_id["mmproj-m-f16"]["reason"]

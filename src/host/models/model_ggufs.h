@@ -3,7 +3,7 @@
 #ifndef PLATEAU_HOST_MODEL_GGUFS_H
 #define PLATEAU_HOST_MODEL_GGUFS_H
 
-#include "host/models/model_folder.h"
+#include "host/models/catalog.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * names and sizes; of contents it reads the index of the weights and the first bytes of one file. */
 #include "host/models/model_hint.h"
 
-#include "host/models/model_dirs.h"
+#include "host/models/catalog.h"
 #include "host/models/model_name.h"
 
 #include "base/check.h"
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATH_BYTES      MODEL_DIRS_PATH_BYTES
+#define PATH_BYTES      CATALOG_PATH_BYTES
 #define NAME_BYTES      256
 #define INDEX_BYTES_MAX ((size_t)64 << 20)
 #define SHARDS_MAX      9999
@@ -202,11 +202,14 @@ struct below {
     char first[PATH_BYTES], names[3 * 80];
 };
 
-static int note_below(void *arg, const char *path, struct err *e)
+static int note_below(void *arg, const struct catalog_entry *m, struct err *e)
 {
     struct below *b = arg;
+    const char *path = m->path;
     size_t have = strlen(b->names), head = strlen(b->dir);
     (void)e;
+    if (!catalog_is_model(m))
+        return 0;
     if (b->count == 0)
         snprintf(b->first, sizeof(b->first), "%s", path);
     while (path[head] == '/')
@@ -229,7 +232,7 @@ static void tell_hub_cache(const char *dir, const struct below *b, int code, str
 static bool tell_below(const char *dir, const struct contents *c, int code, struct err *e)
 {
     struct below b = {.dir = dir};
-    if (model_dirs_find(dir, note_below, &b, NULL, NULL) < 0 || b.count == 0)
+    if (catalog_walk(dir, note_below, &b, NULL) < 0 || b.count == 0)
         return false;
     if (c->hub_models > 0)
         tell_hub_cache(dir, &b, code, e);

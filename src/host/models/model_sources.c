@@ -123,7 +123,7 @@ static int each_at_home(const char *below, model_found_fn *found, void *arg, str
     const char *home = getenv("HOME");
     if (!home || !home[0] || !join(home, below, path) || !is_directory(path))
         return 0;
-    return model_folder_each(path, found, arg, e);
+    return catalog_each(path, found, arg, e);
 }
 
 int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e)
@@ -148,7 +148,7 @@ int model_sources_each(model_found_fn *found, void *arg, struct err *e)
     if (r == 0 && model_shipped_starter(path))
         r = found(arg, path, MODEL_NAME_STARTER, e);
     if (r == 0 && hub_cache_dir(path, NULL) == 0 && is_directory(path))
-        r = model_folder_each(path, found, arg, e);
+        r = catalog_each(path, found, arg, e);
     for (size_t i = 0; i < COUNT_OF(folders) && r == 0; i++)
         r = each_at_home(folders[i], found, arg, e);
     if (r < 0)

@@ -83,7 +83,7 @@ static int add_found(void *arg, const char *path, struct err *e)
 /* --hub-cache */
 static int find_in_hub(struct models *m, struct err *e)
 {
-    char cache[MODEL_DIRS_PATH_BYTES];
+    char cache[CATALOG_PATH_BYTES];
     uint32_t found;
     int r = models_search_hub(add_found, m, &found, cache, e);
     if (r < 0 || found > 0 || m->settings->models.named[0] || m->settings->models.dirs[0])
@@ -103,7 +103,7 @@ static void tell_left_out(const struct models *m)
 
 static int find_below(struct models *m, const char *dir, struct err *e)
 {
-    struct model_dirs_others others;
+    struct models_others others;
     uint32_t found;
     int r = models_search_dir(dir, add_found, m, &found, &others, e);
     if (r < 0 || found > 0 || m->settings->models.named[0] || m->settings->models.dirs[1])

@@ -210,8 +210,8 @@ static int on_found(void *arg, const char *path, struct err *e)
 static void search_all(struct later *l)
 {
     const struct settings *o = l->models->settings;
-    struct model_dirs_others others;
-    char cache[MODEL_DIRS_PATH_BYTES];
+    struct models_others others;
+    char cache[CATALOG_PATH_BYTES];
     uint32_t found;
     struct err e = {{0}};
     for (uint32_t i = 0; o->models.dirs[i]; i++)

@@ -13,6 +13,7 @@ struct search {
     models_found_fn *found;
     void *arg;
     uint32_t count;
+    struct models_others *others;
 };
 
 static int see(void *arg, const char *path, struct err *e)
@@ -22,7 +23,27 @@ static int see(void *arg, const char *path, struct err *e)
     return s->found(s->arg, path, e);
 }
 
-static void tell_others(const char *dir, const struct model_dirs_others *o)
+static void note_other(struct models_others *o, const struct catalog_entry *m)
+{
+    const bool mmproj = m->kind == CATALOG_ENCODER, bin = m->kind == CATALOG_BIN;
+    if ((mmproj || bin) && o->mmprojs + o->bins == 0)
+        snprintf(o->first, sizeof(o->first), "%s", m->path);
+    o->mmprojs += mmproj;
+    o->bins += bin;
+    if (m->kind == CATALOG_HUB && o->hub_models++ == 0)
+        err_set(&o->hub_why, 0, "%s", m->why);
+}
+
+static int see_entry(void *arg, const struct catalog_entry *m, struct err *e)
+{
+    struct search *s = arg;
+    if (catalog_is_model(m))
+        return see(s, m->path, e);
+    note_other(s->others, m);
+    return 0;
+}
+
+static void tell_others(const char *dir, const struct models_others *o)
 {
     if (o->mmprojs + o->bins > 0)
         LOG_WARN("files_passed_over",
@@ -37,13 +58,14 @@ static void tell_passed_over(const char *model, unsigned count, const char *why)
 }
 
 int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32_t *count,
-                      struct model_dirs_others *others, struct err *e)
+                      struct models_others *others, struct err *e)
 {
-    struct search s = {found, arg, 0};
-    int r = model_dirs_find(dir, see, &s, others, e);
+    struct search s = {found, arg, 0, others};
+    *others = (struct models_others){0};
+    int r = catalog_walk(dir, see_entry, &s, e);
     *count = s.count;
     if (r < 0)
-        return r;
+        return err_prefix(e, r, "--model-dir %s", dir);
     tell_others(dir, others);
     if (others->hub_models > 0)
         tell_passed_over(dir, others->hub_models, others->hub_why.text);
@@ -74,10 +96,10 @@ static int see_in_hub(void *arg, const struct hub_cache_model *found, struct err
     return 0;
 }
 
-int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char ret[MODEL_DIRS_PATH_BYTES],
+int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char ret[CATALOG_PATH_BYTES],
                       struct err *e)
 {
-    struct search s = {found, arg, 0};
+    struct search s = {found, arg, 0, NULL};
     int r = hub_cache_dir(ret, e);
     if (r == 0)
         r = hub_cache_each(ret, see_in_hub, &s, e);
@@ -88,7 +110,7 @@ int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char r
 int models_search_revision(const struct hub_name *name, models_found_fn *found, void *arg, uint32_t *count,
                            struct err *e)
 {
-    struct search s = {found, arg, 0};
+    struct search s = {found, arg, 0, NULL};
     char path[HUB_PATH_BYTES];
     int r = model_place_in_hub(name, path, e);
     if (r == 0)
