@@ -124,6 +124,17 @@ static bool scores_by_head(const struct gen *g)
     return g->request->output == GEN_SCORE && g->model->shape->labels > 0;
 }
 
+static struct job_leases leases_of(const struct gen *g, const struct prompt_ids *p)
+{
+    const struct gen_request *r = g->request;
+    struct job_leases ret = {.wish_count = 0};
+    if (r->keep_head_s > 0 && p->head > 0)
+        ret.wishes[ret.wish_count++] = (struct job_wish){p->head, r->keep_head_s};
+    if (r->keep_s > 0)
+        ret.wishes[ret.wish_count++] = (struct job_wish){UINT32_MAX, r->keep_s};
+    return ret;
+}
+
 static struct job_spec spec_of(struct gen *g, const struct choice *c)
 {
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
@@ -152,6 +163,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .images = p->images,
         .image_count = p->image_count,
         .thinking = thinking_of(g, p),
+        .leases = leases_of(g, p),
         .repetition = resolve_repetition(g->request, g->model),
         .prompt_logprobs = g->request->sampling.prompt_logprobs >= 0,
     };

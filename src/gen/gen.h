@@ -51,6 +51,7 @@ struct prompt_ids {
     bool in_reasoning;                       /* the rendered prompt ended inside reasoning */
     bool may_reason;                         /* the reply may begin with reasoning of its own accord */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
+    uint32_t head;                           /* tokens of system and tools; 0: not known */
     struct job_image *images;                /* the media task's; freed with it */
     uint32_t image_count;
 };

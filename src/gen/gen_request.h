@@ -114,6 +114,10 @@ struct gen_request {
     bool clamps;            /* max_tokens beyond the context is lowered, not refused */
     bool prompt_only;       /* no output: the reply has the prompt and its logprobs */
 
+    /* Seconds for which the prefix cache keeps system and tools, and the whole conversation, if it has room;
+     * 0: no wish. */
+    uint32_t keep_head_s, keep_s;
+
     struct gen_sampling sampling;
     uint32_t n;
     int32_t priority;

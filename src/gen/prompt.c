@@ -436,6 +436,7 @@ static bool encode(struct gen *g, struct arena *scratch, struct slice text, cons
     if (ok) {
         ret->cut_count = marks.count;
         memcpy(ret->cuts, cut_tokens, marks.count * sizeof(cut_tokens[0]));
+        ret->head = cuts && cuts->head > 0 && cuts->head <= marks.count ? cut_tokens[cuts->head - 1] : 0;
     }
     arena_rewind(scratch, mark);
     return ok;
@@ -499,6 +500,7 @@ static void move_cuts(struct prompt_ids *p, uint32_t from, uint32_t count)
         if (p->cuts[i] > from && p->cuts[i] - from <= count)
             p->cuts[kept++] = p->cuts[i] - from;
     p->cut_count = kept;
+    p->head = p->head > from && p->head - from <= count ? p->head - from : 0;
 }
 
 /* An encoder's text keeps the tokens around it, where there is room for them. */

@@ -129,22 +129,24 @@ static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span
     return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;
 }
 
-void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
-                      struct slice text, struct chat_cuts *ret)
+/* Returns where system and tools end; 0: nowhere. */
+static size_t choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
+                     struct slice text, struct chat_cuts *ret)
 {
     uint32_t first = 0, last = t->count, user;
-    ret->count = 0;
+    size_t head = 0;
     while (first < t->count && (is_role(messages, first, "system") || is_role(messages, first, "developer")))
         first++;
     if (first < t->count)
         add_system(t, messages, first, text, ret);
+    head = ret->count > 0 ? ret->bytes[ret->count - 1] : 0;
     for (uint32_t i = 0; i < marks->count; i++)
         add_mark(t, messages, &marks->list[i], text, ret);
     while (last > first && !is_written(t, last - 1))
         last--;
     if (last == first) {
         add(ret, t->asked_at, text.len);
-        return;
+        return head;
     }
     add(ret, end_of_messages(t, &t->spans[last - 1]), text.len);
     for (user = last - 1; user > first && !is_role(messages, user - 1, "user"); user--)
@@ -154,4 +156,15 @@ void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const 
     for (uint32_t i = last - 1; i > first; i--)
         if (is_written(t, i) && !is_role(messages, i, role_of(messages, i - 1)))
             add(ret, t->spans[i].from, text.len);
+    return head;
+}
+
+void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
+                      struct slice text, struct chat_cuts *ret)
+{
+    *ret = (struct chat_cuts){.count = 0};
+    size_t head = choose(t, messages, marks, text, ret);
+    for (uint32_t i = 0; i < ret->count && head > 0; i++)
+        if (ret->bytes[i] == head)
+            ret->head = i + 1;
 }

@@ -21,6 +21,7 @@ struct tmpl_trace;
 struct chat_cuts {
     size_t bytes[CHAT_CUTS_MAX];
     uint32_t count;
+    uint32_t head; /* the count of cuts up to the one after system and tools; 0: there is no such cut */
 };
 
 /* A place that the client named: after this many bytes of a message's text; SIZE_MAX: after the message. */

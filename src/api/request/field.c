@@ -5,6 +5,8 @@
 
 #include "gen/reject.h"
 
+#include "base/check.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -88,6 +90,49 @@ bool field_accept_object(struct request *r, const struct field *f, json_t *v, st
 {
     (void)r;
     return json_is_object(v) ? true : reject_value(why, f->name, "%s must be an object.", f->name);
+}
+
+#define TTL_MAX_S 86400
+
+uint32_t field_ttl_s(const json_t *v)
+{
+    const char *text = json_string_value(v), *at = text;
+    uint64_t seconds = 0;
+    if (!text)
+        return 0;
+    for (; *at >= '0' && *at <= '9' && seconds <= TTL_MAX_S; at++)
+        seconds = 10 * seconds + (uint64_t)(*at - '0');
+    uint64_t unit = *at == 's' ? 1 : *at == 'm' ? 60 : *at == 'h' ? 3600 : 0;
+    bool whole = at > text && unit > 0 && at[1] == 0;
+    return whole ? (uint32_t)MIN_OF(seconds * unit, (uint64_t)TTL_MAX_S) : 0;
+}
+
+static void keep(struct request *r, const char *name, const json_t *ttl)
+{
+    uint32_t seconds = field_ttl_s(ttl);
+    if (seconds == 0)
+        field_note_ignored(r, name);
+    r->gen.keep_s = MAX_OF(r->gen.keep_s, seconds);
+}
+
+bool field_cache_retention(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!field_accept_string(r, f, v, why))
+        return false;
+    if (strcmp(json_string_value(v), "in_memory") != 0 && strcmp(json_string_value(v), "in-memory") != 0)
+        keep(r, f->name, v);
+    return true;
+}
+
+bool field_cache_options(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!field_accept_object(r, f, v, why))
+        return false;
+    if (json_object_get(v, "ttl"))
+        keep(r, "prompt_cache_options.ttl", json_object_get(v, "ttl"));
+    if (json_is_true(json_object_get(v, "prewarm")))
+        field_note_ignored(r, "prompt_cache_options.prewarm");
+    return true;
 }
 
 bool field_is_flag(const json_t *v)

@@ -75,6 +75,10 @@ field_read_fn field_truncation, field_truncation_side, field_priority;
 
 /* Labels without effect: the type is checked, the value is dropped. */
 field_read_fn field_accept_string, field_accept_object;
+/* The time to keep the conversation in the prefix cache: OpenAI's retention, and its object with a ttl. */
+field_read_fn field_cache_retention, field_cache_options;
+/* Seconds of a ttl such as "5m" or "1h", at most a day; 0: not a ttl. */
+uint32_t field_ttl_s(const json_t *v);
 /* Accepted without effect: the name is listed in `ignored`, unless the value is off as below. */
 field_read_fn field_ignore_unless_off;
 
@@ -87,7 +91,7 @@ field_read_fn field_refuse_unless_true;
 
 /* ---- constraints of the output, for other readers ---- */
 
-/* The request asks for this grammar under the name `param`; refused when it has one. `value` gets one more
+/* Sets the request's grammar, under the name `param`; refused when it has one. `value` gets one more
  * reference. */
 bool field_constrain(struct request *r, const char *param, enum grammar_kind kind, json_t *value,
                      struct reject *why);
@@ -103,7 +107,7 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
 bool field_integer_of(const json_t *v, int64_t *ret);
 /* A boolean, null, or not there. */
 bool field_is_flag(const json_t *v);
-/* The string of that name in an object; "" where there is none. */
+/* The string of that name in an object; "" if it has no such string. */
 const char *field_string_in(const json_t *object, const char *name);
 /* {"type": "text", "text": text}: a part of a message's content. New; NULL: no memory. */
 json_t *field_text_part(json_t *text);

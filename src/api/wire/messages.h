@@ -47,6 +47,8 @@ struct messages_place {
 
 /* False: memory was refused. */
 bool messages_no_memory(const struct messages_place *p);
+/* The time to keep the prefix, from a cache_control of the head (system and tools) or behind it. */
+void messages_keep(struct request *r, const json_t *control, bool head);
 /* Notes a cache_control of `holder` as a cut of the prefix cache. */
 void messages_mark(struct request *r, const json_t *holder, size_t message, size_t bytes);
 /* messages_blocks.c: `system` and `messages` of the body become one list, in r->gen.messages. */

@@ -123,6 +123,14 @@ static bool accept(struct request *r, const struct field *f, json_t *v, struct r
     return true;
 }
 
+static bool read_cache_control(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!field_accept_object(r, f, v, why))
+        return false;
+    messages_keep(r, v, false);
+    return true;
+}
+
 static const struct field fields[] = {
     {"messages", field_messages, .prompt = true},
     {"system", read_system, .prompt = true},
@@ -135,7 +143,7 @@ static const struct field fields[] = {
     {"service_tier", field_service_tier},
     {"betas", accept},
     {"diagnostics", read_diagnostics},
-    {"cache_control", field_accept_object}, /* mark of the whole prompt, whose end is always a cut */
+    {"cache_control", read_cache_control}, /* mark of the whole prompt, whose end is always a cut */
     {"context_management", messages_read_edits, .prompt = true},
     {"compaction", messages_read_compaction, .prompt = true},
     {"container", field_ignore_unless_off},
@@ -160,9 +168,10 @@ static bool check_count(struct request *r, struct reject *why)
 bool messages_check(struct request *r, struct reject *why)
 {
     int64_t most = r->gen.sampling.max_tokens;
-    if (most < 0)
-        return reject_value(why, "max_tokens", "max_tokens is missing; it must be an integer of at least 1.");
-    if (r->gen.thinking_budget >= most && json_object_get(r->root, "thinking"))
+    if (most < 0 && !r->gen.prompt_only)
+        return reject_value(why, "max_tokens",
+                            "max_tokens is missing; it must be an integer. 0 computes the prompt alone.");
+    if (!r->gen.prompt_only && r->gen.thinking_budget >= most && json_object_get(r->root, "thinking"))
         return reject_value(why, "thinking",
                             "thinking.budget_tokens is %lld; it must be less than max_tokens, %lld.",
                             (long long)r->gen.thinking_budget, (long long)most);

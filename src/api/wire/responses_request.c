@@ -204,7 +204,8 @@ static const struct field fields[] = {
     {"user", field_accept_string},
     {"safety_identifier", field_accept_string},
     {"prompt_cache_key", field_accept_string},
-    {"prompt_cache_retention", field_accept_string},
+    {"prompt_cache_retention", field_cache_retention},
+    {"prompt_cache_options", field_cache_options},
     {"service_tier", field_service_tier},
     {"stream_options", field_accept_object},
     /* Known; accepted only with values that request the default behaviour. */

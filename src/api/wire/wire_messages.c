@@ -31,6 +31,20 @@ struct own {
 
 /* ---- members ---- */
 
+/* Divides the written tokens by their ttl. */
+static void write_creation(const struct gen *g, const struct gen_usage *u, struct buf *ret)
+{
+    const struct gen_request *r = g->request;
+    uint64_t head = g->prompts ? g->prompts[0].head : 0;
+    uint64_t longer = r->keep_head_s > 300 && head > u->cached_tokens ? head - u->cached_tokens : 0;
+    if (r->keep_s > 300)
+        longer = u->written_tokens;
+    longer = MIN_OF(longer, u->written_tokens);
+    buf_printf(ret,
+               ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":%llu,\"ephemeral_1h_input_tokens\":%llu}",
+               (ull)(u->written_tokens - longer), (ull)longer);
+}
+
 static void write_usage(const struct exchange *x, struct buf *ret)
 {
     struct gen_usage u = gen_usage(&x->gen);
@@ -47,6 +61,7 @@ static void write_usage(const struct exchange *x, struct buf *ret)
             "\"cache_creation_input_tokens\":%llu,\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu}]",
             (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
             (ull)u.cached_tokens, (ull)u.completion_tokens);
+    write_creation(&x->gen, &u, ret);
     timings_write(x, ret);
     cache_miss_write_usage(x, ret);
     buf_putc(ret, '}');
@@ -450,6 +465,7 @@ const struct wire wire_messages = {
     .form = {.groups = messages_groups,
              .output = GEN_TOKENS,
              .parses = true,
+             .may_have_no_output = true,
              .check = messages_check,
              .convert = messages_convert},
     .id_prefix = "msg",
