@@ -1,18 +1,19 @@
 /* http_raw.c - a state machine over a connection's bytes, one function for each state.
  *
  * Each function takes one byte and sets the next state. Only the payload of bodies and chunks is skipped in
- * pieces. The accepted language is a subset of RFC 9112 on which every recipient agrees, and which
- * libmicrohttpd 0.9.75 reads in the same way:
+ * pieces. The accepted language is a subset of RFC 9112 on which every recipient agrees:
  *   - lines end in CR LF; a lone CR or LF is a fault, in headers, chunk lines and trailers alike;
  *   - empty lines before a request line are skipped (section 2.2) and count as header bytes;
  *   - one blank between the three parts of a request line, and visible bytes in the target (0x80 and above
  *     are left to the router);
  *   - a header name is a token, directly followed by its colon; no line begins with a blank;
  *   - a value holds no control character but a tab;
- *   - Content-Length is digits and nothing else, not a list of equal numbers, without a trailing blank (the
- *     library would refuse that one with its own message); Transfer-Encoding is "chunked" in any case;
+ *   - Content-Length is digits and nothing else, not a list of equal numbers, without a trailing blank;
+ *     Transfer-Encoding is "chunked" in any case;
  *   - a chunk's size has 1 to 16 hexadecimal digits, its line CHUNK_LINE_MAX bytes;
- *   - trailers follow the rules of headers and share their limits. */
+ *   - trailers follow the rules of headers and share their limits.
+ * A kept head takes one byte of its text for each byte of the header at most, and one field for each
+ * HTTP_RAW_FIELD_BYTES that were charged: so neither can overflow. Trailers are not kept. */
 #include "http/http_raw.h"
 
 #include "base/check.h"
@@ -112,6 +113,69 @@ static enum http_fault charge_fields(struct http_raw *w, size_t bytes)
     return w->field_bytes > w->limits->field_bytes_max ? HTTP_FAULT_FIELDS : HTTP_FAULT_NONE;
 }
 
+/* ---- the kept head ---- */
+
+static void keep(struct http_raw *w, unsigned char c)
+{
+    struct http_head *h = w->kept;
+    if (!h || w->trailer)
+        return;
+    ASSERT(h->text_bytes < w->limits->header_bytes_max);
+    h->text[h->text_bytes++] = (char)c;
+}
+
+static void keep_first(struct http_raw *w)
+{
+    struct http_head *h = w->kept;
+    if (h)
+        *h = (struct http_head){.text = h->text, .fields = h->fields, .fields_max = h->fields_max};
+}
+
+static struct http_field *last_field(struct http_raw *w)
+{
+    struct http_head *h = w->kept;
+    return h && !w->trailer && h->header_count > 0 ? &h->fields[h->header_count - 1] : NULL;
+}
+
+static void keep_name(struct http_raw *w)
+{
+    struct http_head *h = w->kept;
+    if (!h || w->trailer)
+        return;
+    ASSERT(h->header_count < h->fields_max);
+    h->fields[h->header_count++] = (struct http_field){.name = h->text_bytes};
+}
+
+static void keep_value(struct http_raw *w)
+{
+    struct http_field *f = last_field(w);
+    if (!f)
+        return;
+    f->name_bytes = w->kept->text_bytes - f->name;
+    f->value = w->kept->text_bytes;
+}
+
+static void keep_value_end(struct http_raw *w)
+{
+    struct http_field *f = last_field(w);
+    if (!f)
+        return;
+    f->value_bytes = w->kept->text_bytes - f->value;
+    while (f->value_bytes > 0 && is_blank((unsigned char)w->kept->text[f->value + f->value_bytes - 1]))
+        f->value_bytes--;
+}
+
+static void keep_end(struct http_raw *w)
+{
+    struct http_head *h = w->kept;
+    if (!h)
+        return;
+    h->bytes = w->header_bytes;
+    h->length = w->length;
+    h->http_1_0 = w->http_1_0;
+    h->chunked = w->chunked;
+}
+
 static void begin_request(struct http_raw *w)
 {
     w->state = STATE_START;
@@ -125,6 +189,7 @@ static void begin_request(struct http_raw *w)
 static void end_request(struct http_raw *w)
 {
     w->requests++;
+    w->events |= HTTP_RAW_END;
     begin_request(w);
 }
 
@@ -143,10 +208,15 @@ static enum http_fault step_method(struct http_raw *w, unsigned char c)
     if (c == ' ' && w->name_bytes > 0) {
         w->head = w->matched == 4 && w->name_bytes == 4;
         w->state = STATE_TARGET_FIRST;
+        if (w->kept)
+            w->kept->method_bytes = w->kept->text_bytes;
         return HTTP_FAULT_NONE;
     }
     if (!is_token(c) || w->name_bytes == METHOD_MAX)
         return HTTP_FAULT_REQUEST_LINE;
+    if (w->name_bytes == 0)
+        keep_first(w);
+    keep(w, c);
     /* Methods are case-sensitive; only the common spelling matters here. */
     w->matched += w->matched == w->name_bytes && c == "HEAD"[MIN_OF(w->name_bytes, 4)];
     name_put(w, c);
@@ -177,12 +247,15 @@ static enum http_fault step_target(struct http_raw *w, unsigned char c)
     if (c == ' ') {
         w->state = STATE_VERSION;
         w->matched = 0;
+        if (w->kept)
+            w->kept->target_bytes = w->kept->text_bytes - w->kept->method_bytes;
         return HTTP_FAULT_NONE;
     }
     if (c == '\r' || c == '\n')
         return HTTP_FAULT_REQUEST_LINE;
     if (is_control(c))
         return HTTP_FAULT_TARGET;
+    keep(w, c);
     bool argument = w->query ? c == '&' : c == '?';
     w->query = w->query || c == '?';
     return argument ? charge_fields(w, HTTP_RAW_FIELD_BYTES) : HTTP_FAULT_NONE;
@@ -243,12 +316,17 @@ static enum http_fault step_line(struct http_raw *w, unsigned char c)
     w->name_bytes = 0;
     name_put(w, c);
     w->state = STATE_NAME;
-    return charge_fields(w, HTTP_RAW_FIELD_BYTES);
+    if (charge_fields(w, HTTP_RAW_FIELD_BYTES))
+        return HTTP_FAULT_FIELDS;
+    keep_name(w);
+    keep(w, c);
+    return HTTP_FAULT_NONE;
 }
 
 static enum http_fault begin_value(struct http_raw *w)
 {
     struct slice name = {w->name, w->name_bytes};
+    keep_value(w);
     w->state = STATE_VALUE_BLANK;
     w->value_over = false;
     w->matched = 0;
@@ -274,6 +352,7 @@ static enum http_fault step_name(struct http_raw *w, unsigned char c)
     if (!is_token(c))
         return HTTP_FAULT_NAME;
     name_put(w, c);
+    keep(w, c);
     return HTTP_FAULT_NONE;
 }
 
@@ -281,6 +360,7 @@ static enum http_fault step_name(struct http_raw *w, unsigned char c)
 static enum http_fault end_value(struct http_raw *w)
 {
     w->state = STATE_VALUE_LF;
+    keep_value_end(w);
     if (w->field == FIELD_LENGTH && w->matched == 0)
         return HTTP_FAULT_LENGTH;
     if (w->field == FIELD_ENCODING && w->matched != 7)
@@ -329,6 +409,7 @@ static enum http_fault step_value(struct http_raw *w, unsigned char c)
     if (is_control(c) && c != '\t')
         return HTTP_FAULT_CONTROL;
     w->state = STATE_VALUE;
+    keep(w, c);
     switch (w->field) {
     case FIELD_LENGTH:
         return put_length(w, c);
@@ -378,6 +459,8 @@ static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
     if (fault)
         return fault;
     w->headers++;
+    w->events |= HTTP_RAW_HEAD;
+    keep_end(w);
     if (w->chunked) {
         begin_chunk(w);
     } else if (w->length > 0) {
@@ -477,6 +560,8 @@ static size_t skip(struct http_raw *w, size_t len)
 {
     size_t n = (size_t)MIN_OF(w->left, (uint64_t)len);
     w->left -= n;
+    w->payload_bytes = n;
+    w->events |= HTTP_RAW_BODY;
     if (w->left == 0 && w->state == STATE_CHUNK)
         w->state = STATE_CHUNK_CR;
     else if (w->left == 0)
@@ -490,11 +575,19 @@ void http_raw_init(struct http_raw *w, const struct http_raw_limits *limits)
     begin_request(w);
 }
 
+void http_raw_keep(struct http_raw *w, struct http_head *kept)
+{
+    ASSERT(kept->fields_max >= w->limits->field_bytes_max / HTTP_RAW_FIELD_BYTES);
+    w->kept = kept;
+}
+
 size_t http_raw_feed(struct http_raw *w, const char *bytes, size_t len)
 {
     size_t at = 0, whole = 0;
     ASSERT(!w->fault);
-    while (at < len) {
+    w->events = 0;
+    w->payload_bytes = 0;
+    while (at < len && !(w->kept && w->events)) {
         uint64_t requests = w->requests;
         if (w->state >= STATE_BODY)
             at += skip(w, len - at);
@@ -505,7 +598,7 @@ size_t http_raw_feed(struct http_raw *w, const char *bytes, size_t len)
         if (w->requests != requests)
             whole = at;
     }
-    return len;
+    return at;
 }
 
 bool http_raw_rests(const struct http_raw *w)

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "http/http_raw.h"
+#include "http/http_target.h"
 
 struct slice;
 
@@ -294,6 +295,121 @@ TEST(what_ends_before_the_fault_is_good)
     assert_int_equal(v.requests, 3);
     assert_int_equal(v.headers, 3);
     assert_int_equal(v.good, sizeof(first) - 1);
+}
+
+/* ---- kept heads ---- */
+
+static char kept_text[1024];
+static struct http_field kept_fields[16];
+
+static struct slice kept_slice(const struct http_head *h, uint32_t at, uint32_t bytes)
+{
+    return (struct slice){h->text + at, bytes};
+}
+
+static void check_field(const struct http_head *h, uint32_t index, const char *name, const char *value)
+{
+    const struct http_field *f = &h->fields[index];
+    if (!slice_eq(kept_slice(h, f->name, f->name_bytes), slice_of(name)) ||
+        !slice_eq(kept_slice(h, f->value, f->value_bytes), slice_of(value)))
+        fail_msg("field %u is not %s: %s", index, name, value);
+}
+
+TEST(the_kept_head_is_what_came)
+{
+    static const char text[] = "GET /a?b HTTP/1.0\r\nHost: x\r\nX-Y:\t v w \t\r\nEmpty: \r\n\r\n"
+                               "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                               "2\r\nab\r\n0\r\nTrailer: t\r\n\r\n";
+    static const size_t get_bytes =
+        sizeof("GET /a?b HTTP/1.0\r\nHost: x\r\nX-Y:\t v w \t\r\nEmpty: \r\n\r\n") - 1;
+    struct http_head h = {.text = kept_text, .fields = kept_fields, .fields_max = COUNT_OF(kept_fields)};
+    struct http_raw w;
+    http_raw_init(&w, &limits);
+    http_raw_keep(&w, &h);
+    size_t at = http_raw_feed(&w, text, sizeof(text) - 1);
+    assert_int_equal(at, get_bytes);
+    assert_int_equal(w.events, HTTP_RAW_HEAD | HTTP_RAW_END);
+    assert_true(slice_eq(kept_slice(&h, 0, h.method_bytes), SLICE("GET")));
+    assert_true(slice_eq(kept_slice(&h, h.method_bytes, h.target_bytes), SLICE("/a?b")));
+    assert_int_equal(h.header_count, 3);
+    check_field(&h, 0, "Host", "x");
+    check_field(&h, 1, "X-Y", "v w");
+    check_field(&h, 2, "Empty", "");
+    assert_true(h.http_1_0 && !h.chunked && h.length == 0 && h.bytes == get_bytes);
+    at += http_raw_feed(&w, text + at, sizeof(text) - 1 - at);
+    assert_int_equal(w.events, HTTP_RAW_HEAD);
+    assert_true(!h.http_1_0 && h.chunked && h.header_count == 2);
+    at += http_raw_feed(&w, text + at, sizeof(text) - 1 - at);
+    assert_int_equal(w.events, HTTP_RAW_BODY);
+    assert_int_equal(w.payload_bytes, 2);
+    assert_memory_equal(text + at - 2, "ab", 2);
+    /* A trailer is judged, and not kept. */
+    at += http_raw_feed(&w, text + at, sizeof(text) - 1 - at);
+    assert_int_equal(w.events, HTTP_RAW_END);
+    assert_int_equal(at, sizeof(text) - 1);
+    assert_int_equal(h.header_count, 2);
+    check_field(&h, 1, "Transfer-Encoding", "chunked");
+}
+
+TEST(a_head_as_large_as_may_be_is_kept)
+{
+    struct http_head h = {.text = kept_text, .fields = kept_fields, .fields_max = COUNT_OF(kept_fields)};
+    struct http_raw w;
+    char text[1200] = "GET /?a HTTP/1.1\r\nHost: a\r\n";
+    for (int i = 0; i < 14; i++)
+        strcat(text, i < 13 ? "x: y\r\n" : "long: ");
+    size_t bytes = strlen(text);
+    memset(text + bytes, 'v', 1024 - 4 - bytes);
+    strcat(text, "\r\n\r\n");
+    assert_int_equal(strlen(text), 1024);
+    http_raw_init(&w, &limits);
+    http_raw_keep(&w, &h);
+    assert_int_equal(http_raw_feed(&w, text, strlen(text)), 1024);
+    assert_int_equal(w.events, HTTP_RAW_HEAD | HTTP_RAW_END);
+    assert_int_equal(h.header_count, 15);
+    struct slice path, authority;
+    assert_true(http_target_read(&h, &path, &authority));
+    assert_int_equal(h.argument_count, 1);
+}
+
+static struct http_head head_of(const char *target)
+{
+    struct http_head h = {.text = kept_text, .fields = kept_fields, .fields_max = COUNT_OF(kept_fields)};
+    struct http_raw w;
+    char text[512];
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: a\r\nA: header\r\n\r\n", target);
+    http_raw_init(&w, &limits);
+    http_raw_keep(&w, &h);
+    http_raw_feed(&w, text, strlen(text));
+    assert_int_equal(w.events, HTTP_RAW_HEAD | HTTP_RAW_END);
+    return h;
+}
+
+TEST(a_target_is_split_and_then_decoded)
+{
+    struct slice path, authority;
+    struct slice value;
+    struct http_head h = head_of("/x%3fy%2B+?a=1+2%263&empty&b%3d=c=d&&=e");
+    assert_true(http_target_read(&h, &path, &authority));
+    assert_true(slice_eq(path, SLICE("/x?y++")) && authority.len == 0);
+    assert_true(http_head_find_argument(&h, SLICE("A"), &value) && slice_eq(value, SLICE("1 2&3")));
+    assert_true(http_head_find(&h, SLICE("a"), &value) && slice_eq(value, SLICE("header")));
+    assert_true(http_head_find_argument(&h, SLICE("empty"), &value) && value.len == 0);
+    assert_true(http_head_find_argument(&h, SLICE("b="), &value) && slice_eq(value, SLICE("c=d")));
+    assert_false(http_head_find_argument(&h, SLICE("host"), &value));
+    assert_false(http_head_find(&h, SLICE("empty"), &value));
+    h = head_of("http://name:1/path?q");
+    assert_true(http_target_read(&h, &path, &authority));
+    assert_true(slice_eq(authority, SLICE("name:1")) && slice_eq(path, SLICE("/path")));
+    h = head_of("http://name");
+    assert_true(http_target_read(&h, &path, &authority));
+    assert_true(slice_eq(authority, SLICE("name")) && slice_eq(path, SLICE("/")));
+    static const char *const bad[] = {"/%", "/%4", "/%zz", "/%00", "/?a=%", "/?%00", "/?a%4=1", "/?a=%4&1"};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        h = head_of(bad[i]);
+        if (http_target_read(&h, &path, &authority))
+            fail_msg("taken: %s", bad[i]);
+    }
 }
 
 TEST(it_rests_between_requests_only)
