@@ -42,6 +42,16 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
+/* Moves all members of `from` behind those of `to`. */
+static inline void list_move_all(struct list *from, struct list *to)
+{
+    while (!list_empty(from)) {
+        struct list *node = from->next;
+        list_remove(node);
+        list_push_back(to, node);
+    }
+}
+
 #define LIST_ENTRY(node, type, member) CONTAINER(node, type, member)
 #define LIST_FIRST(head, type, member) LIST_ENTRY((head)->next, type, member)
 /* `it` is a struct list *; the body may remove it from its list. */

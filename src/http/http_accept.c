@@ -1,14 +1,12 @@
 /* http_accept.c - accepts connections; also when the process has no descriptor left for one.
  *
- * The listening socket lies in the server's epoll set, level-triggered, and accepted sockets are given to
- * MHD. (MHD's own accept is not used: without a descriptor and without connections it polls the listening
- * socket at full speed, and with connections it accepts again only after one of them has ended.) The
- * socket is polled only while a connection could be accepted, so a turn never comes for nothing.
+ * The listening socket lies in the server's epoll set, level-triggered. It is polled only while a connection
+ * could be accepted, so a turn never comes for nothing.
  *
- * Without descriptors the order of http_place.c applies: the longest idle connection is evicted, and
- * accepting goes on when it has closed. With none to evict, a spare descriptor is closed, the client is
- * accepted with it, told 503 and closed, and the spare is opened again. When another thread has taken the
- * spare, or the system lacks memory, accepting pauses. */
+ * Without descriptors a lingering connection is closed first. Then the order of http_place.c applies: the
+ * longest idle connection is evicted, and accepting goes on when it has closed. With none to evict, a spare
+ * descriptor is closed, the client is accepted with it, gets 503 and is closed, and the spare is opened
+ * again. When another thread has taken the spare, or the system lacks memory, accepting pauses. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -32,19 +30,18 @@
 
 /* ---- one connection ---- */
 
-int http_accept_add(struct http_server *s, int fd, struct sockaddr_storage *from, socklen_t len)
+/* A Unix socket's address is longer, and of no interest, or has not even a family. */
+int http_accept_add(struct http_server *s, int fd, union http_address *from, socklen_t len)
 {
-    if (len < sizeof(from->ss_family) || len > sizeof(*from)) {
-        from->ss_family = AF_UNIX;
-        len = sizeof(from->ss_family);
-    }
-    return MHD_add_connection(s->mhd, fd, (struct sockaddr *)from, len) == MHD_YES ? 0 : -ENOMEM;
+    if (len < sizeof(from->any.sa_family) || len > sizeof(*from))
+        from->any.sa_family = AF_UNIX;
+    return http_conn_open(s, fd, from);
 }
 
-static int take_waiting(struct http_server *s, struct sockaddr_storage *from, socklen_t *len)
+static int take_waiting(struct http_server *s, union http_address *from, socklen_t *len)
 {
     *len = sizeof(*from);
-    int fd = accept4(s->listen_fd, (struct sockaddr *)from, len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(s->listen_fd, &from->any, len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     return fd < 0 ? -errno : fd;
 }
 
@@ -76,7 +73,7 @@ static bool one_waits(const struct http_server *s)
 static bool refuse_one(struct http_server *s)
 {
     struct http_accept *a = &s->accept;
-    struct sockaddr_storage from;
+    union http_address from;
     socklen_t len;
     if (a->spare_fd < 0)
         return false;
@@ -108,6 +105,8 @@ static bool starve(struct http_server *s, int error)
     if (error != ENOMEM && !one_waits(s))
         return false;
     a->starved = true;
+    if (error != ENOMEM && http_conn_close_lingering(s))
+        return true;
     if (error == EMFILE || error == ENFILE) {
         evicted = http_place_evict_any(s);
         a->evicted += evicted;
@@ -124,7 +123,7 @@ static bool starve(struct http_server *s, int error)
 /* True: there may be more. */
 static bool accept_one(struct http_server *s)
 {
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    union http_address from = {.any.sa_family = AF_UNIX};
     socklen_t len;
     int fd = take_waiting(s, &from, &len);
     if (fd == -EAGAIN)
@@ -139,9 +138,14 @@ static bool accept_one(struct http_server *s)
     return http_accept_add(s, fd, &from, len) == 0 || starve(s, ENOMEM);
 }
 
+static bool has_slot(const struct http_server *s)
+{
+    return !list_empty(&s->free) || !list_empty(&s->lingering);
+}
+
 static bool may_accept(const struct http_server *s)
 {
-    return !s->quiesced && !list_empty(&s->free) && s->now_ns >= s->accept.paused_until_ns;
+    return !s->quiesced && has_slot(s) && s->now_ns >= s->accept.paused_until_ns;
 }
 
 void http_accept_ready(struct http_server *s)
@@ -165,14 +169,9 @@ void http_accept_arm(struct http_server *s)
 uint64_t http_accept_wait_ms(const struct http_server *s, uint64_t ms)
 {
     uint64_t until_ns = s->accept.paused_until_ns;
-    if (s->quiesced || s->accept.armed || list_empty(&s->free))
+    if (s->quiesced || s->accept.armed || !has_slot(s))
         return ms;
     return MIN_OF(ms, until_ns > s->now_ns ? DIV_UP(until_ns - s->now_ns, NS_PER_MS) : 0);
-}
-
-void http_accept_closed(struct http_server *s)
-{
-    s->accept.paused_until_ns = 0;
 }
 
 int http_accept_open(struct http_server *s)

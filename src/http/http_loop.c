@@ -1,11 +1,8 @@
-/* http_loop.c - a turn: events, MHD, the handler; then the turns of the servers that joined.
+/* http_loop.c - a turn: events, connections, the handler; then the turns of the servers that joined.
  *
- * A server that joined another one is complete: epoll set, MHD, places, limits. Its epoll descriptor lies
- * in the other's set, and a turn of the other is followed by one of its own when it has work. So a full
- * server takes no place of another.
- *
- * MHD can request no wait although it has no work: a client with an endless chunk header fills the read
- * buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
+ * A server that joined another one is complete: epoll set, places, limits. Its epoll descriptor lies in the
+ * other's set, and a turn of the other is followed by one of its own when it has work. So a full server takes
+ * no place of another. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -14,8 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define EVENTS_MAX        64
-#define USELESS_TURNS_MAX 64
+#define EVENTS_MAX 64
 
 /* ---- events ---- */
 
@@ -26,11 +22,17 @@ static void do_watch(struct http_server *s, uint32_t index, uint32_t generation)
         w.ready(w.arg, w.fd);
 }
 
-static void do_client(struct http_server *s, uint32_t index, uint32_t generation)
+static void do_client(struct http_server *s, uint32_t index, uint32_t generation, uint32_t events)
 {
     struct http_conn *c = &s->conns[index];
-    if (c->open && c->generation == generation)
+    if (c->fd < 0 || c->generation != generation)
+        return;
+    bool gone = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+    c->readable = c->readable || gone || events & EPOLLIN;
+    c->full = c->full && !gone && !(events & EPOLLOUT);
+    if (gone && c->open && !c->gone)
         http_conn_gone(c);
+    http_conn_wake(c);
 }
 
 static void clear_wake(struct http_server *s)
@@ -40,12 +42,11 @@ static void clear_wake(struct http_server *s)
         ASSERT(errno == EAGAIN || errno == EINTR);
 }
 
-static void do_event(struct http_server *s, uint64_t data)
+static void do_event(struct http_server *s, const struct epoll_event *e)
 {
+    uint64_t data = e->data.u64;
     uint32_t index = (uint32_t)(data >> 32) & 0xfffffff, generation = (uint32_t)data;
     switch ((enum http_event)(data >> 60)) {
-    case HTTP_EVENT_MHD:
-        break; /* MHD runs in every turn. */
     case HTTP_EVENT_WAKE:
         clear_wake(s);
         break;
@@ -53,10 +54,7 @@ static void do_event(struct http_server *s, uint64_t data)
         do_watch(s, index, generation);
         break;
     case HTTP_EVENT_CLIENT:
-        do_client(s, index, generation);
-        break;
-    case HTTP_EVENT_LINGER:
-        http_linger_ready(s, index, generation);
+        do_client(s, index, generation, e->events);
         break;
     case HTTP_EVENT_JOINED:
         s->joined[index]->due = true;
@@ -71,11 +69,7 @@ static void tell_writable(struct http_server *s)
 {
     struct list now;
     list_init(&now);
-    while (!list_empty(&s->writable)) {
-        struct list *l = s->writable.next;
-        list_remove(l);
-        list_push_back(&now, l);
-    }
+    list_move_all(&s->writable, &now);
     while (!list_empty(&now)) {
         struct http_conn *c = LIST_FIRST(&now, struct http_conn, writable);
         list_remove(&c->writable);
@@ -91,45 +85,35 @@ static void tick(struct http_server *s)
         return;
     s->tick_ns = s->now_ns + HTTP_TICK_NS;
     for (uint32_t i = 0; i < s->conns_max; i++)
-        if (s->conns[i].open)
-            http_conn_check_deadline(&s->conns[i], s->now_ns);
-    http_linger_check(s, s->now_ns);
+        http_conn_check_deadline(&s->conns[i], s->now_ns);
     if (s->opts.handler.tick)
         s->opts.handler.tick(s->opts.arg, s->now_ns);
 }
 
 /* ---- the end of requests ---- */
 
-/* Ends what the closing list holds: tells the handler, then lets MHD close the connection. */
+/* Ends what the closing list holds. */
 static void end_closing(struct http_server *s)
 {
-    while (!list_empty(&s->closing)) {
-        struct http_conn *c = LIST_FIRST(&s->closing, struct http_conn, closing);
-        http_request_over(&c->request, false);
-        http_conn_kill(c);
-    }
+    while (!list_empty(&s->closing))
+        http_conn_close(LIST_FIRST(&s->closing, struct http_conn, closing));
 }
 
 void http_loop_end_all(struct http_server *s)
 {
-    for (uint32_t i = 0; i < s->conns_max; i++) {
-        struct http_conn *c = &s->conns[i];
-        if (!c->open)
-            continue;
-        http_request_over(&c->request, false);
-        http_conn_kill(c);
-    }
-    end_closing(s);
+    for (uint32_t i = 0; s->conns && i < s->conns_max; i++)
+        http_conn_close(&s->conns[i]);
+    for (uint32_t i = 0; i < s->joined_count; i++)
+        http_loop_end_all(s->joined[i]);
 }
 
 /* ---- how long a turn waits ---- */
 
 static int turn_wait_ms(struct http_server *s, int wait_ms)
 {
-    MHD_UNSIGNED_LONG_LONG mhd_ms = 0;
     uint64_t tick_ms = s->tick_ns > s->now_ns ? DIV_UP(s->tick_ns - s->now_ns, NS_PER_MS) : 0;
     uint64_t ms = MIN_OF((uint64_t)MAX_OF(wait_ms, 0), tick_ms);
-    if (s->resumed)
+    if (!list_empty(&s->active))
         return 0;
     ms = http_accept_wait_ms(s, ms);
     uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
@@ -137,9 +121,7 @@ static int turn_wait_ms(struct http_server *s, int wait_ms)
         stop_at_ns = s->last_words_ns + HTTP_LAST_WORDS_NS;
     if (stop_at_ns != UINT64_MAX)
         ms = MIN_OF(ms, stop_at_ns > s->now_ns ? DIV_UP(stop_at_ns - s->now_ns, NS_PER_MS) : 0);
-    if (MHD_get_timeout(s->mhd, &mhd_ms) == MHD_NO || mhd_ms >= ms)
-        return (int)MIN_OF(ms, (uint64_t)INT_MAX);
-    return mhd_ms == 0 && s->useless_turns > USELESS_TURNS_MAX ? 1 : (int)mhd_ms;
+    return (int)MIN_OF(ms, (uint64_t)INT_MAX);
 }
 
 /* ---- servers that share the loop ---- */
@@ -165,6 +147,8 @@ static void joined_turn(struct http_server *s)
     for (uint32_t i = 0; i < s->joined_count; i++) {
         struct http_server *j = s->joined[i];
         j->now_ns = s->now_ns;
+        j->stopping = s->stopping;
+        atomic_store(&j->stop_at_ns, atomic_load(&s->stop_at_ns));
         if (!is_due(j))
             continue;
         j->due = false;
@@ -172,37 +156,7 @@ static void joined_turn(struct http_server *s)
     }
 }
 
-static void joined_obey(struct http_server *s)
-{
-    for (uint32_t i = 0; i < s->joined_count; i++) {
-        struct http_server *j = s->joined[i];
-        atomic_store(&j->stop_at_ns, atomic_load(&s->stop_at_ns));
-        j->stopping = s->stopping;
-    }
-}
-
-static uint32_t joined_requests(const struct http_server *s)
-{
-    uint32_t open = 0;
-    for (uint32_t i = 0; i < s->joined_count; i++)
-        open += s->joined[i]->requests_open;
-    return open;
-}
-
-static void joined_end_all(struct http_server *s)
-{
-    for (uint32_t i = 0; i < s->joined_count; i++)
-        http_loop_end_all(s->joined[i]);
-}
-
 /* ---- turns ---- */
-
-/* Requests of other threads. */
-static void obey(struct http_server *s)
-{
-    s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
-    joined_obey(s);
-}
 
 int http_server_turn(struct http_server *s, int wait_ms)
 {
@@ -213,21 +167,17 @@ int http_server_turn(struct http_server *s, int wait_ms)
     if (count < 0 && errno != EINTR)
         return -errno;
     s->now_ns = clock_now_ns();
-    uint64_t activity = s->activity;
     for (int i = 0; i < count; i++)
-        do_event(s, events[i].data.u64);
-    obey(s);
+        do_event(s, &events[i]);
+    s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
     end_closing(s);
-    s->resumed = false;
-    http_recv_run(s);
-    http_leave_all(s);
+    http_io_run(s);
+    http_conn_leave_all(s);
     tell_writable(s);
     tick(s);
     end_closing(s);
     joined_turn(s);
     http_accept_arm(s);
-    bool useless = count <= 0 && wait <= 1 && s->activity == activity;
-    s->useless_turns = useless ? s->useless_turns + (s->useless_turns < UINT32_MAX) : 0;
     return 0;
 }
 
@@ -241,7 +191,6 @@ static void end_grace(struct http_server *s)
         joined_turn(s);
     } else if (!s->opts.handler.stopping || s->now_ns >= s->last_words_ns + HTTP_LAST_WORDS_NS) {
         http_loop_end_all(s);
-        joined_end_all(s);
     }
 }
 
@@ -255,7 +204,10 @@ int http_server_run(struct http_server *s)
             continue;
         if (s->now_ns >= atomic_load(&s->stop_at_ns))
             end_grace(s);
-        if (s->requests_open + joined_requests(s) == 0)
+        uint32_t open = s->requests_open;
+        for (uint32_t i = 0; i < s->joined_count; i++)
+            open += s->joined[i]->requests_open;
+        if (open == 0)
             return 0;
     }
 }

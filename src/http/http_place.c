@@ -9,7 +9,7 @@
  * are evicted in the same order, so dripping clients do not hold them. A client beyond its own share loses
  * its own connections in this order, never others'.
  *
- * An evicted connection is only marked here: the loop closes it (http_leave.c) once MHD is back, unless
+ * An evicted connection is only marked here: the loop closes it (http_conn.c) at the end of the turn, unless
  * its request has become complete meanwhile. */
 #include "http/http_state.h"
 
@@ -23,14 +23,9 @@
 /* Since it was opened, or its last request ended: another one may be under way. */
 #define NEW_NS NS_PER_S
 
-static bool is_whole(const struct http_conn *c)
-{
-    return c->raw.requests > c->ended;
-}
-
 static enum http_idle idle_of(const struct http_conn *c)
 {
-    if (!c->placed || is_whole(c))
+    if (!c->placed)
         return HTTP_IDLES;
     switch (c->request.phase) {
     case HTTP_PHASE_NONE:
@@ -58,11 +53,10 @@ void http_place_note(struct http_conn *c)
         list_push_back(&c->peer->idles[idle], &c->peer_link);
 }
 
-/* Bytes that MHD has not read yet may be a request. */
-static bool has_unread(const struct http_conn *c)
+bool http_place_has_unread(const struct http_conn *c)
 {
     int bytes = 0;
-    return ioctl(c->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+    return c->in_at < c->in_end || (ioctl(c->fd, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
 static bool is_slow(const struct http_conn *c)
@@ -78,7 +72,7 @@ static bool may_go(const struct http_conn *c, const struct http_conn *for_whom, 
         return false;
     switch (c->idle) {
     case HTTP_IDLE_REST:
-        return !has_unread(c);
+        return !http_place_has_unread(c);
     case HTTP_IDLE_BODY:
         return is_slow(c);
     default:
@@ -91,12 +85,14 @@ static bool is_new(const struct http_conn *c)
     return c->idle != HTTP_IDLE_BODY && c->server->now_ns - c->since_ns < NEW_NS;
 }
 
-static struct http_conn *first_of(struct list idles[HTTP_IDLES], bool of_peer,
-                                  const struct http_conn *for_whom, bool excess, bool with_new)
+/* Looks among those that are not new, then among the new ones too. */
+static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool of_peer,
+                                           const struct http_conn *for_whom, bool excess)
 {
-    for (int i = 0; i < HTTP_IDLES; i++) {
+    for (int i = 0; i < 2 * HTTP_IDLES; i++) {
         int looked = 0;
-        LIST_EACH(l, &idles[i]) {
+        bool with_new = i >= HTTP_IDLES;
+        LIST_EACH(l, &idles[i % HTTP_IDLES]) {
             struct http_conn *c = of_peer ? LIST_ENTRY(l, struct http_conn, peer_link)
                                           : LIST_ENTRY(l, struct http_conn, idle_link);
             if ((with_new || !is_new(c)) && may_go(c, for_whom, excess))
@@ -106,13 +102,6 @@ static struct http_conn *first_of(struct list idles[HTTP_IDLES], bool of_peer,
         }
     }
     return NULL;
-}
-
-static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool of_peer,
-                                           const struct http_conn *for_whom, bool excess)
-{
-    struct http_conn *c = first_of(idles, of_peer, for_whom, excess, false);
-    return c ? c : first_of(idles, of_peer, for_whom, excess, true);
 }
 
 void http_place_leave(struct http_conn *c)
@@ -127,18 +116,11 @@ void http_place_leave(struct http_conn *c)
     c->peer = NULL;
 }
 
-static void leave(struct http_conn *c, enum http_leave why)
-{
-    if (!c->open || c->killed || c->shut || c->leave != HTTP_LEAVE_NOT)
-        return;
-    c->leave = why;
-    http_place_leave(c);
-    list_push_back(&c->server->leaving, &c->leaving);
-}
-
 static void evict(struct http_conn *c)
 {
-    leave(c, HTTP_LEAVE_EVICTED);
+    ASSERT(c->open && list_empty(&c->leaving));
+    http_place_leave(c);
+    list_push_back(&c->server->leaving, &c->leaving);
 }
 
 /* True when one of the client's own, else one of all, makes room. */
@@ -187,7 +169,7 @@ void http_place_judge(struct http_conn *c)
 void http_place_take(struct http_conn *c)
 {
     struct http_server *s = c->server;
-    const struct sockaddr *from = http_conn_address(c);
+    const struct sockaddr *from = &c->from.any;
     bool limited = s->opts.connections_per_ip > 0 || !http_peer_is_loopback(from);
     c->peer = limited ? http_peer_join(&s->peers, from) : NULL;
     c->placed = true;
@@ -214,11 +196,4 @@ bool http_request_share(struct http_request *r, uint64_t tenant)
         own += open && other != r && other->tenant == tenant;
     }
     return own < (uint64_t)HTTP_SHARE_OF_FREE * free_places;
-}
-
-void http_place_fault(struct http_conn *c)
-{
-    ASSERT(c->raw.fault);
-    if (c->raw.requests <= c->ended)
-        leave(c, HTTP_LEAVE_FAULT);
 }

@@ -115,65 +115,51 @@ static enum http_fault charge_fields(struct http_raw *w, size_t bytes)
 
 /* ---- the kept head ---- */
 
+void http_raw_keep(struct http_raw *w, struct http_head *h)
+{
+    ASSERT(h->fields_max >= w->limits->field_bytes_max / HTTP_RAW_FIELD_BYTES);
+    *h = (struct http_head){.text = h->text, .fields = h->fields, .fields_max = h->fields_max};
+    w->kept = h;
+}
+
+/* The head that the next byte belongs to; NULL: none is kept, or the byte is a trailer's. */
+static struct http_head *kept(const struct http_raw *w)
+{
+    return w->trailer ? NULL : w->kept;
+}
+
 static void keep(struct http_raw *w, unsigned char c)
 {
-    struct http_head *h = w->kept;
-    if (!h || w->trailer)
+    struct http_head *h = kept(w);
+    if (!h)
         return;
     ASSERT(h->text_bytes < w->limits->header_bytes_max);
     h->text[h->text_bytes++] = (char)c;
 }
 
-static void keep_first(struct http_raw *w)
-{
-    struct http_head *h = w->kept;
-    if (h)
-        *h = (struct http_head){.text = h->text, .fields = h->fields, .fields_max = h->fields_max};
-}
-
-static struct http_field *last_field(struct http_raw *w)
-{
-    struct http_head *h = w->kept;
-    return h && !w->trailer && h->header_count > 0 ? &h->fields[h->header_count - 1] : NULL;
-}
-
 static void keep_name(struct http_raw *w)
 {
-    struct http_head *h = w->kept;
-    if (!h || w->trailer)
+    struct http_head *h = kept(w);
+    if (!h)
         return;
     ASSERT(h->header_count < h->fields_max);
     h->fields[h->header_count++] = (struct http_field){.name = h->text_bytes};
 }
 
-static void keep_value(struct http_raw *w)
+/* At a name's colon, then at its value's end. */
+static void keep_value(struct http_raw *w, bool ended)
 {
-    struct http_field *f = last_field(w);
-    if (!f)
-        return;
-    f->name_bytes = w->kept->text_bytes - f->name;
-    f->value = w->kept->text_bytes;
-}
-
-static void keep_value_end(struct http_raw *w)
-{
-    struct http_field *f = last_field(w);
-    if (!f)
-        return;
-    f->value_bytes = w->kept->text_bytes - f->value;
-    while (f->value_bytes > 0 && is_blank((unsigned char)w->kept->text[f->value + f->value_bytes - 1]))
-        f->value_bytes--;
-}
-
-static void keep_end(struct http_raw *w)
-{
-    struct http_head *h = w->kept;
+    struct http_head *h = kept(w);
     if (!h)
         return;
-    h->bytes = w->header_bytes;
-    h->length = w->length;
-    h->http_1_0 = w->http_1_0;
-    h->chunked = w->chunked;
+    struct http_field *f = &h->fields[h->header_count - 1];
+    if (ended) {
+        struct slice value = {h->text + f->value, h->text_bytes - f->value};
+        f->value_bytes = (uint32_t)slice_trim(value, " \t").len;
+    } else {
+        f->name_bytes = h->text_bytes - f->name;
+        f->value = h->text_bytes;
+    }
 }
 
 static void begin_request(struct http_raw *w)
@@ -214,8 +200,8 @@ static enum http_fault step_method(struct http_raw *w, unsigned char c)
     }
     if (!is_token(c) || w->name_bytes == METHOD_MAX)
         return HTTP_FAULT_REQUEST_LINE;
-    if (w->name_bytes == 0)
-        keep_first(w);
+    if (w->name_bytes == 0 && w->kept)
+        http_raw_keep(w, w->kept);
     keep(w, c);
     /* Methods are case-sensitive; only the common spelling matters here. */
     w->matched += w->matched == w->name_bytes && c == "HEAD"[MIN_OF(w->name_bytes, 4)];
@@ -234,12 +220,6 @@ static enum http_fault step_start(struct http_raw *w, unsigned char c)
         return step_method(w, c);
     w->state = STATE_START_LF;
     return HTTP_FAULT_NONE;
-}
-
-static enum http_fault step_start_lf(struct http_raw *w, unsigned char c)
-{
-    w->state = STATE_START;
-    return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_LINE_END;
 }
 
 static enum http_fault step_target(struct http_raw *w, unsigned char c)
@@ -287,19 +267,7 @@ static enum http_fault step_version(struct http_raw *w, unsigned char c)
     return HTTP_FAULT_NONE;
 }
 
-static enum http_fault step_request_lf(struct http_raw *w, unsigned char c)
-{
-    w->state = STATE_LINE;
-    return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_REQUEST_END;
-}
-
 /* ---- headers and trailers ---- */
-
-static enum http_fault step_value_lf(struct http_raw *w, unsigned char c)
-{
-    w->state = STATE_LINE;
-    return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_LINE_END;
-}
 
 static enum http_fault step_line(struct http_raw *w, unsigned char c)
 {
@@ -326,7 +294,7 @@ static enum http_fault step_line(struct http_raw *w, unsigned char c)
 static enum http_fault begin_value(struct http_raw *w)
 {
     struct slice name = {w->name, w->name_bytes};
-    keep_value(w);
+    keep_value(w, false);
     w->state = STATE_VALUE_BLANK;
     w->value_over = false;
     w->matched = 0;
@@ -360,7 +328,7 @@ static enum http_fault step_name(struct http_raw *w, unsigned char c)
 static enum http_fault end_value(struct http_raw *w)
 {
     w->state = STATE_VALUE_LF;
-    keep_value_end(w);
+    keep_value(w, true);
     if (w->field == FIELD_LENGTH && w->matched == 0)
         return HTTP_FAULT_LENGTH;
     if (w->field == FIELD_ENCODING && w->matched != 7)
@@ -439,13 +407,6 @@ static enum http_fault judge_header(const struct http_raw *w)
     return w->chunked && w->http_1_0 ? HTTP_FAULT_ENCODING_1_0 : HTTP_FAULT_NONE;
 }
 
-static void begin_chunk(struct http_raw *w)
-{
-    w->state = STATE_CHUNK_SIZE;
-    w->length = 0;
-    w->line_bytes = 0;
-}
-
 /* The empty line after the headers, or after the trailers. */
 static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
 {
@@ -460,9 +421,15 @@ static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
         return fault;
     w->headers++;
     w->events |= HTTP_RAW_HEAD;
-    keep_end(w);
+    if (w->kept) {
+        w->kept->bytes = w->header_bytes;
+        w->kept->length = w->length;
+        w->kept->http_1_0 = w->http_1_0;
+        w->kept->chunked = w->chunked;
+    }
     if (w->chunked) {
-        begin_chunk(w);
+        w->state = STATE_CHUNK_SIZE;
+        w->line_bytes = 0;
     } else if (w->length > 0) {
         w->left = w->length;
         w->state = STATE_BODY;
@@ -504,55 +471,56 @@ static enum http_fault step_chunk_size_lf(struct http_raw *w, unsigned char c)
     if (c != '\n')
         return HTTP_FAULT_CHUNK;
     w->left = w->length;
+    w->length = 0;
+    w->line_bytes = 0;
     w->trailer = w->left == 0;
     w->state = w->trailer ? STATE_LINE : STATE_CHUNK;
     return HTTP_FAULT_NONE;
 }
 
-static enum http_fault step_chunk_cr(struct http_raw *w, unsigned char c)
-{
-    w->state = STATE_CHUNK_LF;
-    return c == '\r' ? HTTP_FAULT_NONE : HTTP_FAULT_CHUNK;
-}
-
-static enum http_fault step_chunk_lf(struct http_raw *w, unsigned char c)
-{
-    begin_chunk(w);
-    return c == '\n' ? HTTP_FAULT_NONE : HTTP_FAULT_CHUNK;
-}
-
 /* ---- all of it ---- */
+
+/* States in which one byte alone may follow, the state after it, and the fault of all others. Of the other
+ * states before STATE_BODY each has a step. */
+static const struct {
+    unsigned char wanted;
+    uint8_t next, fault;
+} fixed[STATES] = {
+    [STATE_START_LF] = {'\n', STATE_START, HTTP_FAULT_LINE_END},
+    [STATE_REQUEST_LF] = {'\n', STATE_LINE, HTTP_FAULT_REQUEST_END},
+    [STATE_VALUE_LF] = {'\n', STATE_LINE, HTTP_FAULT_LINE_END},
+    [STATE_CHUNK_CR] = {'\r', STATE_CHUNK_LF, HTTP_FAULT_CHUNK},
+    [STATE_CHUNK_LF] = {'\n', STATE_CHUNK_SIZE, HTTP_FAULT_CHUNK},
+};
 
 typedef enum http_fault step_fn(struct http_raw *w, unsigned char c);
 
-static step_fn *const steps[] = {
+static step_fn *const steps[STATE_BODY] = {
     [STATE_START] = step_start,
-    [STATE_START_LF] = step_start_lf,
     [STATE_METHOD] = step_method,
     [STATE_TARGET_FIRST] = step_target_first,
     [STATE_TARGET] = step_target,
     [STATE_VERSION] = step_version,
-    [STATE_REQUEST_LF] = step_request_lf,
     [STATE_LINE] = step_line,
     [STATE_NAME] = step_name,
     [STATE_VALUE_BLANK] = step_value_blank,
     [STATE_VALUE] = step_value,
-    [STATE_VALUE_LF] = step_value_lf,
     [STATE_HEADER_LF] = step_header_lf,
     [STATE_CHUNK_SIZE] = step_chunk_size,
     [STATE_CHUNK_EXTENSION] = step_chunk_extension,
     [STATE_CHUNK_SIZE_LF] = step_chunk_size_lf,
-    [STATE_CHUNK_CR] = step_chunk_cr,
-    [STATE_CHUNK_LF] = step_chunk_lf,
 };
-
-_Static_assert(COUNT_OF(steps) == STATE_BODY, "bodies and chunks are skipped, all else has a step");
 
 static enum http_fault step(struct http_raw *w, unsigned char c)
 {
     if (w->state <= STATE_HEADER_LF && ++w->header_bytes > w->limits->header_bytes_max)
         return w->state <= STATE_TARGET ? HTTP_FAULT_TARGET_LONG : HTTP_FAULT_HEADER_LONG;
-    return steps[w->state](w, c);
+    if (!fixed[w->state].wanted)
+        return steps[w->state](w, c);
+    if (c != fixed[w->state].wanted)
+        return fixed[w->state].fault;
+    w->state = fixed[w->state].next;
+    return HTTP_FAULT_NONE;
 }
 
 /* Skips payload of a body or chunk. Returns how many bytes of `len` that was. */
@@ -573,12 +541,6 @@ void http_raw_init(struct http_raw *w, const struct http_raw_limits *limits)
 {
     *w = (struct http_raw){.limits = limits};
     begin_request(w);
-}
-
-void http_raw_keep(struct http_raw *w, struct http_head *kept)
-{
-    ASSERT(kept->fields_max >= w->limits->field_bytes_max / HTTP_RAW_FIELD_BYTES);
-    w->kept = kept;
 }
 
 size_t http_raw_feed(struct http_raw *w, const char *bytes, size_t len)

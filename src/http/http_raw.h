@@ -103,8 +103,9 @@ struct http_raw {
 
 /* `limits` outlives it. */
 void http_raw_init(struct http_raw *w, const struct http_raw_limits *limits);
-/* Keeps the head of each request in `kept`, which outlives `w`, until the first byte of the next request. */
-void http_raw_keep(struct http_raw *w, struct http_head *kept);
+/* Keeps the head of each request in `h`, which outlives `w`, until the first byte of the next request. Now it
+ * is empty. */
+void http_raw_keep(struct http_raw *w, struct http_head *h);
 /* Reads on. Returns the number of bytes before a fault: all of them, or, when w->fault is set by one,
  * those of the requests that end before the faulty one. With http_raw_keep() it returns after the first
  * events, or at the end of the bytes. Not to be called after a fault. */

@@ -1,10 +1,9 @@
 /* http_refuse.c - refusals by http itself, in OpenAI's envelope, with the limit and its option.
  *
  * Two ends have to agree on the end of a request, or a proxy in front and this server could be made to see
- * different requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered without
- * the library and closes the connection; the following bytes are never read as a request. Refusals that
- * the library would word itself are a fault or beyond a limit before. The checks of a complete header come
- * after that; those of its body's length close as well. */
+ * different requests in the same bytes. So each fault of the raw bytes (http_raw.c) is answered and closes
+ * the connection; the following bytes are never read as a request. The checks of a complete header come after
+ * that; those of its body's length close as well. */
 #include "http/http_state.h"
 
 #include "base/hex.h"
@@ -124,64 +123,31 @@ static size_t word(struct http_request *r, struct http_refusal *why, char ret[EN
 void http_refuse(struct http_request *r, const struct http_refusal *given)
 {
     struct http_refusal copy = *given, *why = &copy;
+    struct http_conn *c = http_conn_of(r);
     char body[ENVELOPE_MAX];
     size_t body_bytes = word(r, why, body);
-    struct MHD_Response *reply = MHD_create_response_from_buffer(body_bytes, body, MHD_RESPMEM_MUST_COPY);
-    if (!reply) {
-        http_request_close(r);
-        return;
-    }
-    if (tells_when(why))
-        MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    r->reply_bytes = body_bytes;
-    if (r->phase == HTTP_PHASE_WAITING)
-        r->phase = HTTP_PHASE_ANSWERED;
-    http_request_set_reply(r, reply, why->status, "application/json");
-}
-
-/* The headers that have been set until now, as text. */
-static void write_headers(const struct http_request *r, struct buf *ret)
-{
-    const char *at = r->headers;
-    for (uint32_t i = 0; i < r->header_count; i++) {
-        const char *value = at + strlen(at) + 1;
-        buf_printf(ret, "%s: %s\r\n", at, value);
-        at = value + strlen(value) + 1;
-    }
-}
-
-/* The status line and the headers that every refusal past MHD has. Returns their bytes. */
-static size_t write_head(const struct http_refusal *why, size_t body_bytes, char ret[HEAD_MAX])
-{
-    int len = snprintf(ret, HEAD_MAX,
-                       "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                       "Connection: close\r\n%s",
-                       why->status, MHD_get_reason_phrase_for(why->status), body_bytes,
-                       tells_when(why) ? "Retry-After: 1\r\n" : "");
-    ASSERT(len > 0 && len < HEAD_MAX);
-    return (size_t)len;
-}
-
-void http_refuse_raw(struct http_request *r, const struct http_refusal *given)
-{
-    struct http_refusal copy = *given, *why = &copy;
-    struct http_conn *c = http_conn_of(r);
-    char body[ENVELOPE_MAX], text[HEAD_MAX];
-    size_t body_bytes = word(r, why, body);
-    struct buf head;
-    buf_init(&head, HTTP_HEADER_BYTES + 512,
-             NULL); /* A moment's bytes; the connection's reserve has room for them. */
-    buf_put(&head, text, write_head(why, body_bytes, text));
-    write_headers(r, &head);
-    buf_puts(&head, "\r\n");
-    buf_put(&head, body, body_bytes);
-    if (c->raw.head && c->raw.requests == c->ended)
-        head.len -= body_bytes; /* To a HEAD: only the head that a GET would get. */
     r->status = why->status;
-    /* Nothing but "100 Continue" went out before: two kilobytes fit, or the client has gone. */
-    if (head.error || send(c->fd, head.ptr, head.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        c->gone = true;
-    buf_done(&head);
+    r->reply_bytes = body_bytes;
+    http_answer_begin(r, "application/json", r->phase == HTTP_PHASE_HEADER && r->body_expected);
+    if (tells_when(why))
+        http_answer_put_header(c, "Retry-After", "1");
+    http_answer_end(r, body_bytes);
+    if (!r->is_head)
+        http_answer_put(c, body, body_bytes);
+}
+
+void http_refuse_last(struct http_conn *c, const struct http_refusal *why)
+{
+    struct http_request *r = &c->request;
+    if (r->phase != HTTP_PHASE_BODY)
+        HTTP_COUNT(c->server, requests_total, 1);
+    if (r->phase == HTTP_PHASE_NONE)
+        http_request_begin(r);
+    r->is_head = r->is_head || c->raw.head;
+    c->last = c->unread = true;
+    http_refuse(r, why);
+    http_request_over(r, false);
+    http_place_leave(c);
 }
 
 struct http_refusal http_refuse_body_too_large(const struct http_server *s)
@@ -228,19 +194,15 @@ struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t byte
                    (ull)bytes, (ull)bodies_bytes_max(s));
 }
 
-struct guarded {
-    uint32_t hosts, origins;
-    struct slice host, origin;
-};
-
-static bool origin_is_foreign(const struct guarded *f, struct http_refusal *ret)
+static bool origin_is_foreign(const struct http_request *r, struct http_refusal *ret)
 {
-    if (f->hosts && !http_guard_host_is_loopback(f->host))
+    struct slice host = {0}, origin;
+    if (http_request_header(r, "host", &host) && !http_guard_host_is_loopback(host))
         *ret =
             refusal(HTTP_REFUSAL_HOST_NOT_ALLOWED,
                     "Without API keys only loopback names are served (Host: localhost, 127.0.0.1 or [::1]). "
                     "Use one of them, or start the server with --api-key.");
-    else if (f->origins && !http_guard_origin_is_host(f->origin, f->host))
+    else if (http_request_header(r, "origin", &origin) && !http_guard_origin_is_host(origin, host))
         *ret = refusal(
             HTTP_REFUSAL_ORIGIN_NOT_ALLOWED,
             "Without API keys a page may only call the server that it came from: Origin and Host differ. "
@@ -279,15 +241,18 @@ static struct http_refusal refuse_descriptors(const struct http_server *s)
 void http_refuse_unaccepted(struct http_server *s, int fd)
 {
     struct http_refusal why = refuse_descriptors(s);
-    char body[ENVELOPE_MAX], id[33], text[HEAD_MAX + ENVELOPE_MAX + 64];
-    size_t body_bytes = write_envelope(&why, body), at = write_head(&why, body_bytes, text);
+    struct slice reason = http_answer_reason(why.status);
+    char body[ENVELOPE_MAX], id[33], text[HEAD_MAX + ENVELOPE_MAX];
+    size_t body_bytes = write_envelope(&why, body);
     make_id(id);
-    int len =
-        snprintf(text + at, sizeof(text) - at, "x-request-id: %s\r\n\r\n%.*s", id, (int)body_bytes, body);
-    ASSERT(len > 0 && (size_t)len < sizeof(text) - at);
+    int len = snprintf(text, sizeof(text),
+                       "HTTP/1.1 %u %.*s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                       "Connection: close\r\nRetry-After: 1\r\nx-request-id: %s\r\n\r\n%s",
+                       why.status, SLICE_ARGS(reason), body_bytes, id, body);
+    ASSERT(len > 0 && (size_t)len < sizeof(text));
     HTTP_COUNT(s, refused[why.status - 400], 1);
     /* A new socket has room for it, or the client has gone. */
-    (void)send(fd, text, at + (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)send(fd, text, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 struct http_refusal http_refuse_place(const struct http_conn *c)
@@ -308,10 +273,8 @@ static bool does_not_fit(const struct http_request *r, struct http_refusal *ret)
 {
     struct http_conn *c = http_conn_of((struct http_request *)(uintptr_t)r);
     const struct http_server *s = c->server;
-    uint64_t length = 0;
-    struct slice text;
-    bool has_length = http_request_header(r, "content-length", &text);
-    if (has_length && !slice_u64(text, s->opts.body_bytes_max, &length))
+    uint64_t length = c->head.length;
+    if (length > s->opts.body_bytes_max)
         *ret = http_refuse_body_too_large(s);
     else if (length > bodies_bytes_max(s))
         *ret = refuse_body_for_ever(s);
@@ -327,23 +290,22 @@ static bool does_not_fit(const struct http_request *r, struct http_refusal *ret)
 bool http_refuse_wanted(const struct http_request *r, struct http_refusal *ret)
 {
     const struct http_server *s = http_conn_of((struct http_request *)(uintptr_t)r)->server;
-    struct guarded f = {0};
-    f.hosts = http_request_header(r, "host", &f.host);
-    f.origins = http_request_header(r, "origin", &f.origin);
+    struct slice host;
     if (r->bad_target || !(slice_starts(r->path, SLICE("/")) || slice_eq(r->path, SLICE("*")))) {
         *ret = refusal(HTTP_REFUSAL_BAD_TARGET,
                        "The request's target must be a path that starts with /, without spaces, whose "
                        "%%-escapes are whole.");
         return true;
     }
-    if (f.hosts && r->authority.len > 0 && !slice_eq_any_case(r->authority, f.host)) {
+    if (r->authority.len > 0 && http_request_header(r, "host", &host) &&
+        !slice_eq_any_case(r->authority, host)) {
         *ret = refusal(HTTP_REFUSAL_HOST_MISMATCH,
                        "The request's target and its Host header name different hosts.");
         return true;
     }
     if (does_not_fit(r, ret))
         return true;
-    return s->opts.loopback_host_only && origin_is_foreign(&f, ret);
+    return s->opts.loopback_host_only && origin_is_foreign(r, ret);
 }
 
 /* ---- raw bytes ---- */

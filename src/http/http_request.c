@@ -1,6 +1,7 @@
 /* http_request.c - the handler's view of a request, its begin and its end. */
 #include "http/http_state.h"
 
+#include "http/http_target.h"
 #include "memory/ledger.h"
 
 #include <arpa/inet.h>
@@ -24,26 +25,14 @@ static const struct http_conn *conn_of(const struct http_request *r)
     return http_conn_of((struct http_request *)(uintptr_t)r);
 }
 
-static bool look_up(const struct http_request *r, enum MHD_ValueKind kind, const char *name,
-                    struct slice *ret)
-{
-    const char *value = NULL;
-    size_t len = 0;
-    if (r->phase == HTTP_PHASE_OVER ||
-        MHD_lookup_connection_value_n(conn_of(r)->mhd, kind, name, strlen(name), &value, &len) == MHD_NO)
-        return false;
-    *ret = (struct slice){value, len};
-    return true;
-}
-
 bool http_request_query(const struct http_request *r, const char *name, struct slice *ret)
 {
-    return look_up(r, MHD_GET_ARGUMENT_KIND, name, ret);
+    return r->phase != HTTP_PHASE_OVER && http_head_find(&conn_of(r)->head, true, slice_of(name), ret);
 }
 
 bool http_request_header(const struct http_request *r, const char *name, struct slice *ret)
 {
-    return look_up(r, MHD_HEADER_KIND, name, ret);
+    return r->phase != HTTP_PHASE_OVER && http_head_find(&conn_of(r)->head, false, slice_of(name), ret);
 }
 
 struct slice http_request_body(const struct http_request *r)
@@ -60,14 +49,14 @@ void http_request_body_take(struct http_request *r, struct buf *ret)
 
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX])
 {
-    const struct sockaddr *a = http_conn_address(conn_of(r));
+    const struct sockaddr *a = &conn_of(r)->from.any;
     char host[INET6_ADDRSTRLEN] = "?";
     snprintf(ret, HTTP_CLIENT_TEXT_MAX, "local");
-    if (a && a->sa_family == AF_INET) {
+    if (a->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)a;
         inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
         snprintf(ret, HTTP_CLIENT_TEXT_MAX, "%s:%u", host, (unsigned)ntohs(in->sin_port));
-    } else if (a && a->sa_family == AF_INET6) {
+    } else if (a->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)a;
         inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof(host));
         snprintf(ret, HTTP_CLIENT_TEXT_MAX, "[%s]:%u", host, (unsigned)ntohs(in->sin6_port));
@@ -86,13 +75,13 @@ static struct http_client_net net_of_v4(const void *address)
 struct http_client_net http_request_client_net(const struct http_request *r)
 {
     static const uint8_t loopback[] = {127, 0, 0, 1};
-    const struct sockaddr *a = http_conn_address(conn_of(r));
+    const struct sockaddr *a = &conn_of(r)->from.any;
     struct http_client_net net = {{0}};
     if (http_peer_is_loopback(a))
         return net_of_v4(loopback);
-    if (a && a->sa_family == AF_INET)
+    if (a->sa_family == AF_INET)
         return net_of_v4(&((const struct sockaddr_in *)a)->sin_addr);
-    if (!a || a->sa_family != AF_INET6)
+    if (a->sa_family != AF_INET6)
         return net;
     const struct in6_addr *in = &((const struct sockaddr_in6 *)a)->sin6_addr;
     if (IN6_IS_ADDR_V4MAPPED(in))
@@ -137,41 +126,6 @@ int http_header_set(struct http_request *r, const char *name, const char *value)
     return 0;
 }
 
-static void add_headers(struct http_request *r, struct MHD_Response *reply, const char *content_type)
-{
-    const char *at = r->headers;
-    if (content_type)
-        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
-    for (uint32_t i = 0; i < r->header_count; i++) {
-        const char *value = at + strlen(at) + 1;
-        MHD_add_response_header(reply, at, value);
-        at = value + strlen(value) + 1;
-    }
-}
-
-void http_request_set_reply(struct http_request *r, struct MHD_Response *reply, unsigned status,
-                            const char *content_type)
-{
-    struct http_conn *c = http_conn_of(r);
-    add_headers(r, reply, content_type);
-    /* A connection beyond the limit would send further requests, and blocks the place of another client's
-     * refusal; a client of a stopping server should look for another one. */
-    if (c->excess || c->server->stopping)
-        MHD_add_response_header(reply, MHD_HTTP_HEADER_CONNECTION, "close");
-    r->reply = reply;
-    r->status = status;
-    if (c->suspended && http_request_queue_reply(r))
-        http_conn_resume(c);
-}
-
-bool http_request_queue_reply(struct http_request *r)
-{
-    enum MHD_Result taken = MHD_queue_response(http_conn_of(r)->mhd, r->status, r->reply);
-    MHD_destroy_response(r->reply);
-    r->reply = NULL;
-    return taken == MHD_YES;
-}
-
 void http_request_close(struct http_request *r)
 {
     struct http_conn *c = http_conn_of(r);
@@ -186,6 +140,7 @@ void http_request_begin(struct http_request *r)
     struct http_conn *c = http_conn_of(r);
     /* Not the header area: its bytes count only up to header_bytes. */
     memset(r, 0, offsetof(struct http_request, headers));
+    http_raw_keep(&c->raw, &c->head);
     r->phase = HTTP_PHASE_HEADER;
     r->since_ns = c->server->now_ns;
 }
@@ -199,6 +154,19 @@ static void free_ring(struct http_request *r)
     free(r->ring.bytes);
     account_unuse(c->server->opts.network, c->server->opts.send_bytes_max);
     r->ring = (struct http_ring){0};
+}
+
+static void free_reply(struct http_request *r)
+{
+    struct http_server *s = http_conn_of(r)->server;
+    struct http_reply *reply = r->reply;
+    r->reply = NULL;
+    if (!reply)
+        return;
+    account_unuse(s->opts.network, reply->own);
+    charge_give(reply->charged ? &s->charge : NULL, reply->charged);
+    buf_done(&reply->given);
+    free(reply);
 }
 
 void http_request_over(struct http_request *r, bool completed)
@@ -222,7 +190,5 @@ void http_request_over(struct http_request *r, bool completed)
     free_ring(r);
     list_remove(&c->closing);
     buf_done(&r->body);
-    if (r->reply)
-        MHD_destroy_response(r->reply);
-    r->reply = NULL;
+    free_reply(r);
 }

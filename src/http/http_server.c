@@ -1,15 +1,9 @@
-/* http_server.c - one thread, one epoll set, MHD inside it.
+/* http_server.c - one thread and one epoll set.
  *
- * MHD runs without threads and without a listening socket of its own: its epoll descriptor lies in our set
- * beside the listening socket (http_accept.c), the clients' descriptors (for EPOLLRDHUP), the watches of the
- * layers above and a wake-up. A turn waits, notes disconnects, accepts, calls the watches, lets MHD run once,
- * and then does the work that callbacks queued. Since everything happens on this one thread, a connection is
- * suspended, answered and resumed without a lock.
- *
- * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader;
- * MHD_queue_response() on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads
- * of its own MHD does not signal a resume, nor does MHD_get_timeout() know of it: `resumed` remembers not to
- * wait. */
+ * The set holds the listening socket (http_accept.c), the clients' sockets, the watches of the layers above
+ * and a wake-up. A turn waits, accepts, notes what sockets and watches say, serves the connections that have
+ * something to do (http_io.c), and then does the work that was queued. Since everything happens on this one
+ * thread, an answer may be given at any time without a lock. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -25,15 +19,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* In MHD's pool beside the header: its index of the headers, and the answer's header and chunk. */
-#define POOL_REPLY_BYTES 8192
-/* MHD's connection, address and response with its headers, from its allocator. */
-#define CONN_LIBRARY_BYTES 6144
-
-/* Parts of a pool: bytes that MHD reads beyond the header, and the head of an answer. */
-#define POOL_READ_AHEAD_BYTES 1024
-#define POOL_HEAD_BYTES       1536
 
 /* ---- creation ---- */
 
@@ -59,22 +44,6 @@ static int check_opts(struct http_server_opts *o, struct err *e)
     return 0;
 }
 
-/* MHD's memory for one connection. */
-static size_t pool_bytes(const struct http_server_opts *o)
-{
-    return ROUND_UP(o->header_bytes_max + POOL_REPLY_BYTES, 4096);
-}
-
-/* MHD answers in its own words, or with two heads, when a request does not fit its pool: so it always does.
- * At first half of the pool is for reading, which may be full of requests to come; beyond that it grows with
- * the header. */
-static struct http_raw_limits raw_limits(const struct http_server_opts *o)
-{
-    size_t read = MAX_OF(o->header_bytes_max, pool_bytes(o) / 2) + POOL_READ_AHEAD_BYTES;
-    return (struct http_raw_limits){.header_bytes_max = o->header_bytes_max,
-                                    .field_bytes_max = pool_bytes(o) - read - POOL_HEAD_BYTES};
-}
-
 static uint16_t port_of(int fd)
 {
     struct sockaddr_storage a;
@@ -83,40 +52,6 @@ static uint16_t port_of(int fd)
     if (getsockname(fd, (struct sockaddr *)&a, &len) == 0)
         getnameinfo((struct sockaddr *)&a, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV);
     return (uint16_t)atoi(port);
-}
-
-static void log_library(void *arg, const char *format, va_list ap)
-{
-    char text[512];
-    (void)arg;
-    if (!log_enabled(LOG_LEVEL_DEBUG))
-        return;
-    vsnprintf(text, sizeof(text), format, ap);
-    for (char *quote = text; (quote = strchr(quote, '"'));)
-        *quote = '\''; /* it may quote a client */
-    log_write(LOG_LEVEL_DEBUG, "http_library", "text=\"%s\"", text);
-}
-
-/* STRICT_FOR_CLIENT -1 refuses a space before a header's colon, which 0 and 1 take as part of its name.
- * Refusals of 1 (a missing Host, spaces in the target) come from http_refuse.c, with a message. */
-static int start_mhd(struct http_server *s, struct err *e)
-{
-    const struct http_server_opts *o = &s->opts;
-    size_t pool = pool_bytes(o);
-    s->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET, 0, NULL,
-        NULL, http_conn_on_access, s, MHD_OPTION_EXTERNAL_LOGGER, log_library, s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, pool, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->conns_max,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT, -1,
-        MHD_OPTION_NOTIFY_COMPLETED, http_conn_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-        http_conn_on_connection, s, MHD_OPTION_URI_LOG_CALLBACK, http_conn_on_target, s,
-        MHD_OPTION_UNESCAPE_CALLBACK, http_conn_on_unescape, s, MHD_OPTION_END);
-    if (!s->mhd)
-        return err_set(e, -ENOMEM, "libmicrohttpd does not start with %u connections of %zu bytes",
-                       s->conns_max, pool);
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    s->mhd_epoll_fd = info->epoll_fd;
-    return 0;
 }
 
 static int open_loop(struct http_server *s, struct err *e)
@@ -131,12 +66,7 @@ static int open_loop(struct http_server *s, struct err *e)
     if (r < 0)
         return r;
     s->port = port_of(s->listen_fd);
-    r = start_mhd(s, e);
-    if (r < 0)
-        return r;
-    r = http_epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
-    if (r == 0)
-        r = http_accept_open(s);
+    r = http_accept_open(s);
     if (r == 0)
         r = http_epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
     return r < 0 ? err_set(e, r, "cannot watch the network's descriptors: %s", strerror(-r)) : 0;
@@ -153,16 +83,16 @@ static void init_slots(struct http_server *s)
         list_init(&c->idle_link);
         list_init(&c->peer_link);
         list_init(&c->free);
+        list_init(&c->active);
         list_init(&c->writable);
         list_init(&c->closing);
         list_push_back(&s->free, &c->free);
     }
 }
 
-/* Returns the bytes of one connection without its send buffer. */
-static size_t conn_bytes(const struct http_server_opts *o)
+static size_t pool_bytes(const struct http_server_opts *o)
 {
-    return pool_bytes(o) + CONN_LIBRARY_BYTES;
+    return sizeof(struct http_pool) + o->header_bytes_max;
 }
 
 static uint32_t slots_max(const struct http_server_opts *o)
@@ -170,20 +100,10 @@ static uint32_t slots_max(const struct http_server_opts *o)
     return o->connections_max + HTTP_EXCESS_MAX + HTTP_LEAVING_MAX;
 }
 
-static uint32_t fd_heads_count(uint32_t slots)
-{
-    uint32_t count = 16;
-    while (count < slots)
-        count *= 2;
-    return count;
-}
-
-/* Returns the bytes that the server allocates once: slots, and tables that find connections by descriptor and
- * clients by address. */
+/* Returns the bytes that the server allocates once: slots, and the table that finds clients by address. */
 static uint64_t tables_bytes(uint32_t slots)
 {
-    return (uint64_t)slots * sizeof(struct http_conn) + fd_heads_count(slots) * sizeof(uint32_t) +
-           http_peers_bytes(slots);
+    return (uint64_t)slots * sizeof(struct http_conn) + http_peers_bytes(slots);
 }
 
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection)
@@ -191,16 +111,14 @@ uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connec
     struct http_server_opts o = *opts;
     fill_defaults(&o);
     uint64_t slots = slots_max(&o), tables = tables_bytes(slots_max(&o));
-    *connection = DIV_UP(tables, slots) + conn_bytes(&o) + o.send_bytes_max;
+    *connection = DIV_UP(tables, slots) + pool_bytes(&o) + o.send_bytes_max;
     return slots * *connection;
 }
 
 static int allocate(struct http_server *s, struct err *e)
 {
     s->conns = calloc(s->conns_max, sizeof(*s->conns));
-    s->fd_heads_count = fd_heads_count(s->conns_max);
-    s->fd_heads = calloc(s->fd_heads_count, sizeof(*s->fd_heads));
-    if (!s->conns || !s->fd_heads || http_peers_init(&s->peers, s->conns_max) < 0)
+    if (!s->conns || http_peers_init(&s->peers, s->conns_max) < 0)
         return err_set(e, -ENOMEM, "no memory for %u connections", s->opts.connections_max);
     account_use(s->opts.network, tables_bytes(s->conns_max));
     init_slots(s);
@@ -211,8 +129,9 @@ static int reserve(struct http_server *s, struct err *e)
 {
     uint64_t connection, bytes = http_server_bytes(&s->opts, &connection);
     s->conns_max = slots_max(&s->opts);
-    s->conn_bytes = conn_bytes(&s->opts);
-    s->raw_limits = raw_limits(&s->opts);
+    s->pool_bytes = pool_bytes(&s->opts);
+    s->raw_limits =
+        (struct http_raw_limits){s->opts.header_bytes_max, HTTP_FIELDS_MAX * HTTP_RAW_FIELD_BYTES};
     if (account_reserve(s->opts.network, bytes) < 0)
         return err_set(
             e, -ENOMEM,
@@ -225,6 +144,8 @@ static int reserve(struct http_server *s, struct err *e)
 static void init_lists(struct http_server *s)
 {
     list_init(&s->free);
+    list_init(&s->active);
+    list_init(&s->lingering);
     list_init(&s->writable);
     list_init(&s->closing);
     list_init(&s->leaving);
@@ -232,16 +153,12 @@ static void init_lists(struct http_server *s)
         list_init(&s->idles[i]);
     for (uint32_t i = 0; i < HTTP_WATCHES_MAX; i++)
         s->watches[i].fd = -1;
-    for (uint32_t i = 0; i < HTTP_LINGERS_MAX; i++)
-        s->lingers[i].fd = -1;
 }
 
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret)
 {
     struct http_server_opts checked = *opts;
     int r = check_opts(&checked, e);
-    if (r == 0)
-        r = http_recv_check(e);
     if (r < 0)
         return r;
     struct http_server *s = calloc(1, sizeof(*s));
@@ -249,7 +166,6 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
         return err_set(e, -ENOMEM, "no memory for the HTTP server");
     s->opts = checked;
     s->charge = account_charge(checked.network);
-    s->mhd_timeout_s = checked.idle_timeout_s;
     s->epoll_fd = s->wake_fd = s->listen_fd = s->accept.spare_fd = -1;
     init_lists(s);
     atomic_init(&s->stop_at_ns, UINT64_MAX);
@@ -278,28 +194,15 @@ void http_server_set_live(struct http_server *s, const struct http_server_opts *
 
 /* ---- the end ---- */
 
-static void stop_mhd(struct http_server *s)
-{
-    http_accept_stop(s);
-    http_loop_end_all(s);
-    /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped
-     * before. */
-    for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
-        http_recv_run(s);
-    MHD_stop_daemon(s->mhd);
-    ASSERT(s->conns_open == 0 && s->requests_open == 0);
-}
-
 void http_server_free(struct http_server *s)
 {
     if (!s)
         return;
     while (s->joined_count > 0)
         http_server_free(s->joined[--s->joined_count]);
-    if (s->mhd)
-        stop_mhd(s);
-    http_linger_close_all(s);
     http_accept_stop(s);
+    http_loop_end_all(s);
+    ASSERT(s->conns_open == 0 && s->requests_open == 0);
     if (s->wake_fd >= 0)
         close(s->wake_fd);
     if (s->epoll_fd >= 0)
@@ -308,7 +211,6 @@ void http_server_free(struct http_server *s)
         account_unuse(s->opts.network, tables_bytes(s->conns_max));
     account_release(s->opts.network, s->reserved_bytes);
     http_peers_done(&s->peers);
-    free(s->fd_heads);
     free(s->conns);
     free(s);
 }
@@ -337,14 +239,10 @@ void http_server_stop(struct http_server *s, uint64_t grace_ns)
     wake(s);
 }
 
-/* MHD_pool_create() maps larger ones. */
-#define POOL_HEAP_BYTES_MAX ((size_t)32 << 10)
-
 static void add_pools(struct http_server *s, struct http_pools *ret)
 {
     uint64_t now = atomic_load_explicit(&s->counters.connections_now, memory_order_relaxed);
-    size_t pool = pool_bytes(&s->opts);
-    *(pool <= POOL_HEAP_BYTES_MAX ? &ret->heap : &ret->mapped) += now * pool;
+    *(s->pool_bytes <= HTTP_POOL_HEAP_MAX ? &ret->heap : &ret->mapped) += now * s->pool_bytes;
 }
 
 struct http_pools http_server_pools(struct http_server *s)
@@ -403,9 +301,9 @@ void http_server_unwatch(struct http_server *s, int fd)
 
 int http_server_adopt(struct http_server *s, int fd)
 {
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    union http_address from = {.any.sa_family = AF_UNIX};
     socklen_t len = sizeof(from);
-    if (getpeername(fd, (struct sockaddr *)&from, &len) < 0)
+    if (getpeername(fd, &from.any, &len) < 0)
         len = 0;
     s->now_ns = clock_now_ns();
     return http_accept_add(s, fd, &from, len);

@@ -11,9 +11,8 @@
  * Host or Origin, 413 body, 414 target, 429 connections or memory in use, 431 header, 501 encoding, 503
  * shutdown, 505 version.
  *
- * Framing: the raw bytes are checked before they are parsed (http_raw.h). Bytes with two readings are
- * refused, and the connection is closed. For that the program defines recv(); in a program that hides it
- * http_server_create() fails. */
+ * Framing: bytes are parsed once (http_raw.h). Bytes with two readings are refused, and the connection is
+ * closed. */
 #ifndef PLATEAU_HTTP_HTTP_SERVER_H
 #define PLATEAU_HTTP_HTTP_SERVER_H
 
@@ -41,7 +40,7 @@ struct http_handler {
      * http_respond() was called: then the body is not read and `ready` does not come. After
      * http_request_close(): either. */
     int (*begin)(void *arg, struct http_request *r);
-    /* The request is whole. Answer now or later; until then the connection is suspended. */
+    /* The request is whole. Answer now or later; until then nothing more is read from the connection. */
     void (*ready)(void *arg, struct http_request *r);
     /* A stream's send buffer is half empty again. May be NULL. */
     void (*writable)(void *arg, struct http_request *r);
@@ -83,8 +82,8 @@ struct http_server_opts {
  * Bodies and long answers come on top. */
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection);
 
-/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), -ENOTSUP
- * (raw bytes cannot be judged), or what the system said about the address. */
+/* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), or what
+ * the system said about the address. */
 int http_server_create(const struct http_server_opts *opts, struct err *e, struct http_server **ret);
 /* Not while it runs. Requests still open end (completed == false). NULL is fine. */
 void http_server_free(struct http_server *s);
@@ -97,9 +96,8 @@ int http_server_run(struct http_server *s);
  * loops. */
 int http_server_turn(struct http_server *s, int wait_ms);
 
-/* Takes what may change at run time: idle_timeout_s, body_bytes_max and loopback_host_only. The timeout
- * applies to later connections as MHD's own, to all as the limit of slow headers and bodies. Network thread,
- * or before it runs. */
+/* Takes what may change at run time: idle_timeout_s, body_bytes_max and loopback_host_only, for open
+ * connections as well. Network thread, or before it runs. */
 void http_server_set_live(struct http_server *s, const struct http_server_opts *now);
 
 #define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
@@ -143,8 +141,8 @@ struct http_counters {
 /* Any thread. */
 struct http_counters http_server_counters(struct http_server *s);
 
-/* Bytes of MHD's memory for the open connections, those of joined servers included: blocks of the general
- * heap, or mapped. A connection touches part of its own. Any thread, after the last http_server_join(). */
+/* Bytes of the pools of open connections, with joined servers: blocks of the general heap, or mapped. A
+ * connection touches part of its own. Any thread, after the last http_server_join(). */
 struct http_pools {
     uint64_t heap, mapped;
 };

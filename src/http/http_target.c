@@ -76,25 +76,14 @@ bool http_target_read(struct http_head *h, struct slice *path, struct slice *aut
     return read_query(h, at + (uint32_t)mark + 1, end);
 }
 
-static bool find(const struct http_head *h, uint32_t from, uint32_t count, struct slice name,
-                 struct slice *ret)
+bool http_head_find(const struct http_head *h, bool argument, struct slice name, struct slice *ret)
 {
-    for (uint32_t i = from; i < from + count; i++) {
-        const struct http_field *f = &h->fields[i];
+    const struct http_field *f = h->fields + (argument ? h->header_count : 0);
+    for (const struct http_field *end = f + (argument ? h->argument_count : h->header_count); f < end; f++) {
         if (!slice_eq_any_case((struct slice){h->text + f->name, f->name_bytes}, name))
             continue;
         *ret = (struct slice){h->text + f->value, f->value_bytes};
         return true;
     }
     return false;
-}
-
-bool http_head_find(const struct http_head *h, struct slice name, struct slice *ret)
-{
-    return find(h, 0, h->header_count, name, ret);
-}
-
-bool http_head_find_argument(const struct http_head *h, struct slice name, struct slice *ret)
-{
-    return find(h, h->header_count, h->argument_count, name, ret);
 }

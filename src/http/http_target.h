@@ -11,7 +11,6 @@
 bool http_target_read(struct http_head *h, struct slice *path, struct slice *authority);
 
 /* The first header, or query argument, of that name in any case. False when absent. */
-bool http_head_find(const struct http_head *h, struct slice name, struct slice *ret);
-bool http_head_find_argument(const struct http_head *h, struct slice name, struct slice *ret);
+bool http_head_find(const struct http_head *h, bool argument, struct slice name, struct slice *ret);
 
 #endif

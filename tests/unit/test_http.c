@@ -39,6 +39,27 @@ TEST(a_connection_serves_one_request_after_another)
     assert_int_equal(app.completed, 121);
 }
 
+TEST(each_status_has_a_phrase)
+{
+    app_start((struct http_server_opts){0});
+    int fd = client_open();
+    for (int status = 200; status < 600; status++) {
+        char request[64];
+        snprintf(request, sizeof(request), "GET /status?of=%d HTTP/1.1\r\nHost: a\r\n\r\n", status);
+        client_send(fd, request);
+        struct answer a = client_answer(fd, status == 204);
+        assert_int_equal(a.status, status);
+        assert_true(a.head[13] >= 'A' && a.head[13] <= 'Z');
+        assert_true(!answer_header(&a, "Content-Length: ") == (status == 204));
+        if (status == 404 || status == 499)
+            assert_memory_equal(a.head + 13, status == 404 ? "Not Found\r\n" : "Unknown\r\n", 9);
+        answer_done(&a);
+    }
+    close(fd);
+    app_stop();
+    assert_int_equal(app.completed, 400);
+}
+
 TEST(a_refusal_without_a_body_keeps_the_connection)
 {
     app_start((struct http_server_opts){0});

@@ -12,6 +12,7 @@
  *     /stream?count=N&bytes=M   N messages of M letters, as fast as the client reads
  *     /open          a stream that begins and sends nothing more
  *     /big?bytes=M   M letters in one piece
+ *     /status?of=N   an answer of that status
  *     /listener      the number of the listener that it came to */
 #ifndef PLATEAU_TESTS_TEST_HTTP_APP_H
 #define PLATEAU_TESTS_TEST_HTTP_APP_H
@@ -161,6 +162,8 @@ static inline void app_ready(void *arg, struct http_request *r)
         app_echo(r);
     } else if (app_path_is(r, "/later")) {
         j->later = true;
+    } else if (app_path_is(r, "/status")) {
+        http_respond(r, (unsigned)app_number(r, "of"), "text/plain", SLICE(""));
     } else if (app_path_is(r, "/listener")) {
         app_listener(r);
     } else if (app_path_is(r, "/drop")) {

@@ -392,12 +392,12 @@ TEST(a_target_is_split_and_then_decoded)
     struct http_head h = head_of("/x%3fy%2B+?a=1+2%263&empty&b%3d=c=d&&=e");
     assert_true(http_target_read(&h, &path, &authority));
     assert_true(slice_eq(path, SLICE("/x?y++")) && authority.len == 0);
-    assert_true(http_head_find_argument(&h, SLICE("A"), &value) && slice_eq(value, SLICE("1 2&3")));
-    assert_true(http_head_find(&h, SLICE("a"), &value) && slice_eq(value, SLICE("header")));
-    assert_true(http_head_find_argument(&h, SLICE("empty"), &value) && value.len == 0);
-    assert_true(http_head_find_argument(&h, SLICE("b="), &value) && slice_eq(value, SLICE("c=d")));
-    assert_false(http_head_find_argument(&h, SLICE("host"), &value));
-    assert_false(http_head_find(&h, SLICE("empty"), &value));
+    assert_true(http_head_find(&h, true, SLICE("A"), &value) && slice_eq(value, SLICE("1 2&3")));
+    assert_true(http_head_find(&h, false, SLICE("a"), &value) && slice_eq(value, SLICE("header")));
+    assert_true(http_head_find(&h, true, SLICE("empty"), &value) && value.len == 0);
+    assert_true(http_head_find(&h, true, SLICE("b="), &value) && slice_eq(value, SLICE("c=d")));
+    assert_false(http_head_find(&h, true, SLICE("host"), &value));
+    assert_false(http_head_find(&h, false, SLICE("empty"), &value));
     h = head_of("http://name:1/path?q");
     assert_true(http_target_read(&h, &path, &authority));
     assert_true(slice_eq(authority, SLICE("name:1")) && slice_eq(path, SLICE("/path")));
