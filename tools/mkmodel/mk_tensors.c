@@ -2,8 +2,9 @@
  *
  * Hugging Face: bf16, norms of the hybrid families as w - 1, the convolution's taps last, experts fused.
  * MLX: affine, norms as w, taps in the middle, experts stacked in switch_mlp.
- * A matrix's values have variance 1 / fan_in, roughly: activations neither grow nor die, and nothing
- * overflows however deep the model. Eight bytes are one draw, so filling runs at the speed of writing. */
+ * A matrix's values have variance 1 / fan_in, roughly, and embeddings beside a head of its own 1: activations
+ * neither grow nor die, and nothing overflows however deep the model. Eight bytes are one draw, so filling
+ * runs at the speed of writing. */
 #include "mkmodel/mk_tensors.h"
 
 #include "base/check.h"
@@ -282,6 +283,9 @@ int mk_tensors_list(const struct mk_shape *s, const struct mk_form *f, uint32_t 
     char name[120];
     snprintf(name, sizeof(name), "%sembed_tokens", l.prefix);
     add_matrix(&l, f->bits, table, name, ".weight");
+    /* Tokens differ more than what layers add to all alike, so that they take different experts. */
+    for (size_t i = 0; i < tensors.count && !s->tied; i++)
+        tensors.list[i].fan_in = 1;
     for (l.layer = 0; l.layer < layers; l.layer++)
         list_layer(&l);
     add(&l, norm_fill(&l), (struct dims){1, {s->hidden}}, "%snorm.weight", l.prefix);
@@ -356,8 +360,8 @@ static uint16_t small_value(const struct mk_tensor *t, uint32_t random16)
     case MK_SCALES:
         return bf16_bits(scale_at(t, random16));
     case MK_BIASES:
-        /* A power of two times the scale: exact. */
-        return bf16_bits(-scale_at(t, random16) * (float)(1u << (t->bits - 1)));
+        /* The mean of a matrix's values is about 0. Else all tokens become alike. */
+        return bf16_bits(-scale_at(t, random16) * (float)((1u << t->bits) - 1) / 2);
     case MK_AROUND1:
         return bf16_bits(1 + around0);
     default:
