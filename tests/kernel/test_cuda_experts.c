@@ -200,12 +200,12 @@ static void alone_is_batched(const struct experts *x)
 
 TEST(a_token_alone_has_the_bits_of_many)
 {
-    /* Few columns of many experts, several groups of an expert, more columns than a tile has, and chains of
-     * several units. */
+    /* Few columns of many experts, several groups of an expert, more columns than a tile has, chains of
+     * several units, and inputs without room beside a block's rings. */
     static const struct shape shapes[] = {
         {128, 64, 40, 3, 4, false, 24}, {192, 64, 6, 3, 4, false, 40},   {128, 96, 5, 2, 8, true, 44},
         {256, 64, 4, 2, 16, true, 36},  {64, 32, 1, 1, 4, false, 150},   {72, 40, 3, 2, 16, false, 28},
-        {576, 320, 7, 4, 4, true, 12},  {1088, 384, 2, 1, 4, false, 80},
+        {576, 320, 7, 4, 4, true, 12},  {1088, 384, 2, 1, 4, false, 80}, {3328, 32, 3, 2, 4, false, 10},
     };
     NEEDS_GPU
     struct rng r = {13, 0};

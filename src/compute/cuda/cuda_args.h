@@ -272,6 +272,12 @@ struct cuda_product {
 #define CUDA_RING_DEEP 8u
 /* k values of experts' matrices up to which a warp has all chains of a panel. */
 #define CUDA_SERIAL_K 1024u
+/* Columns of experts (kernels/experts.cu): warps of a block, units of a stage of a warp's ring, and stages,
+ * by bits of a value. */
+#define CUDA_EXPERTS_WARPS        16u
+#define CUDA_EXPERTS_GROUPS       4u /* whose inputs a block has, at most */
+#define CUDA_EXPERTS_UNITS(bits)  ((bits) == 4 ? 2u : 1u)
+#define CUDA_EXPERTS_STAGES(bits) ((bits) == 16 ? 2u : 4u)
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
 /* Bytes in which gates meet their values, in tiles of experts and in others. */
@@ -291,8 +297,9 @@ struct cuda_round {
 struct cuda_tiles {
     struct cuda_matrix w;
     struct cuda_rounded x;
-    uint32_t count, stages;
-    uint32_t columns; /* a tile has 64, 128 or 256 (kernels/wide.cu) */
+    uint32_t count;
+    uint32_t stages;  /* kernels/experts.cu: groups whose inputs a block has */
+    uint32_t columns; /* a tile has 64, 128 or 256 (kernels/wide.cu), a group 8 or 16 (kernels/experts.cu) */
     struct cuda_rows y;
     const float *bias;
     uint32_t glu; /* see cuda_product.glu; of tiles of 64 rows of each */

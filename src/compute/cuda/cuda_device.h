@@ -42,6 +42,9 @@ struct linear_source;
     X(bf16, serial16)                                                                                        \
     X(bf16, serial8)                                                                                         \
     X(bf16, serial4)                                                                                         \
+    X(experts, experts16)                                                                                    \
+    X(experts, experts8)                                                                                     \
+    X(experts, experts4)                                                                                     \
     X(bf16, tiles16_1)                                                                                       \
     X(bf16, tiles16_8)                                                                                       \
     X(bf16, tiles8_1)                                                                                        \
@@ -123,6 +126,7 @@ enum cuda_kernel {
 enum {
     CUDA_KERNEL_WAITS_rows = 1,
     CUDA_KERNEL_WAITS_bf16 = 1,
+    CUDA_KERNEL_WAITS_experts = 1,
     CUDA_KERNEL_WAITS_wide = 1,
     CUDA_KERNEL_WAITS_few = 1,
     CUDA_KERNEL_WAITS_repack = 0,

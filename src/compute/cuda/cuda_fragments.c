@@ -159,9 +159,41 @@ static uint32_t groups_max(const struct weight *w, uint32_t pairs, uint32_t colu
 #define SORTED_ROUNDS 3u
 
 /* Short chains: a warp has all of them, as warps with one each would meet after few units. */
-static bool takes_serial(const struct weight *w, const struct cuda_product *k)
+static bool has_short_chains(const struct weight *w)
 {
-    return !has_one_chain(w) && k->expert && w->k <= CUDA_SERIAL_K;
+    return !has_one_chain(w) && w->k <= CUDA_SERIAL_K;
+}
+
+/* Bytes of the rings of a block of experts' columns, and of a group's inputs. */
+static uint32_t experts_ring(const struct weight *w)
+{
+    uint32_t stage = 2 * CUDA_EXPERTS_UNITS(w->bits) * (128u * w->bits + side_bytes(w));
+    return CUDA_EXPERTS_WARPS * CUDA_EXPERTS_STAGES(w->bits) * stage;
+}
+static uint32_t experts_inputs(const struct weight *w, uint32_t columns)
+{
+    return columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
+}
+
+/* Whether blocks with several groups' columns have the room. */
+static bool takes_experts(const struct cuda *c, const struct weight *w, uint32_t columns)
+{
+    return !has_one_chain(w) && columns >= CUDA_NARROW_COLUMNS / 2 && columns <= CUDA_NARROW_COLUMNS &&
+           experts_ring(w) + experts_inputs(w, columns) <= c->device->shared_max;
+}
+
+/* Sorted columns, a block on each multiprocessor. */
+static void launch_experts(struct cuda *c, const struct weight *w, const struct cuda_tiles *tiles)
+{
+    static const enum cuda_kernel kernels[3] = {CUDA_KERNEL_experts16, CUDA_KERNEL_experts8,
+                                                CUDA_KERNEL_experts4};
+    const uint32_t ring = experts_ring(w), inputs = experts_inputs(w, c->sorted_by);
+    struct cuda_tiles t = *tiles;
+    t.columns = c->sorted_by;
+    t.stages = MIN_OF((c->device->shared_max - ring) / inputs, CUDA_EXPERTS_GROUPS);
+    cuda_run_product(
+        c, kernels[index_of(w)],
+        (struct cuda_grid){c->device->units, 1, 1, 32 * CUDA_EXPERTS_WARPS, ring + t.stages * inputs}, &t);
 }
 
 /* Blocks that run at once take all panels. */
@@ -171,7 +203,7 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
                                                    {CUDA_KERNEL_narrow8_8, CUDA_KERNEL_narrow8_1},
                                                    {CUDA_KERNEL_narrow4_8, CUDA_KERNEL_narrow4_1}};
     const struct cuda_device *d = c->device;
-    bool sorted = k->sorted.order != NULL, serial = takes_serial(w, k);
+    bool sorted = k->sorted.order != NULL, serial = k->expert && has_short_chains(w);
     bool one = has_one_chain(w) || serial;
     uint32_t columns = sorted ? c->sorted_by : k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
     const struct narrow_form f = serial ? narrow_least(w) : narrow_form(d, w, columns, k->expert != NULL);
@@ -321,7 +353,7 @@ static uint32_t rounded_room(const struct cuda *c, const struct weight *w)
     return (uint32_t)(c->rounded_bytes / (2 * ROUND_UP(w->k, CUDA_UNIT)));
 }
 
-/* Many columns of each expert. */
+/* Columns of each expert. */
 static void launch_sorted(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
     struct cuda_tiles t = {.w = k->w,
@@ -336,7 +368,9 @@ static void launch_sorted(struct cuda *c, const struct weight *w, const struct c
                            .bias_step = k->bias_step};
     if (!t.x.at)
         t.x = round_rows(c, w, k->x, 0, k->count / k->x_div, rounded_room(c, w));
-    if (c->device->wide && !has_one_chain(w))
+    if (takes_experts(c, w, c->sorted_by))
+        launch_experts(c, w, &t);
+    else if (c->device->wide && !has_one_chain(w))
         run_walk(c, w, &t);
     else
         run_tiles(c, w, &t,
@@ -387,8 +421,12 @@ bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count
 
 bool cuda_takes_experts_glu(const struct cuda *c, const struct weight *w, uint32_t pairs)
 {
-    return c->device->wide && w->form == CUDA_FRAGMENTS && !has_one_chain(w) && w->n % CUDA_TILE_ROWS == 0 &&
-           cuda_expert_columns(c, w, pairs) == CUDA_TILE_COLUMNS;
+    uint32_t columns = w->form == CUDA_FRAGMENTS ? cuda_expert_columns(c, w, pairs) : 0;
+    if (columns == 1)
+        return !has_one_chain(w) && !has_short_chains(w) && w->n % (2 * CUDA_PANEL) == 0;
+    if (columns > 0 && takes_experts(c, w, columns))
+        return w->n % (2 * CUDA_PANEL) == 0;
+    return columns == CUDA_TILE_COLUMNS && c->device->wide && !has_one_chain(w) && w->n % CUDA_TILE_ROWS == 0;
 }
 
 bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count)
@@ -409,7 +447,7 @@ uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w, uint3
 
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    if (k->sorted.order && c->sorted_by == CUDA_TILE_COLUMNS)
+    if (k->sorted.order && (c->sorted_by == CUDA_TILE_COLUMNS || takes_experts(c, w, c->sorted_by)))
         launch_sorted(c, w, k);
     else if (k->expert || cuda_is_narrow(c, w, k->count))
         launch_narrow(c, w, k);

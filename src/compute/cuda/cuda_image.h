@@ -6,6 +6,7 @@
 #define CUDA_IMAGES(X)                                                                                       \
     X(rows)                                                                                                  \
     X(bf16)                                                                                                  \
+    X(experts)                                                                                               \
     X(wide)                                                                                                  \
     X(few)                                                                                                   \
     X(repack)                                                                                                \

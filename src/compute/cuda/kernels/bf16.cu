@@ -8,11 +8,6 @@
 
 #define ALL_LANES 0xffffffffu
 
-DEVICE void copy16(void *to, const void *from)
-{
-    copy16(shared_at(to), from);
-}
-
 /* Warps of a block for few columns: one for each chain, or as many as its launch says, an even number. */
 template <uint32_t CHAINS> DEVICE uint32_t narrow_warps()
 {
@@ -239,19 +234,6 @@ struct piece {
     }
 };
 
-/* The B operands of a unit for 8 columns: of step j b[2 j] and b[2 j + 1]. `at`: where this lane's row has
- * its piece lane / 8; pieces 4 to 7 are 64 bytes off. */
-DEVICE void inputs_of(uint32_t b[8], uint32_t at)
-{
-    load4(b, at);
-    load4(b + 4, at ^ 64);
-}
-/* Returns the address of the lane's row of 8, whose number is `row`. */
-DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)
-{
-    return shared_at(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
-}
-
 /* Adds a unit to the tiles of 8 columns; `stage` is the lane's, `sides` of its rows, x of the inputs. */
 template <uint32_t BITS, bool WHOLE, bool SECOND>
 DEVICE void add_unit(float c[2][4], const cuda_matrix &m, uint32_t stage, uint32_t sides, uint32_t x,
@@ -281,16 +263,6 @@ DEVICE void add_unit(float c[2][4], const cuda_matrix &m, uint32_t stage, uint32
         if (SECOND)
             mma(c[1], f + 4 * j, d[2 * j], d[2 * j + 1]);
     }
-}
-
-/* Where value i of a lane's sums lies: row g or g + 8 of the panel, column 2 t or 2 t + 1. */
-DEVICE uint32_t sum_row(uint32_t lane, uint32_t i)
-{
-    return lane / 4 + (i / 2) * 8;
-}
-DEVICE uint32_t sum_column(uint32_t lane, uint32_t i)
-{
-    return lane % 4 * 2 + i % 2;
 }
 
 DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, uint32_t row, uint32_t column,
@@ -390,16 +362,6 @@ DEVICE void put_panel(const narrow_work &w, narrow_sums &sums, const float c[2][
             put_glu(w.a, panel, row, w.first + column, c[i / 4][i % 4], sums[warp][i * 32 + lane]);
         else if (column < w.count)
             put_sum(w.a, w.bias, panel, row, w.first + column, c[i / 4][i % 4]);
-    }
-}
-
-/* A chain's sums of N tiles join those of the chains before it, and begin anew. */
-template <uint32_t N> DEVICE void end_chain(float (*sum)[4], float (*c)[4])
-{
-#pragma unroll
-    for (uint32_t i = 0; i < 4 * N; i++) {
-        sum[i / 4][i % 4] += c[i / 4][i % 4];
-        c[i / 4][i % 4] = 0;
     }
 }
 
