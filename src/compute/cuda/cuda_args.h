@@ -238,6 +238,9 @@ struct cuda_product {
 #define CUDA_PRODUCT_COLUMNS 32u
 #define CUDA_PRODUCT_PANELS  4u
 #define CUDA_PRODUCT_STEP    32u
+/* Where rows are few: columns from which on blocks share them, and bytes of shared memory. */
+#define CUDA_PRODUCT_DEEP        24u
+#define CUDA_PRODUCT_DEEP_SHARED 192512u
 
 /* A matrix of so many rows has 1 chain, else 8 (kernels/bf16.cu). */
 #define CUDA_CHAINS         8u
@@ -459,6 +462,7 @@ struct cuda_ssm {
 
 /* ---- experts ---- */
 
+#define CUDA_ROUTE_THREADS 32u /* a warp for each token */
 struct cuda_route {
     uint32_t score, shared, normalise, groups, groups_top, group_max;
     float normalise_eps, scale;

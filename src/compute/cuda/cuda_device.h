@@ -72,6 +72,7 @@ struct linear_source;
     X(project, product4)                                                                                     \
     X(project, product16)                                                                                    \
     X(project, product_tiles)                                                                                \
+    X(project, product_deep)                                                                                 \
     X(project, product_experts)                                                                              \
     X(attention, append)                                                                                     \
     X(attention, append_many64)                                                                              \

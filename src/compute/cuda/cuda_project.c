@@ -9,10 +9,17 @@ static uint32_t panels_of(const struct weight *w)
     return DIV_UP(w->n, CUDA_PANEL);
 }
 
-static bool takes_tiles(const struct cuda_product *k)
+#define DEEP_PANELS 64u /* panels of a matrix of few rows */
+
+/* Inputs begin at whole vectors of four, and k has whole steps. */
+static bool takes_vectors(const struct cuda_product *k)
 {
     uintptr_t places = (uintptr_t)k->x.at | k->x.stride * sizeof(*k->x.at) | k->x_step * sizeof(*k->x.at);
-    return k->count >= CUDA_PRODUCT_MANY && places % 16 == 0 && k->w.k % CUDA_PRODUCT_STEP == 0 &&
+    return places % 16 == 0 && k->w.k % CUDA_PRODUCT_STEP == 0;
+}
+static bool takes_tiles(const struct cuda_product *k)
+{
+    return k->count >= CUDA_PRODUCT_MANY && takes_vectors(k) &&
            (k->w.form != CUDA_AFFINE || k->w.group % 16 == 0);
 }
 
@@ -28,17 +35,32 @@ static void launch_product_tiles(struct cuda *c, const struct cuda_product *k, u
              (struct cuda_grid){columns, DIV_UP(panels, each), heads, 32 * each, 0}, k);
 }
 
+/* Whether warps of a block may share k: of a matrix of few rows, such as a router's. */
+static bool takes_deep(const struct cuda *c, const struct cuda_product *k, uint32_t panels, uint32_t heads)
+{
+    const uint32_t group = k->w.form == CUDA_AFFINE ? k->w.group : CUDA_PRODUCT_STEP;
+    return k->count >= CUDA_PRODUCT_DEEP && takes_vectors(k) && group % CUDA_PRODUCT_STEP == 0 &&
+           panels * heads <= DEEP_PANELS && c->device->shared_max >= CUDA_PRODUCT_DEEP_SHARED;
+}
+
 /* Columns of a block share the weights. With a matrix of few rows the columns have blocks of their own
  * instead, until each multiprocessor has a block. */
 static void launch_product(struct cuda *c, const struct cuda_product *k, uint32_t panels, uint32_t heads)
 {
     uint32_t each = k->count == 1 ? 1 : k->count <= 4 ? 4 : 16;
+    while (each > 1 && panels * heads * DIV_UP(k->count, each) < c->device->units)
+        each /= 4;
+    if ((each == 16 || k->count >= CUDA_PRODUCT_MANY) && takes_deep(c, k, panels, heads)) {
+        cuda_run(c, CUDA_KERNEL_product_deep,
+                 (struct cuda_grid){DIV_UP(k->count, CUDA_PRODUCT_COLUMNS), panels, heads,
+                                    CUDA_PRODUCT_THREADS, CUDA_PRODUCT_DEEP_SHARED},
+                 k);
+        return;
+    }
     if (takes_tiles(k)) {
         launch_product_tiles(c, k, panels, heads);
         return;
     }
-    while (each > 1 && panels * heads * DIV_UP(k->count, each) < c->device->units)
-        each /= 4;
     enum cuda_kernel kernel = each == 1   ? CUDA_KERNEL_product
                               : each == 4 ? CUDA_KERNEL_product4
                                           : CUDA_KERNEL_product16;

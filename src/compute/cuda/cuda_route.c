@@ -36,7 +36,7 @@ void cuda_route(struct compute *compute, const struct op_route *a)
     cuda_flush(c);
     const struct act rounded = c->rounded_of;
     c->sorted_by = 0;
-    cuda_run_step(c, CUDA_KERNEL_route, cuda_by_row(c->step.tokens), &k);
+    cuda_run_step(c, CUDA_KERNEL_route, (struct cuda_grid){c->step.tokens, 1, 1, CUDA_ROUTE_THREADS, 0}, &k);
     cuda_keep_rounded(c, rounded, a->in);
     if (a->shared == ROUTE_SHARED_NONE)
         return;

@@ -2,14 +2,14 @@
  *
  * A chain is a sum of sums: blocks of 64 k steps, or groups. Few columns: a block takes a panel of 16 rows.
  * Sixteen threads take one sum each of its rows, and the row's sum adds them in their order. Many columns: a
- * thread takes 4 rows of 4 columns from end to end. So the bits are the same as with one thread, and do not
- * depend on other columns. */
+ * thread takes 4 rows of 4 columns from end to end, or where rows are few a block of k at a time. So the bits
+ * are the same as with one thread, and do not depend on other columns. */
 #include "compute/cuda/kernels/common.cuh"
 
 #define DENSE_BLOCK 64
 /* Slices of k that a block has at once: with one column, and with more. */
-#define SLICES_ONE  (CUDA_PRODUCT_THREADS / CUDA_PANEL)
-#define SLICES      16u
+#define SLICES_ONE (CUDA_PRODUCT_THREADS / CUDA_PANEL)
+#define SLICES     16u
 /* Most bytes of a row's group that a slice copies ahead. */
 #define AHEAD_GROUP 64u
 
@@ -307,7 +307,7 @@ KERNEL plateau_product_experts(const cuda_product a)
 
 #define TILE_STEP    CUDA_PRODUCT_STEP
 #define TILE_COLUMNS CUDA_PRODUCT_COLUMNS
-#define TILE_PIECE   16u /* k steps between two places where a sum can end */
+#define TILE_PIECE   16u  /* k steps between two places where a sum can end */
 #define TILE_SIDES   128u /* bytes of a group's scales and biases, at most */
 
 /* Values by four, of a k step and of a column. They have pads, so that lanes next to each other use all
@@ -347,23 +347,25 @@ DEVICE void tile_go_on(const cuda_matrix &m, tile_place &at, uint32_t steps)
         at.group++;
 }
 
-/* Loads the step's weights, 16 bytes each. When a group begins, the lanes of a piece copy its scales and
- * biases to `sides`. */
-DEVICE void tile_ask(const cuda_matrix &m, const uint8_t *panel, tile_place place, uint32_t lane,
-                     uint4 raw[4], uint8_t *sides)
+/* Loads the step's weights, 16 bytes each. */
+DEVICE void tile_ask(const cuda_matrix &m, const uint8_t *panel, tile_place place, uint4 raw[4])
 {
     const uint32_t bytes = tile_bytes(m);
     const uint8_t *at = panel + (uint64_t)place.k * bytes;
-    if (m.form == CUDA_AFFINE) {
-        at = panel + group_offset(m, place.group);
-        if (place.k == lane % TILE_PIECE && place.k * 16 < sides_bytes(m))
-            copy16(shared_at(sides + place.k * 16), at + place.k * 16);
-        at += sides_bytes(m) + (m.bits == 8 ? place.k : place.k / 2) * CUDA_PANEL;
-    }
+    if (m.form == CUDA_AFFINE)
+        at = panel + group_offset(m, place.group) + sides_bytes(m) +
+             (m.bits == 8 ? place.k : place.k / 2) * CUDA_PANEL;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
         if (i * 16 < bytes)
             raw[i] = *(const uint4 *)(at + i * 16);
+}
+/* When a group begins, the lanes of a piece copy its scales and biases. */
+DEVICE void tile_ask_sides(const cuda_matrix &m, const uint8_t *panel, tile_place place, uint32_t lane,
+                           uint8_t *sides)
+{
+    if (m.form == CUDA_AFFINE && place.k == lane % TILE_PIECE && place.k * 16 < sides_bytes(m))
+        copy16(shared_at(sides + place.k * 16), panel + group_offset(m, place.group) + place.k * 16);
 }
 
 /* Codes of four rows less their centre. */
@@ -372,8 +374,7 @@ template <uint32_t BITS> DEVICE float4 tile_codes(uint32_t word, uint32_t shift)
     float q[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
-        q[i] = BITS == 8 ? (float)(int8_t)(word >> 8 * i)
-                         : (float)((int)(word >> shift >> 8 * i & 15) - 8);
+        q[i] = BITS == 8 ? (float)(int8_t)(word >> 8 * i) : (float)((int)(word >> shift >> 8 * i & 15) - 8);
     return {q[0], q[1], q[2], q[3]};
 }
 DEVICE float4 tile_of_bf16(uint32_t low, uint32_t high)
@@ -419,6 +420,15 @@ DEVICE void tile_put(const cuda_matrix &m, const uint8_t *panel, tile_place at, 
             to[i] = {tile_value(m, panel, at, 4 * i), tile_value(m, panel, at, 4 * i + 1),
                      tile_value(m, panel, at, 4 * i + 2), tile_value(m, panel, at, 4 * i + 3)};
     }
+}
+
+/* Lanes whose numbers differ in bit 0 have the same columns, in bit 1 the same rows: of such pairs two
+ * quarters of a warp read shared memory at once. */
+DEVICE void tile_lane(tile_sums &s)
+{
+    s.lane = threadIdx.x % 32;
+    s.row = (s.lane & 1) | (s.lane >> 3 & 2);
+    s.column = s.lane >> 1 & 7;
 }
 
 /* Multiplies one k step of 4 rows and 4 columns. */
@@ -499,11 +509,11 @@ DEVICE void tile_outputs(const cuda_product &a, const tile_sums &s, uint32_t pan
     }
 }
 
-/* Copies k steps [from, from + TILE_STEP) of the block's columns. */
+/* Copies k steps [from, from + TILE_STEP) of the block's columns, by `threads` threads. */
 DEVICE void tile_copy(const cuda_product &a, uint32_t head, uint32_t first, uint32_t from,
-                      float4 (*to)[TILE_X])
+                      float4 (*to)[TILE_X], uint32_t thread, uint32_t threads)
 {
-    for (uint32_t i = threadIdx.x; i < TILE_COLUMNS * TILE_STEP / 4; i += blockDim.x) {
+    for (uint32_t i = thread; i < TILE_COLUMNS * TILE_STEP / 4; i += threads) {
         uint32_t c = i / (TILE_STEP / 4), piece = i % (TILE_STEP / 4);
         const float *x = row_of(a.x, min(first + c, a.count - 1)) + head * a.x_step;
         copy16(shared_at(&to[c][piece]), x + from + piece * 4);
@@ -525,18 +535,16 @@ KERNEL plateau_product_tiles(const cuda_product a)
     tile_sums s = {};
     sides side = {};
     uint4 raw[4] = {};
-    /* Lanes whose numbers differ in bit 0 have the same columns, in bit 1 the same rows: of such pairs two
-     * quarters of a warp read shared memory at once. */
-    s.lane = threadIdx.x % 32;
-    s.row = (s.lane & 1) | (s.lane >> 3 & 2);
-    s.column = s.lane >> 1 & 7;
+    tile_lane(s);
     grid_next();
     tile_place place = {};
     tile_go_on(m, place, s.lane);
-    if (mine)
-        tile_ask(m, panel, place, s.lane, raw, buffers.sides[0][warp][s.lane / TILE_PIECE]);
+    if (mine) {
+        tile_ask(m, panel, place, raw);
+        tile_ask_sides(m, panel, place, s.lane, buffers.sides[0][warp][s.lane / TILE_PIECE]);
+    }
     grid_wait();
-    tile_copy(a, head, first, 0, buffers.x[0]);
+    tile_copy(a, head, first, 0, buffers.x[0], threadIdx.x, blockDim.x);
     for (uint32_t from = 0; from < m.k; from += TILE_STEP) {
         const uint32_t b = from / TILE_STEP % 2;
         if (mine)
@@ -545,9 +553,11 @@ KERNEL plateau_product_tiles(const cuda_product a)
         __syncthreads();
         if (from + TILE_STEP < m.k) {
             tile_go_on(m, place, TILE_STEP);
-            if (mine)
-                tile_ask(m, panel, place, s.lane, raw, buffers.sides[b ^ 1][warp][s.lane / TILE_PIECE]);
-            tile_copy(a, head, first, from + TILE_STEP, buffers.x[b ^ 1]);
+            if (mine) {
+                tile_ask(m, panel, place, raw);
+                tile_ask_sides(m, panel, place, s.lane, buffers.sides[b ^ 1][warp][s.lane / TILE_PIECE]);
+            }
+            tile_copy(a, head, first, from + TILE_STEP, buffers.x[b ^ 1], threadIdx.x, blockDim.x);
         }
         for (uint32_t piece = 0; mine && piece < TILE_STEP; piece += TILE_PIECE) {
             if (affine && left == block) {
@@ -568,4 +578,134 @@ KERNEL plateau_product_tiles(const cuda_product a)
     }
     if (mine)
         tile_outputs(a, s, panel_index, head, first);
+}
+
+/* ---- many columns of few rows ----
+ *
+ * A block has a panel and 32 columns. Its warps take a block of k each, or a group, of all these columns.
+ * Then each thread adds the sums of one output in their order. */
+
+#define DEEP_WARPS (CUDA_PRODUCT_THREADS / 32)
+#define DEEP_PITCH (TILE_COLUMNS + 1)
+
+/* Buffers of a warp. The sums of a block of k take the place of its weights. */
+struct deep_buffers {
+    union {
+        float4 w[TILE_STEP][TILE_W];
+        float part[CUDA_PANEL][DEEP_PITCH];
+    };
+    float4 x[2][TILE_COLUMNS][TILE_X];
+    float x_sums[TILE_COLUMNS];
+    sides side[CUDA_PANEL];
+};
+static_assert(DEEP_WARPS * sizeof(deep_buffers) == CUDA_PRODUCT_DEEP_SHARED, "all fit");
+
+/* A warp's way through its blocks of k, step by step. */
+struct deep_steps {
+    const cuda_product &a;
+    const cuda_matrix &m;
+    const uint8_t *panel;
+    uint32_t head, first, lane, block, blocks; /* first: column; block: k values of a block, or of a group */
+    uint32_t at, step;                         /* the block, and k in it, that comes next */
+
+    __device__ __forceinline__ bool more() const
+    {
+        return at < blocks;
+    }
+    __device__ __forceinline__ tile_place place() const
+    {
+        return m.form == CUDA_AFFINE ? tile_place{at, step + lane} : tile_place{0, at * block + step + lane};
+    }
+    __device__ __forceinline__ void ask(uint4 raw[4]) const
+    {
+        if (more())
+            tile_ask(m, panel, place(), raw);
+    }
+    __device__ __forceinline__ void copy(float4 (*x)[TILE_X]) const
+    {
+        if (more())
+            tile_copy(a, head, first, at * block + step, x, lane, 32);
+    }
+    __device__ __forceinline__ bool ends() const
+    {
+        return step + TILE_STEP == block || at * block + step + TILE_STEP == m.k;
+    }
+    __device__ __forceinline__ void next()
+    {
+        step += TILE_STEP;
+        if (step == block || at * block + step == m.k) {
+            at += DEEP_WARPS;
+            step = 0;
+        }
+    }
+};
+
+/* Inputs begin at whole vectors of four; k, and a group, have whole steps. */
+KERNEL plateau_product_deep(const cuda_product a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    cuda_matrix m = a.w;
+    const uint32_t warp = threadIdx.x / 32, row = threadIdx.x % CUDA_PANEL, column = threadIdx.x / CUDA_PANEL;
+    const bool affine = m.form == CUDA_AFFINE, biased = m.biases != CUDA_BIASES_CENTRED;
+    deep_buffers *all = (deep_buffers *)shared, &mine = all[warp];
+    const uint32_t block = affine ? m.group : DENSE_BLOCK, blocks = (m.k + block - 1) / block;
+    deep_steps in = {a,
+                     m,
+                     m.data + blockIdx.z * m.expert_bytes + blockIdx.y * panel_bytes(m),
+                     blockIdx.z,
+                     blockIdx.x * TILE_COLUMNS,
+                     threadIdx.x % 32,
+                     block,
+                     blocks,
+                     warp,
+                     0};
+    uint4 raw[4] = {};
+    tile_sums s = {};
+    uint32_t buffer = 0;
+    float acc = 0;
+    tile_lane(s);
+    grid_next();
+    in.ask(raw);
+    grid_wait();
+    in.copy(mine.x[0]);
+    for (uint32_t from = 0; from < blocks; from += DEEP_WARPS) {
+        for (bool ends = !in.more(); !ends;) {
+            const tile_place place = in.place();
+            ends = in.ends();
+            tile_put(m, in.panel, place, raw, mine.w[s.lane]);
+            if (ends && affine && s.lane < CUDA_PANEL)
+                mine.side[s.lane] = sides_of(in.panel, in.at, m, s.lane);
+            copies_wait_all();
+            __syncwarp();
+            in.next();
+            in.ask(raw);
+            in.copy(mine.x[buffer ^ 1]);
+            for (uint32_t piece = 0; piece < TILE_STEP; piece += TILE_PIECE)
+                tile_piece(s, mine.w[piece], &mine.x[buffer][0][piece / 4]);
+            buffer ^= 1;
+            __syncwarp();
+        }
+#pragma unroll
+        for (uint32_t r = 0; r < 4; r++)
+#pragma unroll
+            for (uint32_t c = 0; c < 4; c++) {
+                mine.part[4 * s.row + r][s.column + 8 * c] = s.p[r][c];
+                s.p[r][c] = 0;
+            }
+        mine.x_sums[s.lane] = s.x;
+        s.x = 0;
+        __syncthreads();
+        const uint32_t count = min(blocks - from, DEEP_WARPS);
+#pragma unroll 4
+        for (uint32_t i = 0; i < count; i++) {
+            const float part = all[i].part[row][column];
+            acc = affine ? fmaf(all[i].side[row].scale, part, acc) : acc + part;
+            if (affine && biased)
+                acc = fmaf(all[i].side[row].bias, all[i].x_sums[column], acc);
+        }
+        __syncthreads();
+    }
+    const uint32_t i = blockIdx.y * CUDA_PANEL + row;
+    if (in.first + column < a.count && i < m.n)
+        (row_of(a.y, in.first + column) + blockIdx.z * a.y_step)[i] = a.bias ? acc + a.bias[i] : acc;
 }

@@ -192,6 +192,16 @@ DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 
 /* ---- the rest ---- */
 
+/* The most and the least of a warp's numbers. */
+DEVICE uint32_t warp_max(uint32_t x)
+{
+    return __reduce_max_sync(0xffffffffu, x);
+}
+DEVICE uint32_t warp_min(uint32_t x)
+{
+    return __reduce_min_sync(0xffffffffu, x);
+}
+
 /* About 2 to the power of x. */
 DEVICE float power_of_two(float x)
 {

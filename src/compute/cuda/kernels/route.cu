@@ -1,4 +1,4 @@
-/* route.cu - which experts a token takes, a block for each token, with sums of one thread in their order. And
+/* route.cu - which experts a token takes, a warp for each token, with sums of one thread in their order. And
  * the pairs of tokens and experts, sorted by expert. */
 #include "compute/cuda/kernels/common.cuh"
 
@@ -8,28 +8,25 @@ enum { SHARED_NONE, SHARED_GATED, SHARED_WHOLE };
 /* A block keeps the scores of up to 1,024 experts in shared memory; more of them stay in global memory. */
 #define SCORES_MAX 1024u
 
-/* By all threads. */
+/* x becomes its softmax. All lanes of a warp call. */
 DEVICE void softmax(float *x, uint32_t n)
 {
-    __shared__ float all;
-    float max = -INFINITY;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+    const uint32_t lane = threadIdx.x;
+    float max = -INFINITY, sum = 0;
+    for (uint32_t i = lane; i < n; i += 32)
         max = fmaxf(max, x[i]);
-    max = block_max(max);
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+    for (uint32_t d = 16; d > 0; d /= 2)
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, d));
+    for (uint32_t i = lane; i < n; i += 32)
         x[i] = expf(x[i] - max);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        float sum = 0;
-#pragma unroll 8
-        for (uint32_t i = 0; i < n; i++)
-            sum += x[i];
-        all = sum;
-    }
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        x[i] /= all;
-    __syncthreads();
+    __syncwarp();
+#pragma unroll 16
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i];
+    __syncwarp();
+    for (uint32_t i = lane; i < n; i += 32)
+        x[i] /= sum;
+    __syncwarp();
 }
 
 DEVICE float choice_of(const cuda_route &a, const float *p, uint32_t i)
@@ -75,22 +72,35 @@ DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
     return chosen;
 }
 
-/* The k experts of the best choices, and their scores in turn, whose sum is returned. One warp; spoils p. */
+/* Numbers in the order of floats. -0 + 0 is 0. */
+DEVICE uint32_t order_of(float x)
+{
+    const uint32_t bits = __float_as_uint(x + 0.0f);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+/* Finds the k experts of the best choices, and their scores in turn, whose sum it returns. Spoils p. */
 DEVICE float choose(const cuda_route &a, float *p, uint32_t n, uint32_t k, uint64_t groups, uint32_t *experts,
                     float *weights)
 {
-    uint32_t size = a.groups > 1 ? n / a.groups : n, lane = threadIdx.x % 32;
+    const uint32_t size = a.groups > 1 ? n / a.groups : n, lane = threadIdx.x;
     const float taken = a.score == SCORE_SOFTMAX_CHOSEN ? -INFINITY : -1;
     float sum = 0;
     for (uint32_t r = 0; r < k; r++) {
-        best mine = {0, CUDA_NONE};
+        uint32_t best = 0, index = CUDA_NONE;
+#pragma unroll 4
         for (uint32_t i = lane; i < n; i += 32) {
-            if (p[i] != taken && (groups >> i / size & 1))
-                mine = better(mine, {choice_of(a, p, i), i});
+            const uint32_t order = order_of(choice_of(a, p, i));
+            if (p[i] != taken && (a.groups <= 1 || (groups >> i / size & 1)) &&
+                (index == CUDA_NONE || order > best)) {
+                best = order;
+                index = i;
+            }
         }
-        mine = warp_best(mine);
-        uint32_t expert = mine.index == CUDA_NONE ? 0 : mine.index;
-        float score = p[expert];
+        const uint32_t most = warp_max(best);
+        index = warp_min(best == most ? index : CUDA_NONE);
+        const uint32_t expert = index == CUDA_NONE ? 0 : index;
+        const float score = p[expert];
         sum += score;
         __syncwarp();
         if (lane == 0) {
@@ -103,31 +113,24 @@ DEVICE float choose(const cuda_route &a, float *p, uint32_t n, uint32_t k, uint6
     return sum;
 }
 
-KERNEL plateau_route(const cuda_step s, const cuda_route a)
+/* A token's experts; p: its scores, which it spoils. */
+DEVICE void route_token(const cuda_step &s, const cuda_route &a, float *p)
 {
-    grid_begin();
-    __shared__ float scores[SCORES_MAX];
-    __shared__ float sum;
-    uint32_t t = blockIdx.x, n = s.experts, k = s.top_k;
-    float *in = row_of(a.in, t), *p = n <= SCORES_MAX ? scores : in;
+    const uint32_t t = blockIdx.x, n = s.experts, k = s.top_k, lane = threadIdx.x;
+    const float *in = row_of(a.in, t);
     float *weights = a.pair_weight + (uint64_t)t * k;
     uint32_t *experts = a.pair_expert + (uint64_t)t * k;
-    bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+    const bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
+#pragma unroll 4
+    for (uint32_t i = lane; i < n; i += 32)
         p[i] = a.score == SCORE_SIGMOID ? sigmoid(in[i]) : in[i];
-    __syncthreads();
+    __syncwarp();
     if (a.score == SCORE_SOFTMAX)
         softmax(p, n);
-    if (threadIdx.x < 32) {
-        uint64_t groups = a.groups > 1 ? best_groups(a, p, n) : 1;
-        float chosen_sum = choose(a, p, n, k, groups, experts, weights);
-        if (threadIdx.x == 0)
-            sum = chosen_sum;
-    }
-    __syncthreads();
+    const float sum = choose(a, p, n, k, a.groups > 1 ? best_groups(a, p, n) : 1, experts, weights);
     if (chosen)
         softmax(weights, k);
-    for (uint32_t r = threadIdx.x; r < k; r += blockDim.x) {
+    for (uint32_t r = lane; r < k; r += 32) {
         float w = weights[r];
         if (a.normalise)
             w /= (chosen ? 1 : sum) + a.normalise_eps;
@@ -137,8 +140,19 @@ KERNEL plateau_route(const cuda_step s, const cuda_route a)
             w *= a.expert_scale[experts[r]];
         weights[r] = w;
     }
-    if (threadIdx.x == 0)
+    if (lane == 0)
         a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(in[n]) : 1;
+}
+
+/* A warp for each token. */
+KERNEL plateau_route(const cuda_step s, const cuda_route a)
+{
+    __shared__ float scores[SCORES_MAX];
+    grid_begin();
+    if (s.experts <= SCORES_MAX)
+        route_token(s, a, scores);
+    else
+        route_token(s, a, row_of(a.in, blockIdx.x));
 }
 
 /* x becomes the sum of those before it. One warp; returns the sum of all. */

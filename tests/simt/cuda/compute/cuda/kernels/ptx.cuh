@@ -185,6 +185,19 @@ DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 
 /* ---- the rest ---- */
 
+DEVICE uint32_t warp_max(uint32_t x)
+{
+    for (uint32_t d = 16; d > 0; d /= 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, x, d);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+DEVICE uint32_t warp_min(uint32_t x)
+{
+    return ~warp_max(~x);
+}
+
 DEVICE float power_of_two(float x)
 {
     float y = exp2f(x);
