@@ -385,6 +385,15 @@ void conversations_put(struct conversations *c, const struct conversation_turn *
     pthread_mutex_unlock(&c->lock);
 }
 
+void conversations_give(struct conversations *c, uint64_t bytes)
+{
+    pthread_mutex_lock(&c->lock);
+    uint64_t until = c->numbers.bytes > bytes ? c->numbers.bytes - bytes : 0;
+    while (c->numbers.bytes > until && evict(c))
+        ;
+    pthread_mutex_unlock(&c->lock);
+}
+
 void conversations_each(struct conversations *c, void (*each)(void *arg, const struct conversation_kept *e),
                         void *arg)
 {

@@ -82,6 +82,9 @@ struct conversation_kept {
 void conversations_each(struct conversations *c, void (*each)(void *arg, const struct conversation_kept *e),
                         void *arg);
 
+/* Evicts entries, as for a new one, until the store holds `bytes` less, or none. Under memory pressure. */
+void conversations_give(struct conversations *c, uint64_t bytes);
+
 struct conversations_numbers {
     uint64_t entries, bytes, bytes_max;
     uint64_t kept, evicted, refused; /* since the start: turns, entries, turns without room */

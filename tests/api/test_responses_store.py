@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import FAULTY, Faulty, openai, refused, serving, until
+from conftest import FAULTY, Faulty, account, openai, refused, serving, until
 
 PATH = "/v1/responses"
 ASK = "What does mkdir do?"
@@ -89,14 +89,20 @@ def test_keys_are_apart():
 
 
 @pytest.mark.skipif(not FAULTY.exists(), reason="built without tests")
-def test_memory_pressure_empties_the_store():
+def test_memory_pressure_empties_the_stores():
+    def heads():
+        return account(server.memory(), "conversations")["used_bytes"]
+
     server = Faulty()
     try:
-        one = answered(post(server))
-        assert stored(server, one)
+        empty = heads()
+        tool = {"type": "function", "name": "f", "description": "directory " * 400, "parameters": {"type": "object"}}
+        one = answered(post(server, tools=[tool]))
+        assert stored(server, one) and heads() > empty + 4000
         server.order("available 100")
         until(lambda: server.status()["responses"]["entries"] == 0)
         assert server.status()["responses"]["evicted"] == 1
+        until(lambda: heads() == empty)
         server.order("available 60000")
     finally:
         server.stop()

@@ -202,6 +202,40 @@ PROPERTY(random_turns_keep_every_invariant, seed)
     end(&s);
 }
 
+TEST(bytes_are_given_from_the_least_recently_used)
+{
+    uint64_t chain[MESSAGES_MAX + 1];
+    struct scene s = begin(1 << 20);
+    struct conversation_past past = past_of("tools", 1), got;
+    uint64_t empty = conversations_numbers(s.store).bytes;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct conversation_turn turn = turn_of(chain, 1, 1, 0, i, 1);
+        turn.key = i;
+        conversations_put(s.store, &turn, &past, i + 1);
+    }
+    /* One text is all that they hold: it goes with the last of them. */
+    conversations_give(s.store, 0);
+    assert_int_equal(conversations_numbers(s.store).entries, 8);
+    conversations_give(s.store, UINT64_MAX);
+    assert_int_equal(conversations_numbers(s.store).entries, 0);
+    assert_int_equal(conversations_numbers(s.store).bytes, empty);
+    char head[2][4096];
+    for (uint32_t i = 0; i < 2; i++) {
+        memset(head[i], 'a' + (int)i, sizeof(head[i]));
+        past.head = (struct slice){head[i], sizeof(head[i])};
+        struct conversation_turn turn = turn_of(chain, 1, 1, 0, i, 1);
+        turn.key = i;
+        conversations_put(s.store, &turn, &past, 10 + i);
+    }
+    conversations_give(s.store, 1);
+    for (uint64_t i = 0; i < 2; i++) {
+        struct conversation_turn turn = turn_of(chain, 1, 1, 0, i, 1);
+        turn.key = i;
+        assert_int_equal(conversations_find(s.store, &turn, &s.texts, &got), i == 1);
+    }
+    end(&s);
+}
+
 /* ---- the file ---- */
 
 static void put_three(struct scene *s, uint64_t *chain)

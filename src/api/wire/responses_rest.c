@@ -1,5 +1,5 @@
 /* responses_rest.c - bounded work for a tick: a check visits WALK_ASKS entries, the least recently used.
- * conversations.h is checked beside it. */
+ * The store of conversations shrinks and is checked beside it. */
 #include "api/wire/responses_rest.h"
 
 #include "api/api_state.h"
@@ -17,8 +17,12 @@ static void shrink(struct api *a)
 {
     struct guard_numbers n;
     guard_numbers(a->opts.guard, &n);
-    if (n.stage >= PRESSURE_SHRINK)
+    if (n.stage < PRESSURE_SHRINK)
+        return;
+    if (a->responses)
         responses_store_give(a->responses, responses_store_numbers(a->responses).bytes / SHRINK_PART + 1);
+    if (a->conversations)
+        conversations_give(a->conversations, conversations_numbers(a->conversations).bytes / SHRINK_PART + 1);
 }
 
 static bool goes_on(void *arg)
@@ -32,7 +36,7 @@ void responses_rest(struct api *a, uint64_t now_ns)
     struct walk w = {.goes_on = goes_on}, conversations = w;
     if (a->responses)
         responses_store_expire(a->responses, now_ns);
-    if (a->responses && a->opts.guard && now_ns >= a->responses_shrink_ns) {
+    if (a->opts.guard && now_ns >= a->responses_shrink_ns) {
         a->responses_shrink_ns = now_ns + SHRINK_NS;
         shrink(a);
     }
