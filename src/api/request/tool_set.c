@@ -65,19 +65,27 @@ static bool add_sentence(json_t *parts, const char *name, const char *says)
     return add_line(parts, json_sprintf("The tool %s %s.", name, says));
 }
 
-/* The definition joins a part before it with the same lead. */
+/* The definition joins a part before it with the same lead, else it begins a line. */
 static bool add_definition(json_t *parts, json_t *tool, const char *lead)
 {
     json_t *last = json_array_get(parts, json_array_size(parts) - 1), *tools = json_object_get(last, "tools");
     const char *own = json_string_value(json_object_get(last, "lead"));
-    if (json_array_size(parts) > 0 && tools && strcmp(own ? own : "", lead ? lead : "") == 0)
+    const char *before = json_array_size(parts) > 0 ? "\n" : "";
+    own = own && *own == '\n' ? own + 1 : own;
+    if (tools && strcmp(own ? own : "", lead ? lead : "") == 0)
         return json_array_append(tools, tool) == 0;
     json_t *part = json_pack("{sss[O]}", "type", TOOL_PLACE_TYPE, "tools", tool);
-    if (part && lead && json_object_set_new(part, "lead", json_string(lead)) < 0) {
+    if (part && (lead || *before) &&
+        json_object_set_new(part, "lead", json_sprintf("%s%s", before, lead ? lead : "")) < 0) {
         json_decref(part);
         return false;
     }
     return json_array_append_new(parts, part) == 0;
+}
+
+bool tool_set_name(json_t *parts, const char *name)
+{
+    return add_line(parts, json_string(name));
 }
 
 bool tool_set_bring(struct tool_set *s, json_t *tool, const char *lead, json_t *parts)

@@ -29,6 +29,8 @@ void tool_set_done(struct tool_set *s);
 bool tool_set_declare(struct tool_set *s, json_t *tool, bool deferred);
 /* The tool that was declared or brought under that name; borrowed. NULL: none. */
 json_t *tool_set_find(const struct tool_set *s, const char *name);
+/* Writes the name of a tool in force into `parts`, as a line. False: no memory. */
+bool tool_set_name(json_t *parts, const char *name);
 /* A message brings a tool: it is in force from here on. Appends to the message's parts the definition, after
  * `lead` (NULL: nothing), or a sentence if the prompt has it. */
 bool tool_set_bring(struct tool_set *s, json_t *tool, const char *lead, json_t *parts);

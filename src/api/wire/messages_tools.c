@@ -355,7 +355,7 @@ bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_
     if (!tool)
         return false;
     if (json_object_get(p->set.force, json_string_value(name)))
-        return json_array_append_new(parts, field_text_part(name)) == 0 || messages_no_memory(p);
+        return tool_set_name(parts, json_string_value(name)) || messages_no_memory(p);
     return tool_set_bring(&p->set, tool, NULL, parts) || messages_no_memory(p);
 }
 

@@ -7,8 +7,8 @@
 
 struct api;
 
-/* At each tick. Drops responses that are too old; while the machine is short of memory, an eighth of each store
- * each second; checks the stores every 10 s while there is no request. */
+/* At each tick. Drops responses that are too old; while the machine is short of memory, an eighth of each
+ * store each second; checks the stores every 10 s while there is no request. */
 void responses_rest(struct api *a, uint64_t now_ns);
 
 #endif
