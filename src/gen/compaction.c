@@ -7,14 +7,29 @@
 #include "gen/prompt.h"
 #include "gen/prompt_turns.h"
 #include "gen/request_memory.h"
+#include "gen/resolve.h"
+#include "gen/thinking_budget.h"
 
 #include "base/arena.h"
 #include "registry/registry.h"
 
 #define ROOM_PART 32 /* a summary has at least this part of the context, or the oldest turns leave */
 
+/* Half of the reply is left for the text. */
+static bool limit_reasoning(struct gen *g, struct arena *scratch)
+{
+    struct gen_request *r = g->request;
+    int64_t most = resolve_summary(r, g->model) / 2;
+    if (r->thinking_budget >= 0 && r->thinking_budget <= most)
+        return true;
+    r->thinking_budget = most;
+    bool ok = thinking_budget_make(g, scratch);
+    r->budget_unused = false; /* the client named none */
+    return ok;
+}
+
 /* The reply is the summary from here on, without the formats and stops of another reply. */
-static bool turn_on(struct gen *g)
+static bool turn_on(struct gen *g, struct arena *scratch)
 {
     struct gen_request *r = g->request;
     struct request_memory *before = request_memory_enter(&g->memory);
@@ -27,7 +42,7 @@ static bool turn_on(struct gen *g)
     r->appends = true;
     r->stop_count = r->stop_id_count = 0;
     r->compaction.on = true;
-    return ok || gen_refuse_memory(g);
+    return ok ? limit_reasoning(g, scratch) : gen_refuse_memory(g);
 }
 
 static bool make(struct gen *g, struct arena *scratch)
@@ -55,7 +70,7 @@ static bool make_way(struct gen *g)
 
 static bool has_room(const struct gen *g)
 {
-    uint32_t context = g->model->max_model_len;
+    uint32_t context = resolve_context(g->request, g->model);
     return g->prompts[0].count + context / ROOM_PART < context;
 }
 
@@ -69,7 +84,7 @@ bool compaction_make(struct gen *g, struct arena *scratch)
         if (!make_way(g))
             return false;
     }
-    if (!turn_on(g))
+    if (!turn_on(g, scratch))
         return false;
     bool ok = make(g, scratch), drops = gen_media_count(r) == 0;
     if ((ok && has_room(g)) || !drops)

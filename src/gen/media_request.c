@@ -7,6 +7,7 @@
 
 #include "gen/gen_request.h"
 #include "gen/media_prompt.h"
+#include "gen/resolve.h"
 
 #include "base/charge.h"
 #include "base/check.h"
@@ -206,7 +207,8 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
     if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &g->reject))
         return false;
     if (total > ids_max)
-        return reject_too_long(&g->reject, gen_messages_name(g->request), g->model->max_model_len, ids_max);
+        return reject_too_long(&g->reject, gen_messages_name(g->request),
+                               resolve_context(g->request, g->model), ids_max);
     uint32_t *ids = request_memory_alloc(&g->memory, total * sizeof(*ids));
     p->images = request_memory_alloc(&g->memory, images * sizeof(*p->images));
     p->image_count = p->images ? images : 0;

@@ -3,6 +3,7 @@
 
 #include "gen/gen_request.h"
 #include "gen/media_request.h"
+#include "gen/resolve.h"
 #include "gen/tool_place.h"
 
 #include "base/check.h"
@@ -34,14 +35,14 @@ static const char *name_of(const struct gen *g)
 static bool too_long(struct gen *g, uint32_t ids_max)
 {
     return reject_too_long(&g->reject, g->request->messages ? gen_messages_name(g->request) : name_of(g),
-                           g->model->max_model_len, ids_max);
+                           resolve_context(g->request, g->model), ids_max);
 }
 
 /* A prompt beyond this is refused without all of its tokens. One that is truncated needs all of them first;
  * one whose length the client is to know, those of a few contexts. */
 static uint32_t ids_max_of(const struct gen *g)
 {
-    uint64_t context = g->model->max_model_len;
+    uint64_t context = resolve_context(g->request, g->model);
     if (g->request->truncate)
         return UINT32_MAX;
     return (uint32_t)MIN_OF(g->request->tells_length ? 4 * context : context, (uint64_t)UINT32_MAX);
@@ -460,7 +461,7 @@ static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
     size_t count = json_array_size(list), i;
     const json_t *each;
     if (count > ids_max_of(g))
-        return too_long(g, g->model->max_model_len);
+        return too_long(g, resolve_context(g->request, g->model));
     uint32_t *ids = request_memory_alloc(&g->memory, count * sizeof(*ids));
     if (!ids)
         return gen_refuse_memory(g);
@@ -483,7 +484,7 @@ static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
 static uint32_t tokens_kept(const struct gen *g)
 {
     const struct gen_request *r = g->request;
-    uint32_t context = g->model->max_model_len;
+    uint32_t context = resolve_context(g->request, g->model);
     if (r->truncate > 0)
         return (uint32_t)MIN_OF(r->truncate, (int64_t)UINT32_MAX);
     if (r->truncate == 0)

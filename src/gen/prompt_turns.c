@@ -10,6 +10,7 @@
 #include "gen/prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
+#include "gen/resolve.h"
 
 #include "base/arena.h"
 #include "base/check.h"
@@ -77,7 +78,7 @@ static bool keep_turns(struct gen *g, json_t *all, size_t turns, size_t turns_al
 /* Tokens of the prompt that leave room for the reply. */
 static uint32_t prompt_max(const struct gen *g, uint32_t ids_max)
 {
-    uint32_t context = g->model->max_model_len;
+    uint32_t context = resolve_context(g->request, g->model);
     int64_t reply = g->request->sampling.max_tokens;
     uint32_t room = reply > 0 ? (uint32_t)MIN_OF(reply, (int64_t)context / 2) : context / REPLY_PART;
     return MIN_OF(context - MAX_OF(room, 1u), ids_max);
@@ -142,7 +143,7 @@ static bool shorten(struct gen *g, struct arena *scratch, json_t *all, uint32_t 
 
 static bool make(struct gen *g, struct arena *scratch, struct prompt_ids *ret)
 {
-    uint32_t context = g->model->max_model_len, most = prompt_max(g, context);
+    uint32_t context = resolve_context(g->request, g->model), most = prompt_max(g, context);
     if (fits(g, scratch, most, ret))
         return true;
     if (g->reject.kind)

@@ -160,23 +160,35 @@ bool resolve_length(const struct gen_request *r, const struct served_model *m, u
         m->max_model_len, prompt_tokens);
 }
 
+uint32_t resolve_context(const struct gen_request *r, const struct served_model *m)
+{
+    return m->max_model_len + (r->compaction.on || r->appends ? m->compaction_reserve : 0);
+}
+
+uint32_t resolve_summary(const struct gen_request *r, const struct served_model *m)
+{
+    uint32_t most = resolve_context(r, m) / SUMMARY_PART + 1;
+    return r->sampling.max_tokens > 0 ? (uint32_t)MIN_OF(r->sampling.max_tokens, (int64_t)most) : most;
+}
+
 bool resolve_max_tokens(const struct gen_request *r, const struct served_model *m,
                         uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
                         struct reject *why)
 {
     const struct generation_defaults *d = &m->defaults;
-    if (prompt_tokens >= m->max_model_len) {
+    const uint32_t context = resolve_context(r, m);
+    if (prompt_tokens >= context) {
         why->tokens = prompt_tokens;
-        why->tokens_max = m->max_model_len - 1;
+        why->tokens_max = context - 1;
         return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? gen_messages_name(r) : "prompt",
                           "This model's maximum context length is %u tokens (--max-model-len), at least one "
                           "of them for the reply, but the prompt has %u tokens. Shorten it.",
-                          m->max_model_len, prompt_tokens);
+                          context, prompt_tokens);
     }
-    uint32_t room = m->max_model_len - prompt_tokens;
+    uint32_t room = context - prompt_tokens;
     int64_t wanted = r->sampling.max_tokens;
     if (r->compaction.on)
-        room = MIN_OF(room, m->max_model_len / SUMMARY_PART + 1);
+        room = MIN_OF(room, resolve_summary(r, m));
     if (r->clamps)
         wanted = MIN_OF(wanted, (int64_t)room);
     if (wanted > room)
@@ -184,7 +196,7 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
             why, REJECT_CONTEXT_LENGTH, "max_tokens",
             "This model's maximum context length is %u tokens (--max-model-len), but %lld were requested: %u "
             "in the prompt and %lld for the reply. Shorten the prompt or lower max_tokens.",
-            m->max_model_len, (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);
+            context, (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);
     if (wanted < 0 && max_tokens_default > 0)
         wanted = max_tokens_default;
     if (wanted < 0 && d->has_max_new_tokens && d->max_new_tokens > 0)

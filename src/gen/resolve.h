@@ -34,4 +34,9 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
                         uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
                         struct reject *why);
 
+/* Tokens of a prompt and its reply. A compaction has the model's reserve, too. */
+uint32_t resolve_context(const struct gen_request *r, const struct served_model *m);
+/* Tokens of a summary, at most. */
+uint32_t resolve_summary(const struct gen_request *r, const struct served_model *m);
+
 #endif

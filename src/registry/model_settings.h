@@ -3,6 +3,7 @@
 #ifndef PLATEAU_REGISTRY_MODEL_SETTINGS_H
 #define PLATEAU_REGISTRY_MODEL_SETTINGS_H
 
+#include "base/check.h"
 #include "engine/engine_opts.h"
 #include "memory/plan.h"
 #include "model/model.h"
@@ -33,6 +34,7 @@ struct model_options {
     uint64_t image_pixels_max;                  /* 0: no images */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
+    uint32_t compaction_reserve;                /* tokens of the context that only compactions have */
     bool embeddings;                            /* a generator serves vectors and scores too */
     bool pinned;                                /* neither idle time nor others' needs unload it */
 };
@@ -59,5 +61,17 @@ struct model_settings {
     uint32_t max_tokens_default;          /* when a request says none; 0: the server's */
     bool needs_tokenizer, needs_template; /* without them loading fails */
 };
+
+/* Tokens that only compactions have: at most half of the planned context. */
+static inline uint32_t model_settings_reserve(const struct model_settings *s)
+{
+    return MIN_OF(s->options.compaction_reserve, s->plan.max_model_len / 2);
+}
+
+/* The planned context of all other requests. */
+static inline uint32_t model_settings_context(const struct model_settings *s)
+{
+    return s->plan.max_model_len - model_settings_reserve(s);
+}
 
 #endif

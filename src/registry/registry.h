@@ -64,7 +64,8 @@ struct served_model {
     struct generation_defaults defaults;
     struct repetition_params repetition; /* where the request has none: resolve_repetition() */
     struct model_use use;
-    uint32_t max_model_len;
+    uint32_t max_model_len;           /* without the reserve */
+    uint32_t compaction_reserve;      /* tokens of the context that only compactions have */
     uint32_t max_tokens_default;      /* when a request says none; 0: the server's */
     const struct chat_syntax *syntax; /* how it writes reasoning and calls */
     struct grammar_cache *grammars;   /* NULL: no constrained decoding */

@@ -317,3 +317,22 @@ def test_many_and_large_compaction_blocks_are_bounded(both):
     assert read(message(both, "canary", many))[0] == read(message(both, "canary", one))[0]
     large = [{"role": "assistant", "content": [{**block, "content": "word " * 1000000}]}, {"role": "user", "content": "Go on."}]
     assert "prompt is too long" in message(both, "canary", large, 400).json()["error"]["message"]
+
+
+# ---- the reserve ----
+
+def test_a_full_conversation_is_compacted_in_its_reserve():
+    """Without the reserve, the oldest turns would leave, and the prefix cache would have nothing."""
+    with serving("--max-model-len", "2048", "--compaction-reserve", "512", "--host-cache", "64M") as server:
+        assert server.http.get("/v1/models/canary").json()["max_model_len"] == 1536
+        items = turns(1)
+        while found(respond(server, "canary", items))[0] < 1440:
+            items[0]["content"][0]["text"] += " word" * 10
+        whole = found(respond(server, "canary", items, max_output_tokens=1))[0]
+        reply = respond(server, "canary", [*items, TRIGGER], max_output_tokens=100)
+        assert found(reply)[1] >= 0.95 * (whole - 32) and "x-plateau-dropped-messages" not in reply.headers
+        # A compaction of the client may use it, too, and other requests may not.
+        items[0]["content"][0]["text"] += " word" * 100
+        error = respond(server, "canary", [*items, says("user", "Go on.")], status=400).json()["error"]
+        assert "1536 tokens" in error["message"] and error["code"] == "context_length_exceeded"
+        assert respond(server, "canary", [*items, TRIGGER]).json()["status"] == "completed"

@@ -109,7 +109,7 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
 {
     const struct model_settings *s = registry_settings(a->opts.registry, index);
     if (s->planned)
-        buf_printf(ret, ",\"max_model_len\":%u", s->plan.max_model_len);
+        buf_printf(ret, ",\"max_model_len\":%u", model_settings_context(s));
     else
         buf_puts(ret, ",\"max_model_len\":null");
     if (s->planned)
@@ -193,7 +193,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     const struct model_settings *s = registry_settings(a->opts.registry, index);
     report_capabilities(a, look.model,
                         loaded       ? look.model->max_model_len
-                        : s->planned ? s->plan.max_model_len
+                        : s->planned ? model_settings_context(s)
                                      : 0,
                         ret);
     buf_putc(ret, '}');

@@ -38,7 +38,7 @@ static void write_loaded(const struct served_model *m, struct buf *ret)
 static void write_unloaded(const struct model_settings *s, struct buf *ret)
 {
     if (s->planned)
-        buf_printf(ret, ",\"max_model_len\":%u,\"images\":%s", s->plan.max_model_len,
+        buf_printf(ret, ",\"max_model_len\":%u,\"images\":%s", model_settings_context(s),
                    s->shape.vision.present ? "true" : "false");
 }
 
