@@ -1,5 +1,6 @@
 /* Loops at the end of an output: found exactly where the rule of vLLM finds them, at a bounded cost, in each
  * text that loops and in none that does not. */
+#include "model_path.h"
 #include "test.h"
 #include "test_rng.h"
 
@@ -112,7 +113,7 @@ static void begin(void)
     struct err e = {0};
     texts = (struct texts){.arena = arena_of((size_t)64 << 20), .scratch = arena_of((size_t)256 << 20)};
     texts.ids = calloc(TOKENS_MAX, sizeof(*texts.ids));
-    if (tokenizer_load(texts.arena, CANARY, &texts.tokenizer, &e) < 0)
+    if (tokenizer_load_at(texts.arena, CANARY, &texts.tokenizer, &e) < 0)
         fail_msg("%s", e.text);
 }
 
