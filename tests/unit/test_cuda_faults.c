@@ -64,7 +64,8 @@ struct fixture {
     struct room room[2]; /* room of recorded steps: the device's and the machine's */
     struct charge charges[2];
     float logits[SEQS * VOCAB];
-    bool draw; /* from the first sequence's row the device draws */
+    bool draw;           /* from the first sequence's row the device draws */
+    uint32_t other_step; /* 1: the step has another key */
     struct row_drawn drawn[SEQS];
     struct row_draws draws;
 };
@@ -176,7 +177,7 @@ static void begin_step(struct fixture *f)
     const struct act h = {PLACE_H, 0, WIDTH};
     struct compute *c = f->compute;
     compute_step_begin(c, &f->batch);
-    if (compute_replay(c, 3))
+    if (compute_replay(c, 3 + f->other_step))
         return;
     compute_embed(c, &(struct op_embed){
                          .table = &f->table, .ropes = &f->ropes, .h = h, .angles = {PLACE_ANGLES, 0, 2}});
@@ -349,6 +350,19 @@ TEST(a_driver_that_takes_no_recorded_step_costs_no_step)
         assert_int_equal(fake_cuda.asked, launches == 0 ? 1 : 2); /* and is not asked again soon */
         close_fixture(&f);
     }
+}
+
+TEST(a_driver_that_makes_no_record_is_not_asked_for_another)
+{
+    struct fixture f;
+    open_fixture(&f);
+    fake_cuda.makes_none = true;
+    for (uint32_t i = 0; i < 8; i++) {
+        f.other_step = i % 2;
+        assert_int_equal(checked_step(&f), 0);
+    }
+    assert_int_equal(fake_cuda.asked, 1);
+    close_fixture(&f);
 }
 
 TEST(a_lost_device_begins_anew)

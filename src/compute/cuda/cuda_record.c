@@ -25,7 +25,7 @@
 #define LAYER_KERNELS 16u
 #define STEP_KERNELS  32u
 
-#define REFUSED_NS (30 * NS_PER_S) /* until the driver is asked again */
+#define REFUSED_NS (30 * NS_PER_S) /* until the driver is asked to make a record again */
 
 void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret)
 {
@@ -77,16 +77,16 @@ static void unmake(struct cuda *c, struct cuda_record *r)
     atomic_fetch_sub(&c->device->committed, (uint64_t)r->kernels * KERNEL_BYTES);
 }
 
-/* The driver does not take it: out of memory, most likely. */
+/* The driver does not take it: out of memory, most likely. So it would not take others either. */
 static void refuse(struct cuda *c, struct cuda_record *r)
 {
     unmake(c, r);
-    r->refused_ns = clock_now_ns();
+    c->refused_ns = clock_now_ns();
 }
 
-static bool is_refused(const struct cuda_record *r)
+static bool is_refused(const struct cuda *c)
 {
-    return r->refused_ns > 0 && clock_now_ns() - r->refused_ns < REFUSED_NS;
+    return c->refused_ns > 0 && clock_now_ns() - c->refused_ns < REFUSED_NS;
 }
 
 static void drop(struct cuda *c, struct cuda_record *r)
@@ -154,7 +154,7 @@ bool cuda_replay(struct compute *compute, uint32_t key)
     r->used = ++c->clock;
     if (r->made)
         return replay(c, r);
-    if (!is_refused(r))
+    if (!is_refused(c))
         begin(c, r);
     return false;
 }

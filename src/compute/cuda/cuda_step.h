@@ -35,7 +35,6 @@ struct cuda_record {
     struct cuda_step step; /* all that the operations' arguments depend on */
     uint32_t kernels;      /* kernels of the step */
     bool charged;          /* for them */
-    uint64_t refused_ns;   /* when the driver last did not make or launch it; 0: it never did not */
     void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
     uint64_t took_ns;      /* the shortest of its last replays; 0: none was waited for */
@@ -125,7 +124,8 @@ struct cuda {
     uint32_t kernels;          /* kernels of this step until now */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
-    uint64_t clock; /* counts the records' uses */
+    uint64_t clock;      /* counts the records' uses */
+    uint64_t refused_ns; /* when the driver last did not make or launch one; 0: it never did not */
 };
 
 static inline struct cuda *cuda_of(struct compute *c)
