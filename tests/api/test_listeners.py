@@ -266,7 +266,8 @@ def own(server, key):
 
 
 OWN = {"vllm:request_success_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prompt_tokens_cached_total",
-       "plateau_own_cache_hits_total", "plateau_requests_rejected_total", "plateau_requests_aborted_total", "plateau_requests"}
+       "plateau_own_cache_hits_total", "plateau_reasoning_loops_total", "plateau_requests_rejected_total",
+       "plateau_requests_aborted_total", "plateau_requests"}
 
 
 @pytest.mark.smoke
