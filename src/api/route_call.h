@@ -18,4 +18,7 @@ struct call {
 /* Answers the request, which is whole. */
 typedef void route_fn(const struct call *call);
 
+/* sessions.c: GET, POST with {"ttl": "1h"} and DELETE of /v1/sessions/{id}. */
+route_fn sessions_look, sessions_extend, sessions_end;
+
 #endif

@@ -21,6 +21,7 @@
 #include "registry/registry.h"
 
 #include <errno.h>
+#include <string.h>
 
 _Static_assert(CHAT_CUTS_MAX <= ENGINE_CUTS_MAX, "the engine looks at all cuts of a conversation");
 
@@ -132,6 +133,12 @@ static struct job_leases leases_of(const struct gen *g, const struct prompt_ids 
         ret.wishes[ret.wish_count++] = (struct job_wish){p->head, r->keep_head_s};
     if (r->keep_s > 0)
         ret.wishes[ret.wish_count++] = (struct job_wish){UINT32_MAX, r->keep_s};
+    if (r->opens_session) {
+        ret.session = JOB_OPENS_SESSION;
+        memcpy(ret.id, &g->id, sizeof(ret.id));
+        ret.ttl_s = r->session_ttl_s;
+        ret.follows = r->session_follows != 0;
+    }
     return ret;
 }
 

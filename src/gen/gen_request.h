@@ -117,6 +117,9 @@ struct gen_request {
     /* Seconds for which the prefix cache keeps system and tools, and the whole conversation, if it has room;
      * 0: no wish. */
     uint32_t keep_head_s, keep_s;
+    bool opens_session; /* the prompt becomes a session, with the request's id */
+    uint32_t session_ttl_s;
+    int session_follows; /* 0: it stays at the end of this prompt */
 
     struct gen_sampling sampling;
     uint32_t n;

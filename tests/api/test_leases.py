@@ -1,10 +1,10 @@
-"""Prefixes that clients ask to keep: cache_control and retention are wishes, which no reply fails for."""
+"""Prefixes that clients ask to keep: wishes, which no reply fails for, and sessions, which hold."""
 
 import pytest
 
 from conftest import serving
 
-CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+CHAT, MESSAGES, RESPONSES, SESSIONS = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/sessions"
 LONG = "A prompt that is long enough for pages of its own. " * 12
 
 
@@ -109,3 +109,37 @@ def test_messages_with_no_tokens_prepare_a_prefix(small, stream):
         assert reply.json()["content"] == [] and reply.json()["stop_reason"] == "max_tokens"
         assert reply.json()["usage"]["output_tokens"] == 0
     assert cached_of(post(small, MESSAGES, **body, max_tokens=2)) > 100
+
+
+def test_a_session_holds_its_prefix_until_it_ends(small):
+    clear(small)
+    body = {"messages": [{"role": "user", "content": "In a session. " + LONG}]}
+    made = post(small, SESSIONS, **body, ttl="30m").json()
+    assert made["object"] == "session" and made["tokens"] > 100 and made["follow"] is True
+    assert made["expires_at"] == made["created_at"] + 1800
+    path = f"{SESSIONS}/{made['id']}"
+    press(small)
+    clear(small)
+    reply = post(small, CHAT, **body, max_tokens=1)
+    assert cached_of(reply) >= made["tokens"] - 32
+    seen = small.http.get(path).json()
+    assert seen["tokens"] >= made["tokens"] and seen["bytes"] > 0
+    later = small.http.post(path, json={"ttl": "12h"}).json()
+    assert later["expires_at"] > made["expires_at"] + 3600
+    assert small.http.post(path, json={"ttl": "long"}).status_code == 400
+    assert cache(small)["sessions"] == 1 and cache(small)["session_bytes"] > 0
+    assert small.http.delete(path).json()["deleted"] is True
+    assert small.http.get(path).status_code == small.http.delete(path).status_code == 404
+
+
+def test_a_session_that_does_not_fit_is_507_with_the_numbers(small):
+    reply = small.http.post(SESSIONS, json={"model": "canary",
+                                            "messages": [{"role": "user", "content": LONG * 20}]})
+    assert reply.status_code == 507, reply.text
+    message = reply.json()["error"]["message"]
+    assert "The session needs " in message and "half of the prefix cache" in message
+    assert small.http.post(SESSIONS, json={"model": "canary", "messages": body_of(), "ttl": "1y"}).status_code == 400
+
+
+def body_of():
+    return [{"role": "user", "content": "Hello."}]

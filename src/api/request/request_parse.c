@@ -64,6 +64,7 @@ static void set_defaults(const struct request_form *form, struct request *r)
                 .parallel_tool_calls = true,
                 .skip_special_tokens = true,
                 .speculative = true,
+                .session_follows = 1,
                 .sampling = {.temperature = NAN,
                              .top_p = NAN,
                              .min_p = NAN,

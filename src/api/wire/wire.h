@@ -63,7 +63,8 @@ extern const struct wire_frame openai_frame, messages_frame;
     X(wire_chat)                                                                                             \
     X(wire_completion)                                                                                       \
     X(wire_messages)                                                                                         \
-    X(wire_responses) X(wire_compact) X(wire_embeddings) X(wire_rerank) X(wire_rerank_v2) X(wire_score)
+    X(wire_responses)                                                                                        \
+    X(wire_compact) X(wire_session) X(wire_embeddings) X(wire_rerank) X(wire_rerank_v2) X(wire_score)
 
 #define WIRE_EXTERN(name) extern const struct wire name;
 WIRES(WIRE_EXTERN)

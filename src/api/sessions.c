@@ -1,0 +1,120 @@
+/* sessions.c - /v1/sessions/{id}: a session is the engine's, and its id is sought in each loaded model. */
+#include "api/api_state.h"
+#include "api/refuse.h"
+#include "api/request/field.h"
+#include "api/route_call.h"
+#include "api/wire/wire.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json/json_write.h"
+#include "cache/leases.h"
+#include "engine/engine_numbers.h"
+#include "gen/reject.h"
+#include "http/http_server.h"
+#include "registry/registry.h"
+
+#include <string.h>
+#include <time.h>
+
+#define BODY_BYTES_MAX 256
+
+static bool parse_id(struct slice text, struct lease_id *ret)
+{
+    const struct slice prefix = SLICE("sess_");
+    struct request_id id;
+    if (!slice_starts(text, prefix) || !request_id_parse(text.ptr + prefix.len, text.len - prefix.len, &id))
+        return false;
+    memcpy(ret, &id, sizeof(*ret));
+    return true;
+}
+
+/* Gives the session a deadline (UINT64_MAX: leaves it) and tells what it is. False: the client has none. */
+static bool find(const struct call *c, uint64_t deadline_ns, struct lease_info *ret, uint32_t *model)
+{
+    struct lease_id id;
+    bool found = false;
+    if (!parse_id(c->rest, &id))
+        return false;
+    for (uint32_t i = 0; i < api_model_count(c->api) && !found; i++) {
+        struct lease look;
+        if (registry_look(c->api->opts.registry, i, &look) < 0)
+            continue;
+        found = engine_session(look.model->engine, &id, c->auth.tenant, ret);
+        if (found && deadline_ns != UINT64_MAX)
+            (void)engine_session_set(look.model->engine, &id, c->auth.tenant, deadline_ns);
+        registry_look_away(&look);
+        *model = i;
+    }
+    return found;
+}
+
+static void refuse(const struct call *c, const struct reject *why)
+{
+    refuse_request(c->api, c->http, "", &c->auth, &openai_frame.envelope, why);
+}
+
+static void refuse_unknown(const struct call *c)
+{
+    struct reject why = {0};
+    reject_set(&why, REJECT_NOT_FOUND, NULL, "There is no session %.*s, or it has ended.",
+               (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
+    refuse(c, &why);
+}
+
+static void respond(const struct call *c, const struct lease_info *s, uint32_t model)
+{
+    uint64_t now_ns = clock_now_ns(), left_ns = s->deadline_ns > now_ns ? s->deadline_ns - now_ns : 0;
+    struct buf body;
+    buf_init(&body, 4096, NULL);
+    buf_printf(&body, "{\"id\":\"%.*s\",\"object\":\"session\"", (int)c->rest.len, c->rest.ptr);
+    if (s->deadline_ns == 0) {
+        buf_puts(&body, ",\"deleted\":true}");
+    } else {
+        json_write_member(&body, "model", api_model_id(c->api, model));
+        buf_printf(&body, ",\"expires_at\":%lld,\"follow\":%s,\"tokens\":%u,\"bytes\":%llu}",
+                   (long long)time(NULL) + (long long)(left_ns / NS_PER_S), s->follows ? "true" : "false",
+                   s->tokens, (unsigned long long)s->bytes);
+    }
+    http_respond(c->http, 200, "application/json", buf_slice(&body));
+    buf_done(&body);
+}
+
+/* As `find()`; the session has the deadline then, or has ended with 0. */
+static void set(const struct call *c, uint64_t deadline_ns)
+{
+    struct lease_info s;
+    uint32_t model;
+    if (!find(c, deadline_ns, &s, &model)) {
+        refuse_unknown(c);
+        return;
+    }
+    s.deadline_ns = deadline_ns == UINT64_MAX ? s.deadline_ns : deadline_ns;
+    respond(c, &s, model);
+}
+
+void sessions_look(const struct call *c)
+{
+    set(c, UINT64_MAX);
+}
+
+void sessions_end(const struct call *c)
+{
+    set(c, 0);
+}
+
+void sessions_extend(const struct call *c)
+{
+    struct reject why = {0};
+    struct slice body = http_request_body(c->http);
+    json_t *root =
+        body.len <= BODY_BYTES_MAX ? json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    uint32_t ttl_s = field_ttl_s(json_object_get(root, "ttl"));
+    json_decref(root);
+    if (ttl_s > 0) {
+        set(c, clock_now_ns() + ttl_s * NS_PER_S);
+        return;
+    }
+    reject_value(&why, "ttl", "The body has a ttl, a time such as \"30m\" or \"12h\", at most a day.");
+    refuse(c, &why);
+}
