@@ -107,7 +107,7 @@ const COLUMNS = [
   ["Waited", "n waited", (r) => (r.prompt_tokens ? millis(waitedMs(r)) : "")], ["Prompt", "n prompt", (r) => (r.prompt_tokens ? count(r.prompt_tokens) : "")],
   ["Found", "n found", (r) => (r.prompt_tokens ? count(r.cached_tokens) : "")], ["Read", "n read", (r) => (r.prompt_tokens ? count(r.prompt_tokens - r.cached_tokens) : "")],
   ["First token", "n first", (r) => (r.prompt_tokens ? millis(r.first_token_ms) : "")], ["Tokens/s", "n speed", (r) => (r.prompt_tokens ? rate(speedOf(r)) : "")],
-  ["Written", "n written", (r) => (r.prompt_tokens ? count(r.tokens) : "")], ["End", "end", (r) => (isLost(r) ? `${endOf(r)}; ${lossOf(r.cache_miss)}` : endOf(r))],
+  ["Written", "n written", (r) => (r.prompt_tokens ? count(r.tokens) : "")], ["End", "end", (r) => (isLost(r) ? `${endOf(r)}; ${lossOf(r.cache_miss).split(":")[0]}` : endOf(r))],
 ];
 
 export function openEnded() {
