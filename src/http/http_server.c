@@ -118,10 +118,11 @@ uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connec
 static int allocate(struct http_server *s, struct err *e)
 {
     s->conns = calloc(s->conns_max, sizeof(*s->conns));
+    if (s->conns)
+        init_slots(s);
     if (!s->conns || http_peers_init(&s->peers, s->conns_max) < 0)
         return err_set(e, -ENOMEM, "no memory for %u connections", s->opts.connections_max);
     account_use(s->opts.network, tables_bytes(s->conns_max));
-    init_slots(s);
     return 0;
 }
 

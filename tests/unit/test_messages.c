@@ -209,7 +209,7 @@ TEST(a_deferred_tool_is_offered_where_a_message_brings_it)
     expect_tools(p->request.gen.tools, "a b c ");
     expect_tools(p->request.gen.head_tools, "a ");
     expect_tools(json_object_get(part_of(p, 1, 0), "tools"), "b c ");
-    assert_string_equal(json_string_value(json_object_get(part_of(p, 1, 1), "text")), "a");
+    assert_string_equal(json_string_value(json_object_get(part_of(p, 1, 1), "text")), "\na");
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(p->request.gen.messages, 2), "content")), "b");
     done(p);

@@ -88,14 +88,14 @@ TEST(a_wrong_reference_count_names_its_page)
     /* A leak: the pool itself is at peace with it. */
     page_pool_ref(f.pages, cached);
     page_pool_check(f.pages);
-    snprintf(words, sizeof(words), "page %u of group 0: 1 references, 0 in the tables of sequences", cached);
+    snprintf(words, sizeof(words), "page %u of group 0: 1 references, 0 of sequences and leases", cached);
     assert_stops_saying(sched_check(f.sched), words);
     page_pool_unref(f.pages, cached);
     f.pages->pages[used].refs++;
     assert_stops_saying(sched_check(f.sched), "sequence number 71: entry 4 of its table");
     f.pages->pages[used].refs--;
     f.pages->pages[f.tables[2][0]].refs++;
-    snprintf(words, sizeof(words), "page %u of group 0: 2 references, 1 in", f.tables[2][0]);
+    snprintf(words, sizeof(words), "page %u of group 0: 2 references, 1 of", f.tables[2][0]);
     assert_stops_saying(sched_check(f.sched), words);
     f.pages->pages[f.tables[2][0]].refs--;
     sched_check(f.sched);
@@ -357,7 +357,7 @@ TEST(a_brief_walk_finds_what_is_wrong_among_entries_in_use)
     uint32_t cached = first_cached(&f), used = f.tables[2][0],
              node = prefix_index_node(f.index, &f.keys[0][3]);
     assert_stops_saying((f.pages->pages[cached].refs++, walk_briefly(&f)), "listed as cached, with 1");
-    assert_stops_saying((f.pages->pages[used].refs++, walk_briefly(&f)), "2 references, 1 in the tables");
+    assert_stops_saying((f.pages->pages[used].refs++, walk_briefly(&f)), "2 references, 1 of sequences");
     assert_stops_saying((f.pages->referenced++, walk_briefly(&f)), "pages are referenced");
     assert_stops_saying((f.index->nodes[node].depth = 7, walk_briefly(&f)), "depth 7");
     assert_stops_saying((f.index->groups[0].node_of[cached] = NONE, walk_briefly(&f)), "is not its own");

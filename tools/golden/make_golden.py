@@ -275,8 +275,8 @@ ENTRIES = {
     "qwen2": Entry("qwen2", num_hidden_layers=2, use_sliding_window=True, sliding_window=16,
                    max_window_layers=1, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Windows in all layers, norms of queries and keys.
-    "gemma3": Entry("gemma3_text", head_dim=10, tie_word_embeddings=False, sliding_window=16,
-                    query_pre_attn_scalar=7, layer_types=["sliding_attention"] * 3, **LONG),
+    "gemma3": Entry("gemma3_text", vocab_size=512, hidden_size=16, head_dim=10, tie_word_embeddings=False,
+                    sliding_window=16, query_pre_attn_scalar=7, layer_types=["sliding_attention"] * 3, **LONG),
     # Inputs per layer, shared K and V, keys that are values, experts beside the MLP, global layers with other
     # heads, a proportional rotation.
     "gemma4": Entry("gemma4_text", hidden_size=16, head_dim=6, num_hidden_layers=5, intermediate_size=12,
