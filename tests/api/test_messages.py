@@ -440,7 +440,7 @@ def test_types_of_newer_clients_are_named_and_left_out(server):
     ({"thinking": {"type": "enabled"}}, "1024"),
     ({"thinking": True}, "thinking"),
     ({"max_tokens": None}, "max_tokens is missing"),
-    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": -1}, "max_tokens"),
     ({"temperature": 3}, "temperature"),
     ({"system": 5}, "system"),
     ({"system": [{"type": "image"}]}, "system[0]"),
