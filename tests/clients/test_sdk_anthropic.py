@@ -48,7 +48,8 @@ def test_a_bearer_token(sdk):
 def test_beta_and_counting(api):
     n = api.beta.messages.count_tokens(model=ALIAS, messages=ASK, tools=[FUNCTION], betas=["token-counting-2024-11-01"])
     m = api.beta.messages.create(messages=ASK, tools=[FUNCTION], betas=["interleaved-thinking-2025-05-14"], **FIELDS)
-    assert n.input_tokens == m.usage.input_tokens + m.usage.cache_read_input_tokens
+    u = m.usage
+    assert n.input_tokens == u.input_tokens + u.cache_read_input_tokens + u.cache_creation_input_tokens
 
 
 def test_an_image(api):

@@ -21,7 +21,7 @@ static struct model_use use_of(const char *dir, const char *id, bool embeddings,
     static struct model_settings s;
     struct arena *a = new_arena();
     struct tokenizer *t = NULL;
-    struct model_use ret;
+    struct model_use ret = {0};
     struct model_shape shape;
     struct err e = {{0}};
     assert_int_equal(model_probe_at(dir, NULL, &shape, &e), 0);
