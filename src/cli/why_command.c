@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "cli/table.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "host/settings.h"
@@ -71,7 +72,7 @@ static const json_t *find(const json_t *all, const char *argument)
 
 /* ---- sentences ---- */
 
-static void say_eviction(const json_t *miss, char *ret, size_t bytes_max)
+static void say_eviction(const json_t *miss, struct buf *ret)
 {
     static const char *const causes[][2] = {
         {"pages", "another sequence needed the pages"},
@@ -87,62 +88,63 @@ static void say_eviction(const json_t *miss, char *ret, size_t bytes_max)
     for (size_t i = 0; i < COUNT_OF(causes); i++)
         if (strcmp(causes[i][0], cause) == 0)
             words = causes[i][1];
-    int n = snprintf(ret, bytes_max, "It was evicted: %s", words);
+    buf_printf(ret, "It was evicted: %s", words);
     if (whom[0])
-        n += snprintf(ret + n, bytes_max - (size_t)n, ", for %s",
-                      strcmp(whom, "own") == 0              ? "the same key or client"
-                      : strcmp(whom, "another_tenant") == 0 ? "another key or client"
-                                                            : whom);
+        buf_printf(ret, ", for %s",
+                   strcmp(whom, "own") == 0              ? "the same key or client"
+                   : strcmp(whom, "another_tenant") == 0 ? "another key or client"
+                                                         : whom);
     if (strcmp(cause, "unrecorded") != 0)
-        snprintf(ret + n, bytes_max - (size_t)n, ", %llu s before the request's end",
-                 count_of(miss, "seconds"));
+        buf_printf(ret, ", %llu s before the request's end", count_of(miss, "seconds"));
 }
 
-static void say_change(const json_t *miss, char *ret, size_t bytes_max)
+static void say_change(const json_t *miss, struct buf *ret)
 {
     unsigned long long from = count_of(miss, "character"), within = count_of(miss, "within");
     const char *at = text_of(miss, "at");
-    int n = snprintf(ret, bytes_max, "The first part that differs is %s", text_of(miss, "part"));
+    buf_printf(ret, "The first part that differs is %s", text_of(miss, "part"));
     if (at[0])
-        n += snprintf(ret + n, bytes_max - (size_t)n, ", in %s", at);
+        buf_printf(ret, ", in %s", at);
     if (within > 0)
-        n += snprintf(ret + n, bytes_max - (size_t)n, ", between characters %llu and %llu", from,
-                      from + within);
-    snprintf(ret + n, bytes_max - (size_t)n, ". The %s changed it", text_of(miss, "side"));
+        buf_printf(ret, ", between characters %llu and %llu", from, from + within);
+    buf_printf(ret, ". The %s changed it", text_of(miss, "side"));
 }
 
-static void say_why(const json_t *miss, char *ret, size_t bytes_max)
+static void say_why(const json_t *miss, struct buf *ret)
 {
     const char *part = text_of(miss, "part");
     if (!part[0])
-        snprintf(ret, bytes_max, "It found all that an earlier turn had left, or began a conversation");
+        buf_puts(ret, "It found all that an earlier turn had left, or began a conversation");
     else if (strcmp(part, "evicted") == 0)
-        say_eviction(miss, ret, bytes_max);
+        say_eviction(miss, ret);
     else if (strcmp(part, "rendering") == 0)
-        snprintf(ret, bytes_max,
-                 "The request's parts are the same, and the template wrote earlier ones in another way");
+        buf_puts(ret, "The request's parts are the same, and the template wrote earlier ones in another way");
     else if (strcmp(part, "unknown") == 0)
-        snprintf(ret, bytes_max,
-                 "It has replies, and no turn of it is known: the records go back %llu s, to %s",
-                 count_of(miss, "seconds"),
-                 strcmp(text_of(miss, "cause"), "restart") == 0 ? "the server's start"
-                                                                : "the last one that was dropped");
+        buf_printf(ret, "It has replies, and no turn of it is known: the records go back %llu s, to %s",
+                   count_of(miss, "seconds"),
+                   strcmp(text_of(miss, "cause"), "restart") == 0 ? "the server's start"
+                                                                  : "the last one that was dropped");
     else
-        say_change(miss, ret, bytes_max);
+        say_change(miss, ret);
 }
 
-static void show(const json_t *r)
+static int show(const json_t *r)
 {
     const json_t *miss = json_object_get(r, "cache_miss");
-    unsigned long long prompt = count_of(r, "prompt_tokens"), cached = count_of(r, "cached_tokens");
-    char why[512], line[1024];
-    say_why(miss, why, sizeof(why));
-    snprintf(line, sizeof(line), "request  %s, %s, model %s\n", text_of(r, "id"), text_of(r, "action"),
-             text_of(r, "model"));
-    plain_write(stdout, line);
-    snprintf(line, sizeof(line), "prompt   %llu tokens, %llu found, %llu lost\nwhy      %s.\n", prompt,
-             cached, count_of(miss, "cache_missed_input_tokens"), why);
-    plain_write(stdout, line);
+    struct buf text;
+    buf_init(&text, ADMIN_REPLY_BYTES_MAX, NULL);
+    buf_printf(&text, "request  %s, %s, model %s\n", text_of(r, "id"), text_of(r, "action"),
+               text_of(r, "model"));
+    buf_printf(&text, "prompt   %llu tokens, %llu found, %llu lost\nwhy      ", count_of(r, "prompt_tokens"),
+               count_of(r, "cached_tokens"), count_of(miss, "cache_missed_input_tokens"));
+    say_why(miss, &text);
+    buf_puts(&text, ".\n");
+    buf_putc(&text, 0);
+    int error = text.error;
+    if (error == 0)
+        plain_write(stdout, text.ptr);
+    buf_done(&text);
+    return error;
 }
 
 /* ---- the list ---- */
@@ -199,10 +201,8 @@ static int answer(const json_t *all, const struct settings *o, struct err *e)
                        o->argument);
     if (o->json)
         print_json(found ? found : all);
-    else if (found)
-        show(found);
     else
-        return list(all);
+        return found ? show(found) : list(all);
     return 0;
 }
 

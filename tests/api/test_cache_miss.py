@@ -1,7 +1,9 @@
 """Why a turn found less in the prefix cache than the turn before it could have left: agent turns with planted
 changes."""
 
+import http.server
 import json
+import threading
 
 import pytest
 
@@ -167,6 +169,34 @@ def test_the_command_says_why(cached):
     code, _, err = run("why", "f" * 32, *at)
     assert code == 1 and "no record of a request" in err
     assert run("why", name, "more", *at)[0] == 2
+
+
+class LongWords(http.server.BaseHTTPRequestHandler):
+    """A server whose records have longer words than any of ours."""
+
+    def do_GET(self):
+        miss = {"part": "p" * 3000, "at": "a" * 3000, "side": "s" * 3000, "character": 1, "within": 2}
+        evicted = {"part": "evicted", "cause": "c" * 3000, "for": "f" * 3000, "seconds": 4}
+        records = [{"number": i, "id": "ab"[i], "cache_miss": m} for i, m in enumerate((miss, evicted))]
+        body = json.dumps({"requests": records, "more": False}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_words_of_a_foreign_server_are_as_long_as_they_are():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), LongWords) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        at = ["--url", f"http://127.0.0.1:{server.server_port}"]
+        changed, evicted = run("why", "a", *at), run("why", "b", *at)
+        server.shutdown()
+    assert changed[0] == 0 and "a" * 3000 + ", between characters 1 and 3. The " + "s" * 3000 in changed[1], changed
+    assert evicted[0] == 0 and "c" * 3000 + ", for " + "f" * 3000 + ", 4 s before" in evicted[1], evicted
 
 
 def test_the_account_and_its_gauges_hold_the_table(cached):
