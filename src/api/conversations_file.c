@@ -10,6 +10,7 @@
 #include "api/request/json_digest.h"
 
 #include "base/check.h"
+#include "base/files/regular_file.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC      "plateauH"
@@ -170,27 +170,21 @@ int conversations_save(struct conversations *c, const char *path, struct err *e)
 
 struct reader {
     struct conversations *c;
-    int fd;
-    uint64_t bytes, now_ns;
+    struct regular_file file;
+    uint64_t now_ns;
     size_t text_max; /* bytes of a conversation's texts */
 };
 
 static bool read_at(const struct reader *r, uint64_t at, void *into, size_t len)
 {
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pread(r->fd, (char *)into + done, len - done, (off_t)(at + done));
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
+    return regular_file_read(&r->file, at, into, len, NULL) == 0;
 }
 
 /* Appends the text at *into, which it moves; `end` is that of the room. */
 static bool read_text(const struct reader *r, struct text_at t, char **into, const char *end,
                       struct slice *ret)
 {
-    if (t.at > r->bytes || t.len > r->bytes - t.at || t.len > (uint64_t)(end - *into) ||
+    if (t.at > r->file.bytes || t.len > r->file.bytes - t.at || t.len > (uint64_t)(end - *into) ||
         !read_at(r, t.at, *into, t.len))
         return false;
     *ret = (struct slice){*into, t.len};
@@ -242,8 +236,8 @@ static int read_items(const struct reader *r, uint32_t items)
     uint64_t at = sizeof(struct header);
     for (uint32_t i = 0; error == 0 && i < items; i++) {
         struct item item;
-        if (at + sizeof(item) > r->bytes || !read_at(r, at, &item, sizeof(item)) ||
-            item.bytes > r->bytes - at - sizeof(item) ||
+        if (at + sizeof(item) > r->file.bytes || !read_at(r, at, &item, sizeof(item)) ||
+            item.bytes > r->file.bytes - at - sizeof(item) ||
             (item.kind == ITEM_CONVERSATION && item.bytes != sizeof(struct saved)))
             error = -EINVAL;
         else if (item.kind == ITEM_CONVERSATION)
@@ -254,19 +248,15 @@ static int read_items(const struct reader *r, uint32_t items)
     return error;
 }
 
-static int read_file(struct reader *r)
+static int read_file(const struct reader *r)
 {
     struct header h;
-    struct stat st;
     uint64_t sum;
-    if (fstat(r->fd, &st) < 0)
-        return -errno;
-    r->bytes = (uint64_t)st.st_size;
-    if (!S_ISREG(st.st_mode) || r->bytes > CONVERSATIONS_FILE_BYTES_MAX || r->bytes < sizeof(h) ||
+    if (r->file.bytes > CONVERSATIONS_FILE_BYTES_MAX || r->file.bytes < sizeof(h) ||
         !read_at(r, 0, &h, sizeof(h)) || memcmp(h.magic, MAGIC, sizeof(h.magic)) != 0 ||
-        h.version != VERSION || h.bytes != r->bytes)
+        h.version != VERSION || h.bytes != r->file.bytes)
         return -EINVAL;
-    int error = sum_of(r->fd, &h, &sum);
+    int error = sum_of(r->file.fd, &h, &sum);
     if (error < 0 || sum != h.sum)
         return error < 0 ? error : -EINVAL;
     json_digest_use_seed(h.seed);
@@ -277,11 +267,11 @@ int conversations_load(struct conversations *c, const char *path, uint64_t now_n
 {
     struct reader r = {.c = c, .now_ns = now_ns};
     r.text_max = (size_t)(conversations_numbers(c).bytes_max / CONVERSATIONS_STORE_PART);
-    r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (r.fd < 0)
-        return errno == ENOENT ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
-    int error = read_file(&r);
-    close(r.fd);
+    int error = regular_file_open_own(path, &r.file, e);
+    if (error < 0)
+        return error == -ENOENT ? 0 : error;
+    error = read_file(&r);
+    regular_file_close(&r.file);
     if (error == 0)
         return 0;
     return err_set(e, error, "%s: %s", path,

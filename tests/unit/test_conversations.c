@@ -291,6 +291,24 @@ TEST(a_file_has_the_conversations_and_the_seed)
     end(&s);
 }
 
+/* A start neither waits for a pipe nor follows a link. */
+TEST(only_a_file_of_its_own_is_read)
+{
+    struct scene s = begin(1 << 20);
+    struct err e = {0};
+    char own[128];
+    snprintf(own, sizeof(own), "/tmp/test_conversations_own.%d", getpid());
+    unlink(own);
+    assert_int_equal(mkfifo(own, 0600), 0);
+    assert_int_equal(conversations_load(s.store, own, 20, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "a pipe"));
+    unlink(own);
+    assert_int_equal(symlink("/dev/null", own), 0);
+    assert_int_equal(conversations_load(s.store, own, 20, &e), -ELOOP);
+    unlink(own);
+    end(&s);
+}
+
 /* The sum of the file, as it has it behind its 32nd byte. */
 static void sum_up(char *bytes, uint64_t len)
 {

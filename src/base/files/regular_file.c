@@ -30,9 +30,10 @@ static int look(int fd, const char *path, struct regular_file *ret, struct err *
     return 0;
 }
 
-int regular_file_open_at(int dir, const char *name, const char *path, struct regular_file *ret, struct err *e)
+static int open_with(int dir, const char *name, int flags, const char *path, struct regular_file *ret,
+                     struct err *e)
 {
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags);
     if (fd < 0 && errno == ENXIO) /* error of opening a socket */
         return err_set(e, -EINVAL, "%s is a socket or a device, not a regular file", path);
     if (fd < 0)
@@ -41,6 +42,16 @@ int regular_file_open_at(int dir, const char *name, const char *path, struct reg
     if (r < 0)
         close(fd);
     return r;
+}
+
+int regular_file_open_at(int dir, const char *name, const char *path, struct regular_file *ret, struct err *e)
+{
+    return open_with(dir, name, 0, path, ret, e);
+}
+
+int regular_file_open_own(const char *path, struct regular_file *ret, struct err *e)
+{
+    return open_with(AT_FDCWD, path, O_NOFOLLOW, path, ret, e);
 }
 
 int regular_file_open(const char *path, struct regular_file *ret, struct err *e)

@@ -42,6 +42,8 @@ int regular_file_open(const char *path, struct regular_file *ret, struct err *e)
 /* As `regular_file_open()`, but opens `name` relative to the directory `dir`; messages have `path`. */
 int regular_file_open_at(int dir, const char *name, const char *path, struct regular_file *ret,
                          struct err *e);
+/* As `regular_file_open()`, but does not follow a symbolic link (-ELOOP): a file that this program wrote. */
+int regular_file_open_own(const char *path, struct regular_file *ret, struct err *e);
 /* REGULAR_FILE_NONE is fine. */
 void regular_file_close(struct regular_file *f);
 /* Reads `len` bytes at `at`, all of them. 0; -ESTALE: the file ends before, although it was long enough at
