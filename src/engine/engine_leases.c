@@ -157,11 +157,14 @@ static void make_wishes(struct engine *en, struct job *j)
 
 void engine_leases_end(struct engine *en, struct job *j)
 {
+    struct lease_numbers n;
     if (!is_leased(en, j))
         return;
     if (j->finish.leased_tokens > 0)
         hold(en, j);
-    leases_follow(en->pools.leases, j->seq.tenant_id, end_of(en, j, UINT32_MAX));
+    leases_numbers(en->pools.leases, &n);
+    if (n.sessions > 0) /* finding the end looks up each page of the job */
+        leases_follow(en->pools.leases, j->seq.tenant_id, end_of(en, j, UINT32_MAX));
     if (j->leases.wish_count > 0)
         make_wishes(en, j);
 }
