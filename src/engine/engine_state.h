@@ -226,13 +226,13 @@ size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab);
 struct batch_beside *engine_masks_begin(struct engine *en, const struct sched_plan *plan);
 /* Between a step's begin and its end: they are made. */
 void engine_masks_end(struct engine *en);
-/* Returns the mask for the sample after `accepted` accepted draft tokens; NULL: anything, or there is no
+/* Returns the mask for the sample after the first `accepted` draft tokens; NULL: anything, or there is no
  * mask. */
 const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t accepted);
 /* The number of outputs that a draw after `accepted` draft tokens counts for min_tokens. */
 uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t accepted);
-/* Draws the token after `accepted` draft tokens that were accepted from this row of engine_rows; the job's
- * grammar decides what from. False: the job ends instead, and its finish says why. */
+/* Samples the token after the first `accepted` draft tokens from this row of engine_rows; the job's grammar
+ * decides what from. False: the job ends instead, and its finish says why. */
 bool engine_mask_draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret);
 /* The job, which has not ended, has this token. */
 void engine_mask_take(struct job *j, uint32_t token);
