@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
-#include "test_grammar_reference.h"
+#include "unit/grammar/test_grammar_reference.h"
 
 #include <errno.h>
 

@@ -1,0 +1,5 @@
+plateau_test(test_grammar_cache constraint memory)
+plateau_test(test_grammar_plan constraint memory LABELS slow)
+plateau_test(test_tool_grammar constraint chat)
+plateau_test(test_front_ends constraint base)
+plateau_test(test_structural constraint base)

@@ -1,0 +1,5 @@
+plateau_test(test_settings host)
+plateau_test(test_admin_socket host)
+plateau_test(test_device_choice host)
+plateau_test(test_machine_limits host)
+plateau_test(test_divergence host base)

@@ -1,0 +1,1 @@
+plateau_test(test_hub hub tensor)

@@ -1,0 +1,1 @@
+plateau_test(test_media_queue media)

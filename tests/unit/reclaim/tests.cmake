@@ -1,0 +1,6 @@
+plateau_test(test_walks reclaim sched)
+plateau_test(test_pressure reclaim)
+plateau_test(test_cache_share reclaim)
+plateau_test(test_holders reclaim LABELS threads)
+plateau_test(test_room registry)
+plateau_test(test_victims registry)

@@ -1,0 +1,8 @@
+plateau_test(test_guard registry LABELS threads)
+target_link_libraries(test_guard PRIVATE PkgConfig::JANSSON)
+plateau_test(test_guard_registry registry LABELS threads)
+target_link_libraries(test_guard_registry PRIVATE PkgConfig::JANSSON)
+plateau_test(test_domains registry LABELS threads)
+target_link_libraries(test_domains PRIVATE PkgConfig::JANSSON)
+plateau_test(test_model_use registry)
+plateau_test(test_registry registry LABELS threads)

@@ -1,0 +1,6 @@
+plateau_test(test_sampler sample base)
+plateau_test(test_sampler_order sample base)
+plateau_test(test_sampler_ready sample base)
+plateau_test(test_weights sample base)
+plateau_test(test_repetition sample tokenizer)
+target_link_libraries(test_repetition PRIVATE PkgConfig::JANSSON)

@@ -1,0 +1,7 @@
+plateau_test(test_sched sched)
+plateau_test(test_sched_drafts sched)
+plateau_test(test_sched_prefix sched)
+plateau_test(test_sched_groups sched)
+plateau_test(test_sched_shares sched)
+plateau_test(test_sched_matching sched)
+plateau_test(test_sched_fetch sched)

@@ -1,6 +1,0 @@
-plateau_test(test_schema constraint base)
-plateau_test(test_schema_numbers constraint base)
-plateau_test(test_schema_masks constraint base)
-plateau_test(test_schema_refuse constraint memory base)
-plateau_test(test_front_ends constraint base)
-plateau_test(test_structural constraint base)

@@ -1,0 +1,5 @@
+plateau_test(test_safetensors weights)
+plateau_test(test_model_files weights)
+plateau_test(test_checkpoint weights)
+target_link_options(test_checkpoint PRIVATE -Wl,--wrap=posix_fadvise)
+plateau_test(test_checkpoint_gguf weights)
