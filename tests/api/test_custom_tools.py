@@ -169,3 +169,27 @@ def test_a_structural_tag_beside_tools(server):
                 "unsupported_value", "structured_outputs.structural_tag", "tool_choice")
     assert "tool_calls" not in post(server, tools=[FUNCTION], response_format={"type": "structural_tag", "format": {
         "type": "const_string", "value": "yes"}}).json()["choices"][0]["message"]
+
+
+TAGGED = {"structural_tag": {"type": "structural_tag", "format": {
+    "type": "const_string", "value": "I look.\n<tool_call>\n<function=get_time>\n<parameter=city>\nLima\n</parameter>\n</function>\n</tool_call>"}}}
+
+
+def test_messages_and_responses_take_a_structural_tag(server):
+    """Text and a call that the tag spells, also in streams."""
+    tool = FUNCTION["function"]
+    body = {"max_tokens": 99, "messages": [{"role": "user", "content": "?"}], "structured_outputs": TAGGED,
+            "tools": [{"name": tool["name"], "input_schema": tool["parameters"]}]}
+    reply = server.post("/v1/messages", **body)
+    text, call = reply.json()["content"]
+    assert text["text"].strip() == "I look." and (call["name"], call["input"]) == ("get_time", {"city": "Lima"})
+    assert "x-ignored-fields" not in reply.headers
+    assert '"tool_use"' in server.post("/v1/messages", stream=True, **body).text
+    body = {"max_output_tokens": 99, "input": "?", "store": False, "structured_outputs": TAGGED, "tools": [{"type": "function", **tool}]}
+    reply = server.post("/v1/responses", **body)
+    said, call = reply.json()["output"]
+    assert said["content"][0]["text"].strip() == "I look."
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", "get_time", {"city": "Lima"})
+    assert "x-ignored-fields" not in reply.headers
+    error = refused(server.post("/v1/responses", **body, text={"format": {"type": "json_object"}}), 400, "invalid_value", "structured_outputs")
+    assert error["param"] == "text.format"

@@ -70,6 +70,8 @@ field_read_fn field_string;   /* const char *, without a zero byte */
 field_read_fn field_max_tokens, field_stop;
 /* A conversation. */
 field_read_fn field_messages;
+/* vLLM's constraint of the output, on every route that generates. */
+field_read_fn field_structured_outputs;
 /* How prompts are truncated, and in which order requests go. */
 field_read_fn field_truncation, field_truncation_side, field_priority;
 

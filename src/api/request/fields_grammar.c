@@ -1,5 +1,6 @@
 /* fields_grammar.c - what constrains the output of completions and chats: OpenAI's field, and the names that
- * vLLM, llama-server, SGLang and text-generation-inference have for the same.
+ * vLLM, llama-server, SGLang and text-generation-inference have for the same. Messages and Responses take
+ * `structured_outputs` beside the fields of their own.
  *
  * A grammar is only noted here. It is compiled when the model is known (gen/grammar_request.h). */
 #include "api/request/field.h"
@@ -211,7 +212,7 @@ static const struct member *member_of(const char *name)
     return NULL;
 }
 
-static bool read_structured_outputs(struct request *r, const struct field *f, json_t *v, struct reject *why)
+bool field_structured_outputs(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const char *name;
     json_t *value;
@@ -263,7 +264,7 @@ static bool read_gbnf(struct request *r, const struct field *f, json_t *v, struc
 
 static const struct field fields[] = {
     {"response_format", read_response_format},
-    {"structured_outputs", read_structured_outputs},
+    {"structured_outputs", field_structured_outputs},
     {"guided_json", read_json},
     {"guided_regex", read_regex},
     {"guided_choice", read_choice},

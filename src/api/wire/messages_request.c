@@ -148,6 +148,7 @@ static const struct field fields[] = {
     {"compaction", messages_read_compaction, .prompt = true},
     {"container", field_ignore_unless_off},
     {"output_format", read_output_format},
+    {"structured_outputs", field_structured_outputs},
     {"mcp_servers", field_refuse_unless_off, .say = "the server calls no MCP servers."},
 };
 

@@ -191,6 +191,7 @@ static const struct field fields[] = {
     {"max_tool_calls", field_ignore_unless_off},
     {"reasoning", read_reasoning},
     {"text", read_text},
+    {"structured_outputs", field_structured_outputs},
     {"include", read_include},
     {"truncation", read_truncation},
     {"stop", field_stop},
