@@ -565,7 +565,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     if (n->snapshot != NONE)
         return false;
     struct snapshot *s = &ix->snapshots[state];
-    ASSERT(s->node == NONE && block_pool_is_taken(ix->states, state));
+    ASSERT(s->node == NONE && s->leases == 0 && s->wishes == 0 && block_pool_is_taken(ix->states, state));
     n->snapshot = state;
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
@@ -738,7 +738,7 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
     ASSERT(prefix_index_is_movable_snapshot(ix, from) && ix->snapshots[to].node == NONE);
     struct snapshot *s = &ix->snapshots[to];
     *s = ix->snapshots[from];
-    ix->snapshots[from].node = NONE;
+    ix->snapshots[from] = (struct snapshot){.node = NONE};
     if (s->next != NONE)
         ix->snapshots[s->next].prev = to;
     if (s->prev != NONE)

@@ -153,6 +153,16 @@ static uint32_t found(struct fixture *f, uint64_t tenant, const char *text)
     return hit.pages;
 }
 
+/* Moves the snapshot into another block, as a pool does that empties a unit. */
+static void move_snapshot(struct fixture *f, uint32_t from)
+{
+    uint32_t to;
+    if (!prefix_index_is_movable_snapshot(f->index, from) || block_pool_take(f->states, &to) < 0)
+        return;
+    prefix_index_move_snapshot(f->index, from, to);
+    block_pool_give(f->states, from);
+}
+
 static struct lease_id id_of(uint32_t number)
 {
     struct lease_id id = {{0}};
@@ -272,6 +282,25 @@ TEST(wished_entries_are_evicted_after_all_others_and_refuse_no_sequence)
 {
     wishes_go_last(0);
     wishes_go_last(4);
+}
+
+TEST(a_snapshot_that_moves_takes_its_wish_along)
+{
+    struct fixture f;
+    struct prefix_key keys[CHAIN_MAX];
+    struct prefix_hit hit;
+    open_leases(&f, 40, 4, 40);
+    assert_int_equal(wish(&f, 7, "abcd", 100), 4 * PAGE_TOKENS);
+    prefix_index_find(f.index, keys, keys_of(7, "abcd", keys), &hit);
+    move_snapshot(&f, hit.state);
+    check(&f);
+    /* Another snapshot is in the block that it left. */
+    pass(&f, 7, "xy");
+    check(&f);
+    assert_int_equal(prefix_index_wished_bytes(f.index), 4 * PAGE_BYTES + STATE_BYTES);
+    assert_true(leases_expire(f.leases, 100));
+    assert_int_equal(prefix_index_wished_bytes(f.index), 0);
+    close_leases(&f);
 }
 
 static void copy_info(void *arg, uint32_t i, const struct lease_info *info)
@@ -418,6 +447,8 @@ static void do_something(struct fixture *f, struct rng *rng, uint32_t number, ui
     }
     if (rng_below(rng, 8) == 0)
         (void)leases_end(f->leases, &id, tenant);
+    if (f->states)
+        move_snapshot(f, (uint32_t)rng_below(rng, 4));
     if (rng_below(rng, 50) == 0)
         prefix_index_clear(f->index);
     while (leases_expire(f->leases, now_ns))
