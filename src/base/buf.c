@@ -67,12 +67,19 @@ static bool buf_grow(struct buf *b, size_t more)
     return true;
 }
 
+char *buf_extend(struct buf *b, size_t len)
+{
+    if (!buf_grow(b, len))
+        return NULL;
+    b->len += len;
+    return b->ptr + b->len - len;
+}
+
 void buf_put(struct buf *b, const void *bytes, size_t len)
 {
-    if (len == 0 || !buf_grow(b, len))
-        return;
-    memcpy(b->ptr + b->len, bytes, len);
-    b->len += len;
+    char *at = len ? buf_extend(b, len) : NULL;
+    if (at)
+        memcpy(at, bytes, len);
 }
 
 void buf_putc(struct buf *b, char c)

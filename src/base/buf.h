@@ -21,6 +21,8 @@ void buf_done(struct buf *b);
 /* Forgets content and error; keeps the capacity. */
 void buf_clear(struct buf *b);
 
+/* Appends bytes that the caller writes at once. NULL: it failed. */
+char *buf_extend(struct buf *b, size_t len);
 void buf_put(struct buf *b, const void *bytes, size_t len);
 void buf_putc(struct buf *b, char c);
 void buf_puts(struct buf *b, const char *cstr);

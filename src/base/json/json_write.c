@@ -49,7 +49,7 @@ void json_write_member(struct buf *ret, const char *name, const char *value)
         buf_puts(ret, "null");
 }
 
-static void write_real(struct buf *ret, double v)
+void json_write_real(struct buf *ret, double v)
 {
     char text[40];
     struct slice integer = wide_integer_text(v);
@@ -110,7 +110,7 @@ static void write_value(struct buf *ret, const json_t *value, bool spaced, unsig
         buf_printf(ret, "%lld", (long long)json_integer_value(value));
         break;
     case JSON_REAL:
-        write_real(ret, json_real_value(value));
+        json_write_real(ret, json_real_value(value));
         break;
     case JSON_TRUE:
         buf_puts(ret, "true");

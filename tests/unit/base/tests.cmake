@@ -1,5 +1,7 @@
 plateau_test(test_arena base)
 plateau_test(test_text_basics base)
+plateau_test(test_json_out base)
+target_link_libraries(test_json_out PRIVATE PkgConfig::JANSSON)
 plateau_test(test_log_format base chat)
 plateau_test(test_log_mask base chat)
 plateau_test(test_log_lost base)
