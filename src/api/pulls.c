@@ -6,11 +6,12 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "gen/json_depth.h"
 #include "gen/reject.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -279,53 +280,51 @@ static const char *state_name(const struct pulls *p)
     return p->state == PULLS_RUNNING && p->cancelled_ns ? "cancelling" : names[p->state];
 }
 
-static void write_rate(const struct pulls *p, struct buf *ret)
+static void write_rate(const struct pulls *p, struct json_out *j)
 {
     double seconds = p->first_ns ? (double)(clock_now_ns() - p->first_ns) / NS_PER_S : 0;
     double rate =
         seconds > 0.5 && p->bytes > p->first_bytes ? (double)(p->bytes - p->first_bytes) / seconds : 0;
-    if (p->state != PULLS_RUNNING || rate < 1)
-        buf_puts(ret, ",\"bytes_per_second\":null,\"seconds_left\":null");
-    else
-        buf_printf(ret, ",\"bytes_per_second\":%.0f,\"seconds_left\":%.0f", rate,
-                   (double)(p->bytes_total - MIN_OF(p->bytes, p->bytes_total)) / rate);
+    bool known = p->state == PULLS_RUNNING && rate >= 1;
+    double left = (double)(p->bytes_total - MIN_OF(p->bytes, p->bytes_total));
+    json_put_fixed(j, "bytes_per_second", 0, known ? rate : NAN);
+    json_put_fixed(j, "seconds_left", 0, known ? left / rate : NAN);
 }
 
-static void write_plan(const struct pulls *p, struct buf *ret)
+static void write_plan(const struct pulls *p, struct json_out *j)
 {
     if (!p->family[0]) {
-        buf_puts(ret, ",\"plan\":null");
+        json_put_null(j, "plan");
         return;
     }
-    buf_puts(ret, ",\"plan\":{");
-    json_write_member(ret, "family", p->family);
-    json_write_member(ret, "form", p->form);
-    buf_printf(ret, ",\"context\":%u,\"floor_bytes\":%llu,\"fits\":%s}", p->context, (ull)p->floor_bytes,
-               p->fits ? "true" : "false");
+    json_open(j, "plan");
+    json_put_string(j, "family", p->family);
+    json_put_string(j, "form", p->form);
+    JSON_PUT_U64S(j, {"context", p->context}, {"floor_bytes", p->floor_bytes});
+    json_put_bool(j, "fits", p->fits);
+    json_close(j);
 }
 
-void pulls_write(struct api *a, struct buf *ret)
+void pulls_write(struct api *a, struct json_out *j, const char *key)
 {
     const struct pulls *p = &a->pulls;
-    buf_putc(ret, '{');
-    json_write_member(ret, "state", state_name(p));
+    json_open(j, key);
+    json_put_string(j, "state", state_name(p));
     if (p->state != PULLS_NONE) {
         uint64_t until_ns = is_underway(p) ? clock_now_ns() : p->ended_ns;
-        json_write_member(ret, "model", p->model);
-        json_write_member(ret, "phase", p->phase);
-        buf_printf(ret,
-                   ",\"bytes\":%llu,\"bytes_total\":%llu,\"fetched_bytes\":%llu,\"files\":%u,"
-                   "\"files_total\":%u,\"seconds\":%.1f",
-                   (ull)p->bytes, (ull)p->bytes_total, (ull)p->fetched, p->files, p->files_total,
-                   (double)(until_ns - MIN_OF(p->began_ns, until_ns)) / NS_PER_S);
-        write_rate(p, ret);
-        write_plan(p, ret);
-        json_write_member(ret, "commit", p->commit[0] ? p->commit : NULL);
+        json_put_string(j, "model", p->model);
+        json_put_string(j, "phase", p->phase);
+        JSON_PUT_U64S(j, {"bytes", p->bytes}, {"bytes_total", p->bytes_total}, {"fetched_bytes", p->fetched},
+                      {"files", p->files}, {"files_total", p->files_total});
+        json_put_fixed(j, "seconds", 1, (double)(until_ns - MIN_OF(p->began_ns, until_ns)) / NS_PER_S);
+        write_rate(p, j);
+        write_plan(p, j);
+        json_put_string(j, "commit", p->commit[0] ? p->commit : NULL);
         const bool waits = p->state == PULLS_RUNNING && p->trying_again[0];
-        json_write_member(ret, "trying_again", waits ? p->trying_again : NULL);
-        json_write_member(ret, "error", p->state == PULLS_FAILED ? p->error : NULL);
-        json_write_member(ret, "served", p->served.id[0] ? p->served.id : NULL);
-        json_write_member(ret, "not_served", p->served.why[0] ? p->served.why : NULL);
+        json_put_string(j, "trying_again", waits ? p->trying_again : NULL);
+        json_put_string(j, "error", p->state == PULLS_FAILED ? p->error : NULL);
+        json_put_string(j, "served", p->served.id[0] ? p->served.id : NULL);
+        json_put_string(j, "not_served", p->served.why[0] ? p->served.why : NULL);
     }
-    buf_putc(ret, '}');
+    json_close(j);
 }

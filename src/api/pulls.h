@@ -12,7 +12,7 @@
 #include "registry/model_id.h"
 
 struct api;
-struct buf;
+struct json_out;
 struct reject;
 
 /* Serving: all is here, and the server looks at it. */
@@ -50,7 +50,7 @@ bool pulls_cancel(struct api *a);
 /* Whether the pulled model is listed by now. */
 void pulls_look(struct api *a);
 /* The state of the last pull, as one object. */
-void pulls_write(struct api *a, struct buf *ret);
+void pulls_write(struct api *a, struct json_out *j, const char *key);
 /* Kills a process that does not end although it was asked to. */
 void pulls_tick(struct api *a, uint64_t now_ns);
 /* The server drains. */

@@ -4,7 +4,7 @@
 #include "api/reject_http.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/reject.h"
 #include "http/http_request.h"
 
@@ -82,13 +82,15 @@ const char *reject_code(const struct reject *r)
 
 void reject_write(const struct reject *r, const char *id, struct buf *ret)
 {
+    struct json_out j = json_out_object(ret);
     (void)id;
-    buf_puts(ret, "{\"error\":{");
-    json_write_member(ret, "message", r->message);
-    json_write_member(ret, "type", row_of(r->kind)->openai_type);
-    json_write_member(ret, "param", r->param[0] ? r->param : NULL);
-    json_write_member(ret, "code", reject_code(r));
-    buf_puts(ret, "}}");
+    json_open(&j, "error");
+    json_put_string(&j, "message", r->message);
+    json_put_string(&j, "type", row_of(r->kind)->openai_type);
+    json_put_string(&j, "param", r->param[0] ? r->param : NULL);
+    json_put_string(&j, "code", reject_code(r));
+    json_close(&j);
+    json_end(&j);
 }
 
 const struct reject_envelope reject_openai = {reject_status, reject_write};

@@ -23,7 +23,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "http/http_server.h"
 #include "reclaim/guard.h"
@@ -380,9 +380,10 @@ static void set_pinned(const struct call *c, bool pinned)
     registry_pin(c->api->opts.registry, (uint32_t)index, pinned);
     audit_done(&who, 200, "ok", 0, "-");
     buf_init(&body, 4096, NULL);
-    buf_putc(&body, '{');
-    json_write_member(&body, "id", api_model_id(c->api, (uint32_t)index));
-    buf_printf(&body, ",\"pinned\":%s}", pinned ? "true" : "false");
+    struct json_out j = json_out_object(&body);
+    json_put_string(&j, "id", api_model_id(c->api, (uint32_t)index));
+    json_put_bool(&j, "pinned", pinned);
+    json_end(&j);
     http_respond(c->http, 200, JSON, buf_slice(&body));
     buf_done(&body);
 }
@@ -401,7 +402,8 @@ static void answer_unpin(const struct call *c)
 
 static void write_pull(const struct call *c, struct buf *ret)
 {
-    pulls_write(c->api, ret);
+    struct json_out j = json_out(ret);
+    pulls_write(c->api, &j, NULL);
 }
 
 static void answer_pull(const struct call *c)

@@ -5,24 +5,23 @@
 #include "tokenizer/tokenizer.h"
 #include "unicode/utf8.h"
 
+#include <stdio.h>
+
+struct slice token_text(const struct tokenizer *t, uint32_t id, char room[TOKEN_TEXT_BYTES])
+{
+    if (!t)
+        return (struct slice){room, (size_t)snprintf(room, TOKEN_TEXT_BYTES, "%u", id)};
+    struct slice bytes = tokenizer_token_bytes(t, id);
+    if (utf8_valid(bytes))
+        return bytes;
+    /* U+FFFD takes three bytes for each byte at most. Longer tokens are cut. */
+    struct buf text = {.ptr = room, .capacity = TOKEN_TEXT_BYTES, .bytes_max = TOKEN_TEXT_BYTES - 1};
+    utf8_put_lossy(&text, slice_sub(bytes, 0, TOKEN_TEXT_BYTES / 4));
+    return buf_slice(&text);
+}
+
 void token_text_write(const struct tokenizer *t, uint32_t id, struct buf *ret)
 {
-    char small[256];
-    struct slice bytes;
-    if (!t) {
-        buf_printf(ret, "\"%u\"", id);
-        return;
-    }
-    bytes = tokenizer_token_bytes(t, id);
-    if (utf8_valid(bytes)) {
-        json_write_string(ret, bytes);
-        return;
-    }
-    /* A token may end within a character. U+FFFD takes three bytes for each byte at most; longer tokens are
-     * cut. */
-    struct buf text;
-    buf_init(&text, sizeof(small) * 4, NULL);
-    utf8_put_lossy(&text, slice_sub(bytes, 0, sizeof(small)));
-    json_write_string(ret, buf_slice(&text));
-    buf_done(&text);
+    char room[TOKEN_TEXT_BYTES];
+    json_write_string(ret, token_text(t, id, room));
 }

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/slice.h"
 #include "base/wanted.h"
 #include "gen/gen.h"
@@ -23,6 +23,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 
 static bool reply_is_whole(struct exchange *x)
 {
@@ -31,46 +32,48 @@ static bool reply_is_whole(struct exchange *x)
     return memory_refusal_of(x->api, &x->gen.memory, &x->gen.reject);
 }
 
-/* False: the exchange was cancelled. */
-static bool write_list(struct exchange *x, const struct prompt_ids *p)
+/* Writes the tokens. False: the exchange was cancelled. */
+static bool write_list(struct exchange *x, const struct prompt_ids *p, struct json_out *j)
 {
     size_t look = 0;
+    json_open_array(j, "tokens");
     for (uint32_t i = 0; i < p->count; i++) {
         int r = wanted_pass(&x->gen.wanted, i, &look);
         if (r < 0)
             return reject_unwanted(&x->gen.reject, r);
-        buf_printf(&x->reply, i ? ",%u" : "%u", p->ids[i]);
+        json_put_u64(j, NULL, p->ids[i]);
     }
+    json_close(j);
     return true;
 }
 
 /* Writes the text of each token. */
-static bool write_texts(struct exchange *x, const struct prompt_ids *p)
+static bool write_texts(struct exchange *x, const struct prompt_ids *p, struct json_out *j)
 {
+    char room[TOKEN_TEXT_BYTES];
     size_t look = 0;
+    json_open_array(j, "token_strs");
     for (uint32_t i = 0; i < p->count; i++) {
         int r = wanted_pass(&x->gen.wanted, i, &look);
         if (r < 0)
             return reject_unwanted(&x->gen.reject, r);
-        buf_putc(&x->reply, i ? ',' : '[');
-        token_text_write(x->gen.model->tokenizer, p->ids[i], &x->reply);
+        json_put_text(j, NULL, token_text(x->gen.model->tokenizer, p->ids[i], room));
     }
+    json_close(j);
     return true;
 }
 
 static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 {
-    struct buf *b = &x->reply;
-    buf_printf(b, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", p->count, x->gen.model->max_model_len);
-    if (!write_list(x, p))
-        return false;
-    buf_puts(b, "],\"token_strs\":");
-    if (x->request.return_token_strs && !write_texts(x, p))
+    struct json_out j = json_out_object(&x->reply);
+    JSON_PUT_U64S(&j, {"count", p->count}, {"max_model_len", x->gen.model->max_model_len});
+    if (!write_list(x, p, &j))
         return false;
     if (!x->request.return_token_strs)
-        buf_puts(b, "null}");
-    else
-        buf_puts(b, p->count ? "]}" : "[]}");
+        json_put_null(&j, "token_strs");
+    else if (!write_texts(x, p, &j))
+        return false;
+    json_end(&j);
     return reply_is_whole(x);
 }
 
@@ -103,9 +106,13 @@ bool utility_count_tokens(struct exchange *x, struct arena *scratch)
 {
     struct prompt_ids ids = {0};
     bool ok = prompt_of_messages(&x->gen, scratch, UINT32_MAX, false, &ids);
-    if (ok)
-        buf_printf(&x->reply, "{%s\"input_tokens\":%u}",
-                   x->kind == REQUEST_INPUT_TOKENS ? "\"object\":\"response.input_tokens\"," : "", ids.count);
+    if (ok) {
+        struct json_out j = json_out_object(&x->reply);
+        if (x->kind == REQUEST_INPUT_TOKENS)
+            json_put_string(&j, "object", "response.input_tokens");
+        json_put_u64(&j, "input_tokens", ids.count);
+        json_end(&j);
+    }
     request_memory_free(&x->gen.memory, ids.ids, ids.count * sizeof(uint32_t));
     request_memory_free(&x->gen.memory, ids.images, ids.image_count * sizeof(*ids.images));
     return ok && reply_is_whole(x);
@@ -133,11 +140,10 @@ bool utility_detokenize(struct exchange *x)
         detok_push(&d, (uint32_t)json_integer_value(each), &text);
     detok_flush(&d, &text);
     /* vLLM's name, then llama.cpp's. */
-    buf_puts(&x->reply, "{\"prompt\":");
-    json_write_string(&x->reply, buf_slice(&text));
-    buf_puts(&x->reply, ",\"content\":");
-    json_write_string(&x->reply, buf_slice(&text));
-    buf_putc(&x->reply, '}');
+    struct json_out j = json_out_object(&x->reply);
+    json_put_text(&j, "prompt", buf_slice(&text));
+    json_put_text(&j, "content", buf_slice(&text));
+    json_end(&j);
     if (text.error && x->reply.error == 0)
         x->reply.error = text.error;
     buf_done(&text);
@@ -151,9 +157,9 @@ bool utility_template(struct exchange *x, struct arena *scratch)
     buf_init(&text, SIZE_MAX / 4, &charge);
     bool ok = prompt_render(&x->gen, scratch, UINT32_MAX, &text, NULL);
     if (ok) {
-        buf_puts(&x->reply, "{\"prompt\":");
-        json_write_string(&x->reply, buf_slice(&text));
-        buf_putc(&x->reply, '}');
+        struct json_out j = json_out_object(&x->reply);
+        json_put_text(&j, "prompt", buf_slice(&text));
+        json_end(&j);
     }
     buf_done(&text);
     return ok && reply_is_whole(x);
@@ -179,33 +185,46 @@ static const char *failure_text(int error)
     }
 }
 
-static void write_failures(const struct holders_reclaimed *r, struct buf *ret)
+/* Begins the reply up to its list of failures, which end_reclaimed() closes. */
+static struct json_out begin_reclaimed(struct exchange *x, bool failed, uint64_t entries, uint64_t bytes)
 {
-    for (uint32_t i = 0; i < r->failed; i++) {
-        buf_puts(ret, i ? ",{" : "{");
-        json_write_member(ret, "id", r->failures[i].name);
-        json_write_member(ret, "error", failure_text(r->failures[i].error));
-        buf_putc(ret, '}');
-    }
+    struct json_out j = json_out_object(&x->reply);
+    x->reclaimed_bytes = bytes;
+    json_put_string(&j, "status", failed ? "partial" : "ok");
+    JSON_PUT_U64S(&j, {"entries", entries}, {"bytes_reclaimed", bytes});
+    json_open_array(&j, "failed");
+    return j;
+}
+
+static void put_failure(struct json_out *j, const char *id, const char *error)
+{
+    json_open(j, NULL);
+    json_put_string(j, "id", id);
+    json_put_string(j, "error", error);
+    json_close(j);
+}
+
+static bool end_reclaimed(struct exchange *x, struct json_out *j)
+{
+    json_close(j);
+    json_end(j);
+    return reply_is_whole(x);
 }
 
 static bool clear_ssd(struct exchange *x)
 {
     struct store_cleared c = {0};
+    char words[64];
     int r = x->api->opts.store ? store_clear(x->api->opts.store, &c) : 0;
-    x->reclaimed_bytes = c.bytes_reclaimed;
-    buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%llu,\"bytes_reclaimed\":%llu,\"failed\":[",
-               r < 0 || c.failed ? "partial" : "ok", (ull)c.entries, (ull)c.bytes_reclaimed);
-    if (r < 0)
-        buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%s\"}",
-                   r == -ENODEV  ? "the tier is off"
-                   : r == -EBUSY ? "it is being cleared already"
-                                 : "it is not done yet, and goes on");
-    else if (c.failed)
-        buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%llu files could not be removed\"}",
-                   (ull)c.failed);
-    buf_puts(&x->reply, "]}");
-    return reply_is_whole(x);
+    struct json_out j = begin_reclaimed(x, r < 0 || c.failed, c.entries, c.bytes_reclaimed);
+    snprintf(words, sizeof(words), "%llu files could not be removed", (ull)c.failed);
+    if (r < 0 || c.failed)
+        put_failure(&j, "ssd",
+                    r == -ENODEV  ? "the tier is off"
+                    : r == -EBUSY ? "it is being cleared already"
+                    : r < 0       ? "it is not done yet, and goes on"
+                                  : words);
+    return end_reclaimed(x, &j);
 }
 
 bool utility_reclaim(struct exchange *x)
@@ -221,10 +240,8 @@ bool utility_reclaim(struct exchange *x)
         r.entries += api_clear_grammars(x->api, &bytes);
         r.bytes += bytes;
     }
-    x->reclaimed_bytes = r.bytes;
-    buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
-               r.failed ? "partial" : "ok", r.entries, (ull)r.bytes);
-    write_failures(&r, &x->reply);
-    buf_puts(&x->reply, "]}");
-    return reply_is_whole(x);
+    struct json_out j = begin_reclaimed(x, r.failed, r.entries, r.bytes);
+    for (uint32_t i = 0; i < r.failed; i++)
+        put_failure(&j, r.failures[i].name, failure_text(r.failures[i].error));
+    return end_reclaimed(x, &j);
 }

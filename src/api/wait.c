@@ -7,7 +7,7 @@
 #include "api/request/request.h"
 
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/media_request.h"
 #include "registry/registry.h"
 
@@ -119,37 +119,39 @@ enum prepare wait_find_model(struct exchange *x)
     return PREPARE_DONE;
 }
 
-static void begin_reply(struct exchange *x, const char *status)
+static struct json_out begin_reply(struct exchange *x, const char *status)
 {
-    buf_putc(&x->reply, '{');
-    json_write_member(&x->reply, "id", id_of(x));
-    json_write_member(&x->reply, "status", status);
+    struct json_out j = json_out_object(&x->reply);
+    json_put_string(&j, "id", id_of(x));
+    json_put_string(&j, "status", status);
+    return j;
 }
 
 static void write_unloaded(struct exchange *x, const struct registry_returned *r)
 {
-    begin_reply(x, "unloaded");
-    buf_printf(&x->reply, ",\"bytes_returned\":%llu,\"account_bytes\":%llu", (ull)r->bytes,
-               (ull)r->account_bytes);
-    json_write_member(&x->reply, "failed", r->trouble[0] ? r->trouble : NULL);
-    buf_putc(&x->reply, '}');
+    struct json_out j = begin_reply(x, "unloaded");
+    JSON_PUT_U64S(&j, {"bytes_returned", r->bytes}, {"account_bytes", r->account_bytes});
+    json_put_string(&j, "failed", r->trouble[0] ? r->trouble : NULL);
+    json_end(&j);
     x->reclaimed_bytes = r->bytes;
 }
 
 static void write_draining(struct exchange *x)
 {
     x->status = 202;
-    begin_reply(x, "draining");
-    buf_printf(&x->reply, ",\"requests\":%u}", x->unloading.leases);
+    struct json_out j = begin_reply(x, "draining");
+    json_put_u64(&j, "requests", x->unloading.leases);
+    json_end(&j);
 }
 
 static void write_loaded(struct exchange *x)
 {
     struct registry_info info;
     registry_info(registry_of(x), (uint32_t)x->model_index, &info);
-    begin_reply(x, "ready");
-    buf_printf(&x->reply, ",\"bytes\":%llu,\"load_seconds\":%.3f}", (ull)info.reserved_bytes,
-               (double)info.load_ns / (double)NS_PER_S);
+    struct json_out j = begin_reply(x, "ready");
+    json_put_u64(&j, "bytes", info.reserved_bytes);
+    json_put_fixed(&j, "load_seconds", 3, (double)info.load_ns / (double)NS_PER_S);
+    json_end(&j);
 }
 
 static enum prepare begin_unload(struct exchange *x)

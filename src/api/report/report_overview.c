@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/json/json_out.h"
 #include "base/json/json_write.h"
 #include "base/log_ring.h"
 #include "engine/engine_numbers.h"
@@ -203,7 +204,8 @@ static void write_admins(struct api *a, const struct engine_numbers *cache, stru
     }
     if (a->opts.pull) {
         buf_puts(ret, ",\"pull\":");
-        pulls_write(a, ret);
+        struct json_out j = json_out(ret);
+        pulls_write(a, &j, NULL);
     }
     buf_printf(ret, ",\"log_last\":%llu", (ull)log_ring_last());
 }
