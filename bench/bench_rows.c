@@ -7,13 +7,13 @@
 #include "base/none.h"
 #include "base/rng.h"
 #include "compute/device.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct row_draw;
+struct row_sample;
 
 struct bench_rows {
     struct bench_rows_opts opts;
@@ -25,10 +25,10 @@ struct bench_rows {
     uint32_t *pending;                              /* [rows]: of each one's state */
     struct model_seq *rows;
     struct model_draft_seq *drafts;
-    bool draws; /* from rows of logits */
-    struct row_draw *orders;
-    struct row_drawn *drawn;
-    struct row_draws step;
+    bool samples; /* from rows of logits */
+    struct row_sample *orders;
+    struct row_sampled *sampled;
+    struct row_samples step;
 };
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
@@ -75,14 +75,14 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
     b->orders = calloc(o->rows, sizeof(b->orders[0]));
-    b->drawn = calloc(o->rows, sizeof(b->drawn[0]));
+    b->sampled = calloc(o->rows, sizeof(b->sampled[0]));
     if (r < 0 || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions || !b->pending ||
-        !b->rows || !b->drafts || !b->orders || !b->drawn) {
+        !b->rows || !b->drafts || !b->orders || !b->sampled) {
         bench_rows_free(b);
         return -ENOMEM;
     }
     if (o->device)
-        device_pin(o->device, b->drawn, o->rows * sizeof(b->drawn[0]));
+        device_pin(o->device, b->sampled, o->rows * sizeof(b->sampled[0]));
     if (o->device)
         device_pin(o->device, b->logits,
                    (size_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
@@ -102,9 +102,9 @@ void bench_rows_free(struct bench_rows *b)
     room_free(&b->states);
     if (b->opts.device && b->logits)
         device_unpin(b->opts.device, b->logits);
-    if (b->opts.device && b->drawn)
-        device_unpin(b->opts.device, b->drawn);
-    free(b->drawn);
+    if (b->opts.device && b->sampled)
+        device_unpin(b->opts.device, b->sampled);
+    free(b->sampled);
     free(b->orders);
     free(b->logits);
     free(b->tables);
@@ -151,9 +151,9 @@ static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
         .seqs = b->rows, .seq_count = count, .states = b->states.at, .logits = b->logits};
-    b->step = (struct row_draws){.rows = b->orders, .drawn = b->drawn};
-    if (b->draws)
-        step.draws = &b->step;
+    b->step = (struct row_samples){.rows = b->orders, .sampled = b->sampled};
+    if (b->samples)
+        step.samples = &b->step;
     fill_bases(b, step.pages);
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
@@ -221,10 +221,10 @@ static uint32_t *row_tokens(struct bench_rows *b, uint32_t r)
     return b->tokens + (size_t)r * (1 + b->opts.drafts_max);
 }
 
-void bench_rows_draws(struct bench_rows *b, const struct row_draw *d)
+void bench_rows_samples(struct bench_rows *b, const struct row_sample *d)
 {
-    b->draws = d && b->shape->draws;
-    for (uint32_t r = 0; b->draws && r < b->opts.rows; r++)
+    b->samples = d && b->shape->samples;
+    for (uint32_t r = 0; b->samples && r < b->opts.rows; r++)
         b->orders[r] = *d;
 }
 

@@ -8,7 +8,7 @@
 #include "model/model.h"
 
 struct bench_rows;
-struct row_draw;
+struct row_sample;
 
 struct bench_rows_opts {
     struct model *model;
@@ -38,9 +38,9 @@ void bench_rows_decode(struct bench_rows *b, uint32_t count);
 /* One step: a token each for rows [0, count), with logits, and the first `tokens` of the prompt for one more,
  * the last row. Rows keep their positions. */
 void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens);
-/* From now on the backend draws a token from each row of logits, if it can, as `d` says; NULL: the host gets
- * all logits. Without drafts. */
-void bench_rows_draws(struct bench_rows *b, const struct row_draw *d);
+/* From now on the backend samples a token from each row of logits, if it can, as `d` says; NULL: the host
+ * gets all logits. Without drafts. */
+void bench_rows_samples(struct bench_rows *b, const struct row_sample *d);
 /* The head drafts `ahead` tokens for each of rows [0, count). Then these are computed after a known one, all
  * with logits, and the first `right` of them are accepted. */
 void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead);

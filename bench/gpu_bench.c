@@ -6,7 +6,7 @@
  *
  * A MODEL is a directory. Prefill is a prompt in one step; its last tokens are computed once more, as after a
  * hit in the prefix cache. Decoding is steps of 1, 4 and 16 sequences after it, with logits and their way to
- * the host, and in brackets with draws on the device at temperature 0 and 1. Figures are medians. Bytes are
+ * the host, and in brackets with samples on the device at temperature 0 and 1. Figures are medians. Bytes are
  * the packed weights that a token of one sequence reads. */
 #include "bench_rows.h"
 #include "gpu_units.h"
@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/slice.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "model/model.h"
 
 #include <getopt.h>
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct row_draw;
+struct row_sample;
 
 enum { PREFILLS = 5, STEPS_MAX = 48, PROFILED = 4, TAILS_MAX = 8, COUNTS_MAX = 16, SETTINGS = 3 };
 
@@ -95,23 +95,23 @@ static void print_shares(struct device *d, const char *what, void (*f)(struct be
     }
 }
 
-/* Steps without draws, and with draws at temperature 0 and 1; the first two are not timed. */
+/* Steps without samples, and with samples at temperature 0 and 1; the first two are not timed. */
 static void print_decoding(struct bench_rows *b, uint32_t count)
 {
     double seconds[SETTINGS];
     for (uint32_t i = 0; i < SETTINGS; i++) {
-        const struct row_draw draw = {.part = 0.5,
-                                      .wanted = 1,
-                                      .temperature = i == 1 ? 0 : 1,
-                                      .window = 27.631021f,
-                                      .top_p = 1,
-                                      .mask = ROW_DRAW_ALL};
-        bench_rows_draws(b, i > 0 ? &draw : NULL);
+        const struct row_sample sample = {.part = 0.5,
+                                          .wanted = 1,
+                                          .temperature = i == 1 ? 0 : 1,
+                                          .window = 27.631021f,
+                                          .top_p = 1,
+                                          .mask = ROW_SAMPLE_ALL};
+        bench_rows_samples(b, i > 0 ? &sample : NULL);
         bench_rows_decode(b, count);
         bench_rows_decode(b, count);
         seconds[i] = median_seconds(bench_rows_decode, b, count, options->steps);
     }
-    bench_rows_draws(b, NULL);
+    bench_rows_samples(b, NULL);
     printf(" %u rows %.3f ms, %.1f tokens/s (%.3f, %.1f; %.3f, %.1f);", count, seconds[0] * 1e3,
            count / seconds[0], seconds[1] * 1e3, count / seconds[1], seconds[2] * 1e3, count / seconds[2]);
 }

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-struct row_draw;
+struct row_sample;
 
 enum { UNITS = 128, ROUNDS = 4 };
 

@@ -37,7 +37,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct row_draw;
+struct row_sample;
 
 enum { ROWS_MAX = 16, PROMPT = 512, PROMPT_MAX = 1 << 17, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 

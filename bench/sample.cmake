@@ -1,2 +1,2 @@
-# What a draw takes.
-plateau_bench(draw_bench sample compute base)
+# What a sample takes.
+plateau_bench(sample_bench sample compute base)

@@ -134,7 +134,7 @@ static void submit(struct bench *b, uint32_t row, uint32_t round, struct cached_
     spec.sampling.seed = round * ROWS_MAX + row;
     spec.speculative = b->speculates;
     spec.grammar = grammars ? grammars[(row + round) % GRAMMARS] : NULL;
-    struct stream_opts opts = {.id = request_id_draw(), .wake = b->mailbox};
+    struct stream_opts opts = {.id = request_id_new(), .wake = b->mailbox};
     int r = stream_create(&opts, &stream);
     if (r == 0)
         r = engine_submit(b->engine, &spec, stream, NULL, &e);

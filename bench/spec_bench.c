@@ -236,7 +236,7 @@ static void submit(struct bench *b, struct side *s, const struct question *q, ui
     spec.sampling.seed = row;
     spec.sampling.stop_count = b->ends ? COUNT_OF(ends) : 0;
     memcpy(spec.sampling.stop_ids, ends, sizeof(ends));
-    struct stream_opts opts = {.id = request_id_draw(), .wake = b->mailbox, .user = s->tokens[row]};
+    struct stream_opts opts = {.id = request_id_new(), .wake = b->mailbox, .user = s->tokens[row]};
     int r = stream_create(&opts, &stream);
     if (r == 0)
         r = engine_submit(s->engine, &spec, stream, NULL, &e);

@@ -107,7 +107,7 @@ static bool own_id(struct reply *r, struct slice id)
 
 void reply_begin_call(struct reply *r, const struct part *p, const char *prefix, bool keeps_id)
 {
-    struct request_id random = request_id_draw();
+    struct request_id random = request_id_new();
     char text[33];
     request_id_text(random, text);
     if (!keeps_id || !own_id(r, p->id))

@@ -686,7 +686,7 @@ int routes_begin(void *api, struct http_request *r)
 {
     struct api *a = api;
     struct reject why = {0};
-    struct request_id id = request_id_draw();
+    struct request_id id = request_id_new();
     struct auth auth;
     struct slice rest;
     char text[33], allow[64], shared[64];

@@ -1,4 +1,4 @@
-/* candidate.h - a token that may be drawn, with its logit or what stands for it. */
+/* candidate.h - a token that may be sampled, with its logit or what stands for it. */
 #ifndef PLATEAU_BASE_CANDIDATE_H
 #define PLATEAU_BASE_CANDIDATE_H
 

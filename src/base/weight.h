@@ -1,4 +1,4 @@
-/* weight.h - how much a candidate of a draw weighs. Read by C and by CUDA C++: a device has the bits of the
+/* weight.h - how much a candidate of a sample weighs. Read by C and by CUDA C++: a device has the bits of the
  * host. Any thread. */
 #ifndef PLATEAU_BASE_WEIGHT_H
 #define PLATEAU_BASE_WEIGHT_H

@@ -41,7 +41,7 @@ struct backend {
     const char *layout; /* layout of its weights in packed files, renewed with each change; NULL: it maps
                          * none */
     bool bf16;          /* it has COMPUTE_BF16 */
-    bool draws;         /* it draws tokens from rows of logits */
+    bool samples;       /* it samples tokens from rows of logits */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
     /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */
     bool (*prefers_bf16)(void);

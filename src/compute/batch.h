@@ -11,7 +11,7 @@
 #include "base/page_tokens.h"
 #include "compute/rope.h"
 
-struct row_draws;
+struct row_samples;
 struct row_top;
 
 struct batch_seq {
@@ -51,15 +51,15 @@ struct batch {
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the pools, by group */
     dev_ptr states;
     struct batch_beside *beside; /* NULL: none */
-    /* For a backend with `draws`: complete when compute_step_end() is called, which draws. At most
+    /* For a backend with `samples`: complete when compute_step_end() is called, which samples. At most
      * ROW_EDITS_EACH * seqs_max edits and seqs_max masks. NULL: all logits of all rows. */
-    const struct row_draws *draws;
+    const struct row_samples *samples;
     /* Results in host memory, complete after compute_step_end(). */
-    float *logits;             /* [logits][vocab]; a row with a draw: by compute_row() */
-    struct row_top *tops;      /* [logits]: of rows with a draw that wants some */
+    float *logits;             /* [logits][vocab]; a row with a sample: by compute_row() */
+    struct row_top *tops;      /* [logits]: of rows with a sample that wants some */
     float *values;             /* [values][hidden]: of compute_values() */
     struct draft_best *best;   /* [tokens]: of compute_best() */
-    const uint64_t *valid_ids; /* bit per id for compute_best() and draws, constant; NULL: all */
+    const uint64_t *valid_ids; /* bit per id for compute_best() and samples, constant; NULL: all */
 };
 
 #endif

@@ -386,7 +386,7 @@ struct compute_ops {
     void (*project)(struct compute *c, const struct op_product *list, uint32_t count);
     void (*project_glu)(struct compute *c, const struct op_product *p,
                         const struct op_glu *a); /* NULL: none */
-    int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no draws */
+    int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no samples */
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
 struct compute {

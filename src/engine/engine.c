@@ -54,7 +54,7 @@ static uint32_t values_max(const struct engine_opts *o, const struct model_shape
     return shape->both_ways ? o->tokens_max : logits_max(o);
 }
 
-/* Rows of logits; nothing is drawn where a text sees itself both ways. */
+/* Rows of logits; nothing is sampled where a text sees itself both ways. */
 static uint32_t logit_rows(const struct engine_opts *o, const struct model_shape *shape)
 {
     return shape->both_ways ? 1 : logits_max(o);
@@ -178,7 +178,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         drafting_arena_bytes(o->max_num_seqs) + logit_rows(o, shape) * vocab * sizeof(float) +
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
-        engine_draws_bytes(o, shape) + engine_tiers_bytes(o, shape) +
+        engine_samples_bytes(o, shape) + engine_tiers_bytes(o, shape) +
         publish_arena_bytes(places_of(o), o->max_num_seqs) + engine_leases_bytes() +
         vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
@@ -307,7 +307,7 @@ static int create_tables(struct engine *en)
     if (r == 0)
         r = engine_rows_init(en);
     if (r == 0)
-        r = engine_draws_init(en);
+        r = engine_samples_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -427,7 +427,7 @@ void engine_close(struct engine *en)
     publish_done(&en->publish);
     if (en->logits)
         device_unpin(en->opts.device, en->logits);
-    engine_draws_done(en);
+    engine_samples_done(en);
     engine_leases_done(en);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */

@@ -140,7 +140,7 @@ void engine_masks_end(struct engine *en)
     count_masks(en, en->masks.count);
 }
 
-/* ---- drawing ---- */
+/* ---- sampling ---- */
 
 static bool end_without(struct job *j, const char *why)
 {
@@ -171,7 +171,7 @@ static bool is_set(const uint64_t *bits, uint32_t id)
     return bits[id / 64] >> (id % 64) & 1;
 }
 
-/* The grammar goes before min_tokens: where it allows nothing but tokens that stop, one of them is drawn. */
+/* The grammar goes before min_tokens: where it allows only tokens that stop, one of them is sampled. */
 static uint32_t outputs_of(const struct job *j, uint32_t outputs, const struct engine_mask *m,
                            const uint64_t *bits)
 {
@@ -225,15 +225,17 @@ uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t ac
     return bits ? outputs_of(j, outputs, &en->masks.rows[j->mask_row + accepted], bits) : outputs;
 }
 
-/* The token that the device drew. */
-static void take_drawn(struct engine *en, struct job *j, const struct row_drawn *drawn, uint32_t outputs,
-                       struct sampled *ret)
+/* The token that the device sampled. */
+static void take_sampled(struct engine *en, struct job *j, const struct row_sampled *sampled,
+                         uint32_t outputs, struct sampled *ret)
 {
-    bool taken = sampler_take(j->sampler, drawn, &en->draws.tops[drawn - en->draws.drawn], outputs, ret);
+    bool taken =
+        sampler_take(j->sampler, sampled, &en->samples.tops[sampled - en->samples.sampled], outputs, ret);
     ASSERT(taken);
 }
 
-bool engine_mask_draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret)
+bool engine_mask_sample(struct engine *en, struct job *j, uint32_t accepted, uint32_t row,
+                        struct sampled *ret)
 {
     const struct engine_row *from = &en->rows.list[row];
     uint32_t outputs = j->output_count;
@@ -245,10 +247,10 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t accepted, uint3
     }
     uint32_t position = j->prompt_count + j->output_count;
     sampler_allow(j->sampler, from->logits.allowed);
-    if (from->drawn)
-        take_drawn(en, j, from->drawn, outputs, ret);
+    if (from->sampled)
+        take_sampled(en, j, from->sampled, outputs, ret);
     else
-        sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks, position, outputs, ret);
+        sampler_sample_ready(j->sampler, en->scratch, &from->logits, &from->blocks, position, outputs, ret);
     return ret->none ? fail_without_logits(j) : true;
 }
 

@@ -1,9 +1,9 @@
-/* engine_rows.c - the rows of logits that a step draws from, made ready block by block.
+/* engine_rows.c - the rows of logits that a step samples from, made ready block by block.
  *
- * The rows of a step are drawn one after the other. What does not depend on an earlier draw is done for all
- * rows before: ids that cannot be drawn are masked, each block says its largest logit, and where a draw needs
- * the weights of all candidates, blocks are weighed. The process's workers do that where no other engine has
- * its turn. */
+ * The rows of a step are sampled one after the other. What does not depend on an earlier sample is done for
+ * all rows before: ids that cannot be sampled are masked, each block says its largest logit, and where a
+ * sample needs the weights of all candidates, blocks are weighed. The process's workers do that where no
+ * other engine has its turn. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -18,7 +18,7 @@
 
 size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab)
 {
-    size_t blocks = DIV_UP(vocab, ROW_DRAW_BLOCK);
+    size_t blocks = DIV_UP(vocab, ROW_SAMPLE_BLOCK);
     size_t row = sizeof(struct engine_row) + blocks * (sizeof(float) + sizeof(double)) +
                  SAMPLER_BINS * sizeof(uint32_t);
     return engine_rows_max(o) * row + o->max_num_seqs * (sizeof(uint32_t) + sizeof(float *)) + 6 * 64;
@@ -28,7 +28,7 @@ int engine_rows_init(struct engine *en)
 {
     struct engine_rows *s = &en->rows;
     uint32_t rows = engine_rows_max(&en->opts);
-    s->blocks = DIV_UP(en->shape->vocab, ROW_DRAW_BLOCK);
+    s->blocks = DIV_UP(en->shape->vocab, ROW_SAMPLE_BLOCK);
     s->list = ARENA_ARRAY(en->arena, struct engine_row, rows);
     s->most = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(float));
     s->weights = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(double));
@@ -46,10 +46,10 @@ static struct engine_row row_of(struct engine *en, struct job *j, float *logits,
         j,
         {logits, en->shape->vocab, en->valid_ids, allowed},
         {.most = s->most + at, .weights = s->weights + at, .bins = s->bins + (size_t)s->count * SAMPLER_BINS},
-        engine_drawn_of(en, logits)};
+        engine_sampled_of(en, logits)};
 }
 
-/* The plan's i-th sequence draws from the last of its rows of logits, with draft tokens from each. */
+/* The plan's i-th sequence samples from the last of its rows of logits, with draft tokens from each. */
 static void add_rows(struct engine *en, const struct sched_step_seq *r, uint32_t i, uint32_t count)
 {
     struct engine_rows *s = &en->rows;
@@ -60,7 +60,7 @@ static void add_rows(struct engine *en, const struct sched_step_seq *r, uint32_t
         ASSERT(s->count < engine_rows_max(&en->opts));
         s->list[s->count] =
             row_of(en, j, s->begin[i] + (size_t)k * en->shape->vocab, engine_mask_bits(en, j, k - from));
-        s->whole += !s->list[s->count].drawn;
+        s->whole += !s->list[s->count].sampled;
         s->count++;
     }
 }
@@ -100,7 +100,7 @@ static void ready_blocks(void *arg, uint32_t i)
 {
     uint32_t from, until;
     struct engine_row *row = row_of_ticket(arg, i, &from, &until);
-    for (uint32_t k = from; k < until && !row->drawn; k++)
+    for (uint32_t k = from; k < until && !row->sampled; k++)
         row->blocks.most[k] = sampler_ready(row->job->sampler, &row->logits, k);
 }
 
@@ -118,7 +118,7 @@ static uint32_t begin_weighing(struct engine *en)
     uint32_t count = 0;
     for (uint32_t i = 0; i < en->rows.count; i++) {
         struct engine_row *row = &en->rows.list[i];
-        row->blocks.weighed = !row->drawn && sampler_weighs(row->job->sampler, row->logits.allowed);
+        row->blocks.weighed = !row->sampled && sampler_weighs(row->job->sampler, row->logits.allowed);
         if (!row->blocks.weighed)
             continue;
         memset(row->blocks.bins, 0, SAMPLER_BINS * sizeof(row->blocks.bins[0]));

@@ -20,7 +20,7 @@
 #include "cache/leases.h"
 #include "compute/batch.h"
 #include "compute/device.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "sample/sampler.h"
 #include "sched/sched.h"
 
@@ -63,12 +63,12 @@ struct engine_masks {
     struct batch_beside beside; /* makes them */
 };
 
-/* Rows of logits that the step under way draws from. */
+/* Rows of logits that the step under way samples from. */
 struct engine_row {
     struct job *job;
     struct sampler_row logits; /* `allowed` by the job's grammar */
     struct sampler_blocks blocks;
-    const struct row_drawn *drawn; /* NULL: the row is there; else its token is, and nothing is ready */
+    const struct row_sampled *sampled; /* NULL: the row is there; else its token is, and nothing is ready */
 };
 struct engine_rows {
     struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
@@ -81,15 +81,16 @@ struct engine_rows {
     float **begin;   /* [max_num_seqs]: all of a sequence's logits */
 };
 
-/* Rows of logits of the step under way, and what the device draws from them. */
-struct engine_draws {
-    void *pinned;            /* has the next four; NULL: the device draws nothing */
-    struct row_draw *rows;   /* [logit rows], as the next two */
-    struct row_drawn *drawn; /* [logit rows]: of the device from a step's begin to its end, as the next one */
+/* Rows of logits of the step under way, and what the device samples from them. */
+struct engine_samples {
+    void *pinned;            /* has the next four; NULL: the device samples nothing */
+    struct row_sample *rows; /* [logit rows], as the next two */
+    struct row_sampled
+        *sampled; /* [logit rows]: of the device from a step's begin to its end, as the next one */
     struct row_top *tops;
     struct row_edit *edits; /* edits of all rows together */
-    struct row_draws step;
-    uint32_t count; /* 0: none is drawn from */
+    struct row_samples step;
+    uint32_t count; /* 0: none is sampled from */
 };
 
 /* Below the pools. Engine thread only. */
@@ -154,7 +155,7 @@ struct engine {
     struct sampler_scratch *scratch;
     struct engine_masks masks;
     struct engine_rows rows;
-    struct engine_draws draws;
+    struct engine_samples samples;
     float *logits;                 /* [engine_logits_max][vocab]; one row where all jobs make vectors */
     float *values;                 /* [engine_logits_max][hidden]; [tokens_max] where a text is one step */
     struct model_seq *seqs;        /* [max_num_seqs] */
@@ -229,11 +230,12 @@ void engine_masks_end(struct engine *en);
 /* Returns the mask for the sample after the first `accepted` draft tokens; NULL: anything, or there is no
  * mask. */
 const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t accepted);
-/* The number of outputs that a draw after `accepted` draft tokens counts for min_tokens. */
+/* The number of outputs that a sample after `accepted` draft tokens counts for min_tokens. */
 uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t accepted);
 /* Samples the token after the first `accepted` draft tokens from this row of engine_rows; the job's grammar
  * decides what from. False: the job ends instead, and its finish says why. */
-bool engine_mask_draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret);
+bool engine_mask_sample(struct engine *en, struct job *j, uint32_t accepted, uint32_t row,
+                        struct sampled *ret);
 /* The job, which has not ended, has this token. */
 void engine_mask_take(struct job *j, uint32_t token);
 /* Draft tokens that the job's grammar forces after `known` tokens: in place, at most `room` of them. */
@@ -241,25 +243,25 @@ uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room);
 /* How many of the draft tokens the grammar allows. */
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
 
-/* engine_draws.c: room for orders and results. 0 or -ENOMEM; done in either case. */
-int engine_draws_init(struct engine *en);
-void engine_draws_done(struct engine *en);
-size_t engine_draws_bytes(const struct engine_opts *o, const struct model_shape *s);
-/* Before a step, of which the plan's sequences are known: which rows may be drawn from. */
-void engine_draws_begin(struct engine *en, const struct sched_plan *plan, struct model_step *step);
-/* Before its end, and after engine_masks_end(): what each draw needs. */
-void engine_draws_order(struct engine *en, const struct sched_plan *plan);
-/* After it: rows that the host draws from come. As model_step_end(). */
-int engine_draws_end(struct engine *en);
-/* Returns the device's draw from the row that begins there; NULL: the row is there. */
-const struct row_drawn *engine_drawn_of(const struct engine *en, const float *logits);
+/* engine_samples.c: room for orders and results. 0 or -ENOMEM; done in either case. */
+int engine_samples_init(struct engine *en);
+void engine_samples_done(struct engine *en);
+size_t engine_samples_bytes(const struct engine_opts *o, const struct model_shape *s);
+/* Before a step, of which the plan's sequences are known: which rows may be sampled from. */
+void engine_samples_begin(struct engine *en, const struct sched_plan *plan, struct model_step *step);
+/* Before its end, and after engine_masks_end(): what each sample needs. */
+void engine_samples_order(struct engine *en, const struct sched_plan *plan);
+/* After it: rows that the host samples from come. As model_step_end(). */
+int engine_samples_end(struct engine *en);
+/* Returns the device's sample from the row that begins there; NULL: the row is there. */
+const struct row_sampled *engine_sampled_of(const struct engine *en, const float *logits);
 
 /* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */
 int engine_rows_init(struct engine *en);
 size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab);
-/* After a step: all rows that its sequences draw from, ready for their draws. */
+/* After a step: all rows that its sequences sample from, ready for their samples. */
 void engine_rows_ready(struct engine *en, const struct sched_plan *plan);
-/* Rows of a step that are drawn from. */
+/* Rows of a step that are sampled from. */
 static inline uint32_t engine_rows_max(const struct engine_opts *o)
 {
     return o->max_num_seqs + engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max);

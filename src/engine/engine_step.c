@@ -123,7 +123,7 @@ static void begin_forward(struct engine *en)
         .beside = engine_masks_begin(en, plan),
     };
     memcpy(step.pages, en->pools.page_base, sizeof(step.pages));
-    engine_draws_begin(en, plan, &step);
+    engine_samples_begin(en, plan, &step);
     model_step_begin(en->opts.model, &step);
     en->pass.begun = true;
 }
@@ -167,7 +167,7 @@ static int end_compute(struct engine *en)
         return p->error;
     int r = model_step_end(en->opts.model);
     if (r == 0)
-        r = engine_draws_end(en);
+        r = engine_samples_end(en);
     device_work_end(en->opts.device);
     if (r == 0 && faults && faults->step_end)
         r = faults->step_end(faults->arg);
@@ -291,11 +291,11 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
 
 /* A token that the budget of reasoning forces, or one that the grammar allows after `accepted` draft tokens,
  * from this row of engine_rows. False: the job ends without a token. */
-static bool draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret)
+static bool sample(struct engine *en, struct job *j, uint32_t accepted, uint32_t row, struct sampled *ret)
 {
     uint32_t forced = engine_think_forced(&j->think);
     if (forced == ENGINE_THINK_NONE)
-        return engine_mask_draw(en, j, accepted, row, ret);
+        return engine_mask_sample(en, j, accepted, row, ret);
     sampler_allow(j->sampler, NULL);
     return sampler_keep(j->sampler, en->rows.list[row].logits.logits, en->shape->vocab, en->valid_ids, forced,
                         MAX_OF(j->output_count, j->min_tokens), ret);
@@ -303,14 +303,15 @@ static bool draw(struct engine *en, struct job *j, uint32_t accepted, uint32_t r
 
 /* Samples after the known token and after each draft token that equals the token sampled before it. Returns
  * the number of tokens. */
-static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint64_t now_ns)
+static uint32_t sample_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned,
+                           uint64_t now_ns)
 {
     uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, accepted = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
     while (!j->ends && sampled == accepted) {
         struct sampled s;
         uint32_t draft = accepted < drafts ? *next++ : UINT32_MAX;
-        if (!draw(en, j, sampled, en->rows.first[index] + sampled, &s))
+        if (!sample(en, j, sampled, en->rows.first[index] + sampled, &s))
             break;
         put_token(en, j, &s, now_ns);
         sampled++;
@@ -334,7 +335,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
                sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits.logits, en->shape->vocab,
                             en->valid_ids, j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
         accepted += kept;
-        if (!kept && !draw(en, j, 0, row, &s))
+        if (!kept && !sample(en, j, 0, row, &s))
             break;
         put_token(en, j, &s, now_ns);
     }
@@ -387,7 +388,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !is_bound(j))
             en->sampled[i] = keep_run(en, j, i, now_ns);
         else if (r->samples)
-            en->sampled[i] = draw_run(en, j, i, r->drafts, now_ns);
+            en->sampled[i] = sample_run(en, j, i, r->drafts, now_ns);
     }
 }
 
@@ -554,7 +555,7 @@ void engine_step_end(struct engine *en)
     const struct sched_plan *plan = &p->plan;
     if (p->begun) {
         engine_masks_end(en);
-        engine_draws_order(en, plan);
+        engine_samples_order(en, plan);
     }
     int r = end_compute(en);
     uint64_t now_ns = clock_now_ns();

@@ -88,9 +88,9 @@ struct job_spec {
     const struct slice *stops;
     uint32_t stop_count;
     /* Constraint of the output, from its first token on; its vocabulary has the model's tokens. An end token
-     * is drawn only where the output is complete, and ends the job. End tokens that are not among
-     * sampling.stop_ids (ignore_eos) are drawn only where nothing else may follow, and so are stop_ids before
-     * min_tokens. The job holds it too until it ends. NULL: anything. */
+     * is sampled only where the output is complete, and ends the job. End tokens that are not among
+     * sampling.stop_ids (ignore_eos) are sampled only where nothing else may follow, and so are stop_ids
+     * before min_tokens. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
     struct job_thinking thinking;
     struct repetition_params repetition; /* checked; a loop ends the reply, or its reasoning */

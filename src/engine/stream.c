@@ -69,7 +69,7 @@ bool request_id_parse(const char *text, size_t len, struct request_id *ret)
     return true;
 }
 
-struct request_id request_id_draw(void)
+struct request_id request_id_new(void)
 {
     struct request_id id;
     rng_secret(id.bytes, sizeof(id.bytes));

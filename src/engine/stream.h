@@ -22,7 +22,7 @@ struct request_id {
 /* 32 hex digits and a zero. */
 void request_id_text(struct request_id id, char ret[33]);
 bool request_id_parse(const char *text, size_t len, struct request_id *ret);
-struct request_id request_id_draw(void);
+struct request_id request_id_new(void);
 
 struct stream_token {
     uint32_t id;

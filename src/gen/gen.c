@@ -31,7 +31,7 @@ static bool make_choices(struct gen *g)
 {
     const struct gen_request *r = g->request;
     struct sampler_params sampling;
-    uint64_t drawn;
+    uint64_t sampled;
     uint32_t bias_count = gen_bias_count(r);
     if (bias_count > 0) {
         g->bias = request_memory_alloc(&g->memory, bias_count * sizeof(*g->bias));
@@ -46,14 +46,14 @@ static bool make_choices(struct gen *g)
     if (!g->choices)
         return gen_refuse_memory(g);
     g->choice_count = count;
-    rng_secret(&drawn, sizeof(drawn));
+    rng_secret(&sampled, sizeof(sampled));
     for (uint32_t i = 0; i < count; i++) {
         struct choice *c = &g->choices[i];
         choice_init(c, g, i, i / r->n);
         c->sampling = sampling;
-        c->sampling.seed = resolve_seed(r, drawn, i % r->n);
+        c->sampling.seed = resolve_seed(r, sampled, i % r->n);
         /* The first job has the request's own id, so that both sides name it alike. */
-        c->job_id = i == 0 ? g->id : request_id_draw();
+        c->job_id = i == 0 ? g->id : request_id_new();
     }
     return true;
 }

@@ -126,7 +126,7 @@ struct gen_request {
     int32_t priority;
     json_t *logit_bias; /* checked; ids against the vocabulary later */
     struct gen_grammar grammar;
-    json_t *allowed_ids; /* checked: the only ids that may be drawn; NULL: all */
+    json_t *allowed_ids; /* checked: the only ids that may be sampled; NULL: all */
     struct slice stops[GEN_STOPS_MAX];
     uint32_t stop_count;
     uint32_t stop_ids[SAMPLER_STOP_MAX];

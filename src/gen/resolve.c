@@ -108,14 +108,14 @@ bool resolve_sampling(const struct gen_request *r, const struct served_model *m,
 {
     const struct generation_defaults *d = &m->defaults;
     const struct gen_sampling *s = &r->sampling;
-    bool draws = d->do_sample;
+    bool samples = d->do_sample;
     struct sampler_params p;
     struct err e = {0};
     sampler_params_default(&p);
-    p.temperature = (float)or_default(s->temperature, draws && d->has_temperature, d->temperature, 1);
-    p.top_p = (float)or_default(s->top_p, draws && d->has_top_p, d->top_p, 1);
-    p.min_p = (float)or_default(s->min_p, draws && d->has_min_p, d->min_p, 0);
-    p.top_k = s->top_k >= 0 ? (uint32_t)s->top_k : draws && d->has_top_k ? d->top_k : 0;
+    p.temperature = (float)or_default(s->temperature, samples && d->has_temperature, d->temperature, 1);
+    p.top_p = (float)or_default(s->top_p, samples && d->has_top_p, d->top_p, 1);
+    p.min_p = (float)or_default(s->min_p, samples && d->has_min_p, d->min_p, 0);
+    p.top_k = s->top_k >= 0 ? (uint32_t)s->top_k : samples && d->has_top_k ? d->top_k : 0;
     p.repetition_penalty =
         (float)or_default(s->repetition_penalty, d->has_repetition_penalty, d->repetition_penalty, 1);
     p.presence_penalty = (float)s->presence_penalty;
@@ -140,9 +140,9 @@ struct repetition_params resolve_repetition(const struct gen_request *r, const s
     return r->parses && !r->ignore_eos ? m->repetition : (struct repetition_params){0};
 }
 
-uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k)
+uint64_t resolve_seed(const struct gen_request *r, uint64_t sampled, uint32_t k)
 {
-    uint64_t seed = r->sampling.has_seed ? (uint64_t)r->sampling.seed : drawn;
+    uint64_t seed = r->sampling.has_seed ? (uint64_t)r->sampling.seed : sampled;
     return k == 0 ? seed : rng_at(seed, k);
 }
 

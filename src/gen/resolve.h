@@ -23,7 +23,7 @@ bool resolve_sampling(const struct gen_request *r, const struct served_model *m,
 struct repetition_params resolve_repetition(const struct gen_request *r, const struct served_model *m);
 
 /* The seed of choice k of a prompt: the first choice has the request's own. */
-uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k);
+uint64_t resolve_seed(const struct gen_request *r, uint64_t sampled, uint32_t k);
 
 /* Checks that the prompt of an output without tokens fits. */
 bool resolve_length(const struct gen_request *r, const struct served_model *m, uint32_t prompt_tokens,

@@ -172,7 +172,7 @@ int answerer_run(struct answerer *a, const struct question *q, part_sink_fn *sin
                     .result_count = q->attached ? attach_count(q->messages) : 0,
                     .text = a->rt->text,
                     .wakes = a->wake,
-                    .id = request_id_draw(),
+                    .id = request_id_new(),
                     .created_s = (int64_t)clock_wall_s(),
                     .max_tokens_default = max_tokens ? max_tokens : UINT32_MAX,
                     .model = &a->model};

@@ -133,7 +133,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,
-        .draws = c->backend->draws,
+        .samples = c->backend->samples,
         .ranges = c->backend->ranges,
         .text_alone = c->text_alone,
         .compute = c->shown,

@@ -112,7 +112,7 @@ struct model_shape {
     uint64_t parameters;
     struct compute_cost workspace; /* cost of a step's workspace per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
-    bool draws;                    /* its device draws tokens from rows of logits */
+    bool samples;                  /* its device samples tokens from rows of logits */
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[64];             /* form of its matrices in the files: "BF16", "Q4_K and 2 others"
@@ -201,11 +201,11 @@ struct model_seq {
 struct model_step {
     const struct model_seq *seqs;
     uint32_t seq_count;
-    dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
-    dev_ptr states;                 /* base of the state pool; null without states */
-    float *logits;                  /* [logit rows][vocab]: of sequence 0 first */
-    const struct row_draws *draws;  /* [logit rows]; NULL: all of each row. batch.h, like the next two */
-    struct row_top *tops;           /* [logit rows] */
+    dev_ptr pages[PAGE_GROUPS_MAX];    /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
+    dev_ptr states;                    /* base of the state pool; null without states */
+    float *logits;                     /* [logit rows][vocab]: of sequence 0 first */
+    const struct row_samples *samples; /* [logit rows]; NULL: all of each row. batch.h, like the next two */
+    struct row_top *tops;              /* [logit rows] */
     const uint64_t *valid_ids;
     float *values;                 /* [value rows][hidden]: likewise; may be NULL without such rows */
     atomic_bool *cancel;           /* read between layers; may be NULL */
@@ -222,7 +222,7 @@ void model_step_begin(struct model *m, const struct model_step *s);
  * states of this step's tokens are undefined (states only when state_out == state_in), and the step counts as
  * not done. */
 int model_step_end(struct model *m);
-/* After a step, before anything else begins: a row that was drawn from comes into the
+/* After a step, before anything else begins: a row that was sampled from comes into the
  * step's `logits`. As model_step_end(). */
 int model_row(struct model *m, uint32_t row);
 static inline int model_forward(struct model *m, const struct model_step *s)

@@ -166,11 +166,11 @@ static int load_defaults(struct load *l)
     int r = generation_config_load(l->files, d, l->e);
     if (r < 0)
         return r;
-    bool draws = !isnan(s->temperature) || !isnan(s->top_p) || !isnan(s->min_p) || s->top_k >= 0;
+    bool samples = !isnan(s->temperature) || !isnan(s->top_p) || !isnan(s->min_p) || s->top_k >= 0;
     /* A file that says "do not sample" is about its own numbers: the section's are meant to be used. */
-    if (draws && !d->do_sample)
+    if (samples && !d->do_sample)
         d->has_temperature = d->has_top_p = d->has_min_p = d->has_top_k = false;
-    d->do_sample = d->do_sample || draws;
+    d->do_sample = d->do_sample || samples;
     override(s->temperature, &d->has_temperature, &d->temperature);
     override(s->top_p, &d->has_top_p, &d->top_p);
     override(s->min_p, &d->has_min_p, &d->min_p);

@@ -1,4 +1,4 @@
-/* mask.h - which ids of a row may be drawn. Private to sample/. Any thread. */
+/* mask.h - which ids of a row may be sampled. Private to sample/. Any thread. */
 #ifndef PLATEAU_SAMPLE_MASK_H
 #define PLATEAU_SAMPLE_MASK_H
 

@@ -1,26 +1,26 @@
-/* sampler.c - the order of operations is the header's; each is one function. The draw itself is draw.c.
+/* sampler.c - the order of operations is the header's; each is one function. The sample itself is sample.c.
  *
  * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for
  * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
-#include "sample/draw.h"
+#include "sample/sample.h"
 #include "sample/mask.h"
 #include "sample/weights.h"
 
 #include "base/check.h"
 #include "base/err.h"
 #include "base/rng.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/row_top.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#define LEAST ROW_DRAW_LEAST /* least `below` of which logprobs take the exponential */
+#define LEAST ROW_SAMPLE_LEAST /* least `below` of which logprobs take the exponential */
 
 struct seen {
     uint32_t id_plus_1; /* 0: empty */
-    uint32_t outputs;   /* times drawn; 0: only in the prompt */
+    uint32_t outputs;   /* times sampled; 0: only in the prompt */
 };
 
 struct sampler {
@@ -76,7 +76,7 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
     return false;
 }
 
-/* Something may be drawn before min_tokens. */
+/* Something may be sampled before min_tokens. */
 static int check_only_biased(const struct sampler_params *p, struct err *e)
 {
     bool some = !p->only_biased || p->min_tokens == 0;
@@ -244,7 +244,7 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
 static double add_block(const float *logits, const uint64_t *valid_ids, float max, uint32_t from,
                         uint32_t until, uint32_t top, struct sampled *ret)
 {
-    struct candidate list[ROW_DRAW_BLOCK];
+    struct candidate list[ROW_SAMPLE_BLOCK];
     uint32_t count = 0;
     for (uint32_t i = from; i < until; i++) {
         float below = logits[i] - max;
@@ -269,8 +269,8 @@ void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid
     float max = mask_most(logits, vocab, valid_ids, NULL);
     double sum = 0;
     ret->top_count = 0;
-    for (uint32_t from = 0; from < vocab; from += ROW_DRAW_BLOCK)
-        sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + ROW_DRAW_BLOCK),
+    for (uint32_t from = 0; from < vocab; from += ROW_SAMPLE_BLOCK)
+        sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + ROW_SAMPLE_BLOCK),
                          MIN_OF(top, (uint32_t)SAMPLER_TOP_MAX), ret);
     double log_sum = log_sum_of(max, sum);
     for (uint32_t i = 0; i < ret->top_count; i++)
@@ -278,17 +278,17 @@ void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid
     ret->logprob = (float)((double)logits[id] - log_sum);
 }
 
-/* ---- rows ahead of their draw ---- */
+/* ---- rows ahead of their sample ---- */
 
-/* Whatever has been drawn, the draw's logits are the model's. */
+/* Whatever has been sampled, the sample's logits are the model's. */
 static bool never_edits(const struct sampler *s)
 {
     const struct sampler_params *p = &s->params;
     return !p->only_biased && p->bias_count == 0 && !s->seen && (p->min_tokens == 0 || p->stop_count == 0);
 }
 
-/* Nothing but the draw reads the row: its mask stays beside it, and forbidden logits keep their values. Most
- * masks forbid nearly all ids, and then neither this nor the draw touches the row's memory. */
+/* Nothing but the sample reads the row: its mask stays beside it, and forbidden logits keep their values.
+ * Most masks forbid nearly all ids, and then neither this nor the sample touches the row's memory. */
 static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
 {
     return allowed && !s->params.logprobs && never_edits(s);
@@ -296,7 +296,7 @@ static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
 
 float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block)
 {
-    uint32_t from = block * ROW_DRAW_BLOCK, count = MIN_OF(row->vocab - from, ROW_DRAW_BLOCK);
+    uint32_t from = block * ROW_SAMPLE_BLOCK, count = MIN_OF(row->vocab - from, ROW_SAMPLE_BLOCK);
     const uint64_t *valid = row->valid_ids ? row->valid_ids + from / 64 : NULL;
     const uint64_t *allowed = row->allowed ? row->allowed + from / 64 : NULL;
     if (masks_beside(s, row->allowed))
@@ -310,23 +310,23 @@ bool sampler_weighs(const struct sampler *s, const uint64_t *allowed)
     return p->temperature > 0 && p->top_k == 0 && never_edits(s) && !(p->logprobs && allowed);
 }
 
-/* For a draw without edits. */
-static struct draw_row ready_row(const struct sampler *s, const struct sampler_row *row,
-                                 const struct sampler_blocks *blocks)
+/* For a sample without edits. */
+static struct sample_row ready_row(const struct sampler *s, const struct sampler_row *row,
+                                   const struct sampler_blocks *blocks)
 {
     bool beside = blocks && masks_beside(s, row->allowed);
-    return (struct draw_row){row->logits, row->vocab, beside ? row->valid_ids : NULL,
-                             beside ? row->allowed : NULL, blocks};
+    return (struct sample_row){row->logits, row->vocab, beside ? row->valid_ids : NULL,
+                               beside ? row->allowed : NULL, blocks};
 }
 
 void sampler_weigh(const struct sampler *s, const struct sampler_row *row,
                    const struct sampler_blocks *blocks, uint32_t from, uint32_t until)
 {
-    const struct draw_row r = ready_row(s, row, blocks);
-    draw_weigh(&s->params, &r, from, until);
+    const struct sample_row r = ready_row(s, row, blocks);
+    sample_weigh(&s->params, &r, from, until);
 }
 
-/* ---- draws ---- */
+/* ---- samples ---- */
 
 static float penalised(const struct sampler_params *p, float logit, uint32_t outputs)
 {
@@ -384,13 +384,13 @@ static bool has_edits(const struct sampler *s, uint32_t outputs)
            (outputs < s->params.min_tokens && s->params.stop_count > 0);
 }
 
-void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_row *row,
-                        const struct sampler_blocks *blocks, uint32_t position, uint32_t outputs,
-                        struct sampled *ret)
+void sampler_sample_ready(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_row *row,
+                          const struct sampler_blocks *blocks, uint32_t position, uint32_t outputs,
+                          struct sampled *ret)
 {
     ASSERT(row->vocab > 0 && row->vocab <= scratch->vocab && row->allowed == s->allowed);
     bool as_ready = !has_edits(s, outputs) && !s->params.only_biased;
-    struct draw_row r = ready_row(s, row, blocks);
+    struct sample_row r = ready_row(s, row, blocks);
     ASSERT(as_ready || !r.allowed);
     ret->top_count = 0;
     if (s->params.logprobs) {
@@ -402,21 +402,21 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, cons
     adjust(s, row->logits, row->vocab, outputs);
     if (!as_ready)
         r.blocks = NULL;
-    ret->none = !draw_of_row(&s->params, &r, scratch->candidates, position, &ret->id);
+    ret->none = !sample_of_row(&s->params, &r, scratch->candidates, position, &ret->id);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, row->vocab, row->valid_ids, ret->id, s->params.top_logprobs, ret);
 }
 
-void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                  const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
+void sampler_sample(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
+                    const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
 {
     const struct sampler_row row = {logits, vocab, valid_ids, s->allowed};
     mask_ids(logits, vocab, valid_ids, s->params.logprobs ? NULL : s->allowed);
-    sampler_draw_ready(s, scratch, &row, NULL, position, outputs, ret);
+    sampler_sample_ready(s, scratch, &row, NULL, position, outputs, ret);
 }
 
-/* ---- draws of a device ---- */
+/* ---- samples of a device ---- */
 
 /* Edits go one after the other; `room` runs out where they have none. */
 struct edit_list {
@@ -474,21 +474,21 @@ static void add_seen(const struct sampler *s, const struct sampler_place *at, ui
 }
 
 bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
-                   struct row_edit *edits, uint32_t room, struct row_draw *ret)
+                   struct row_edit *edits, uint32_t room, struct row_sample *ret)
 {
     const struct sampler_params *p = &s->params;
     struct edit_list l = {edits, room, s->bias_twice};
-    *ret = (struct row_draw){.part = rng_uniform_at(p->seed, at->position),
-                             .temperature = p->temperature,
-                             .window = draw_window(p),
-                             .top_k = p->top_k,
-                             .top_p = p->top_p,
-                             .repetition_penalty = p->repetition_penalty,
-                             .presence_penalty = p->presence_penalty,
-                             .frequency_penalty = p->frequency_penalty,
-                             .mask = ROW_DRAW_ALL,
-                             .sums = p->logprobs,
-                             .tops = p->logprobs ? MIN_OF(p->top_logprobs, (uint32_t)SAMPLER_TOP_MAX) : 0};
+    *ret = (struct row_sample){.part = rng_uniform_at(p->seed, at->position),
+                               .temperature = p->temperature,
+                               .window = sample_window(p),
+                               .top_k = p->top_k,
+                               .top_p = p->top_p,
+                               .repetition_penalty = p->repetition_penalty,
+                               .presence_penalty = p->presence_penalty,
+                               .frequency_penalty = p->frequency_penalty,
+                               .mask = ROW_SAMPLE_ALL,
+                               .sums = p->logprobs,
+                               .tops = p->logprobs ? MIN_OF(p->top_logprobs, (uint32_t)SAMPLER_TOP_MAX) : 0};
     add_bias(s, &l);
     ret->bias_count = (uint32_t)(l.next - edits);
     if (at->outputs < p->min_tokens)
@@ -510,24 +510,24 @@ void sampler_mask_biased(const struct sampler *s, uint64_t *bits, uint32_t vocab
         bits[p->bias[i].id / 64] |= (uint64_t)kept[i] << p->bias[i].id % 64;
 }
 
-bool sampler_take(const struct sampler *s, const struct row_drawn *drawn, const struct row_top *top,
+bool sampler_take(const struct sampler *s, const struct row_sampled *sampled, const struct row_top *top,
                   uint32_t outputs, struct sampled *ret)
 {
     const struct sampler_params *p = &s->params;
     uint32_t count = p->logprobs ? MIN_OF(p->top_logprobs, (uint32_t)SAMPLER_TOP_MAX) : 0;
-    if (drawn->state == ROW_LEFT || (count > 0 && top->count < count))
+    if (sampled->state == ROW_LEFT || (count > 0 && top->count < count))
         return false;
-    ret->id = drawn->id;
-    ret->none = drawn->state == ROW_EMPTY;
+    ret->id = sampled->id;
+    ret->none = sampled->state == ROW_EMPTY;
     ret->stop = outputs >= p->min_tokens && is_stop(p, ret->id);
     ret->top_count = count;
     if (!p->logprobs)
         return true;
-    double log_sum = log_sum_of(drawn->largest, drawn->sum);
+    double log_sum = log_sum_of(sampled->largest, sampled->sum);
     for (uint32_t i = 0; i < count; i++)
         ret->top[i] =
             (struct sampler_alternative){top->list[i].id, (float)((double)top->list[i].logit - log_sum)};
-    ret->logprob = (float)((double)drawn->logit - log_sum);
+    ret->logprob = (float)((double)sampled->logit - log_sum);
     return true;
 }
 

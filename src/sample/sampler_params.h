@@ -1,4 +1,4 @@
-/* sampler_params.h - how a row's tokens are drawn, and a drawn token: plain data. sampler.h draws. */
+/* sampler_params.h - how a row's tokens are sampled, and a sampled token: plain data. sampler.h samples. */
 #ifndef PLATEAU_SAMPLE_SAMPLER_PARAMS_H
 #define PLATEAU_SAMPLE_SAMPLER_PARAMS_H
 
@@ -32,7 +32,7 @@ struct sampler_params {
     uint32_t stop_count;
     const struct logit_bias *bias; /* copied by sampler_create */
     uint32_t bias_count;           /* <= SAMPLER_BIAS_MAX */
-    bool only_biased;              /* no other id than those in `bias` is drawn */
+    bool only_biased;              /* no other id than those in `bias` is sampled */
 };
 
 #define REPETITION_PATTERN_MAX 1024
@@ -60,7 +60,7 @@ struct sampler_alternative {
 
 struct sampled {
     uint32_t id;
-    bool none;     /* no logit of an id that may be drawn is a number above -infinity; id means nothing */
+    bool none;     /* no logit of an id that may be sampled is a number above -infinity; id means nothing */
     bool stop;     /* id is one of stop_ids (and min_tokens are reached) */
     float logprob; /* with params.logprobs */
     uint32_t top_count;

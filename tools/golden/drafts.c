@@ -231,12 +231,12 @@ static uint32_t verify(const struct draft_batch *b, struct row *r, const float *
 {
     uint32_t right = 0, vocab = b->shape->vocab;
     for (uint32_t i = 0; i <= b->ahead; i++) {
-        uint32_t drawn = runner_argmax(logits + (size_t)i * vocab, vocab);
-        r->generated[r->at + 1 + i - r->c->prompt.count] = drawn;
+        uint32_t sampled = runner_argmax(logits + (size_t)i * vocab, vocab);
+        r->generated[r->at + 1 + i - r->c->prompt.count] = sampled;
         if (i == b->ahead)
             break;
         r->result->made[i]++;
-        if (drawn != r->ids[1 + i])
+        if (sampled != r->ids[1 + i])
             break;
         r->result->right[i]++;
         right++;

@@ -7,7 +7,7 @@
 #include "compute/batch.h"
 #include "compute/cuda/cuda_step.h"
 #include "compute/rope.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/row_top.h"
 
 #include <errno.h>
@@ -65,13 +65,13 @@ static uint64_t rounded_bytes(const struct compute_opts *o)
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
 
-/* Draws from rows of logits. */
-static struct need *list_draws(struct cuda *c, const struct compute_shape *s, struct need *need)
+/* Samples from rows of logits. */
+static struct need *list_samples(struct cuda *c, const struct compute_shape *s, struct need *need)
 {
-    const uint64_t blocks = DIV_UP(s->vocab, ROW_DRAW_BLOCK), words = DIV_UP(s->vocab, 64u);
+    const uint64_t blocks = DIV_UP(s->vocab, ROW_SAMPLE_BLOCK), words = DIV_UP(s->vocab, 64u);
     NEED(&c->tops, PER_SEQ, sizeof(struct row_top));
-    NEED(&c->draws, PER_SEQ, sizeof(struct row_draw));
-    NEED(&c->drawn, PER_SEQ, sizeof(struct row_drawn));
+    NEED(&c->samples, PER_SEQ, sizeof(struct row_sample));
+    NEED(&c->sampled, PER_SEQ, sizeof(struct row_sampled));
     NEED(&c->edits, PER_SEQ, ROW_EDITS_EACH * sizeof(struct row_edit));
     NEED(&c->masks, PER_SEQ, words * sizeof(uint64_t));
     NEED(&c->most, PER_SEQ, blocks * sizeof(float));
@@ -99,7 +99,7 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->group_count, PER_MODEL, sizeof(uint32_t));
     }
     NEED(&c->logits, PER_SEQ, FLOATS(s->vocab));
-    need = list_draws(c, s, need);
+    need = list_samples(c, s, need);
     NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
     if (s->mtp_count) {
         NEED(&c->best, PER_SEQ, FLOATS(2));

@@ -5,7 +5,7 @@
 #ifndef PLATEAU_COMPUTE_CUDA_ARGS_H
 #define PLATEAU_COMPUTE_CUDA_ARGS_H
 
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/row_top.h"
 
 #include <stdbool.h>
@@ -331,21 +331,21 @@ struct cuda_best {
 struct cuda_top {
     const float *logits; /* [rows][vocab] */
     const uint64_t *valid;
-    const struct row_draw *rows; /* [rows] */
-    struct row_top *tops;        /* [rows] */
+    const struct row_sample *rows; /* [rows] */
+    struct row_top *tops;          /* [rows] */
     uint32_t vocab;
 };
 
-#define CUDA_DRAW_THREADS 1024 /* threads of a row's block */
-#define CUDA_DRAW_BLOCKS  2048 /* blocks of ids of a row, at most */
-struct cuda_draw {
+#define CUDA_SAMPLE_THREADS 1024 /* threads of a row's block */
+#define CUDA_SAMPLE_BLOCKS  2048 /* blocks of ids of a row, at most */
+struct cuda_sample {
     float *logits; /* [rows][vocab]; edits are taken back */
     const uint64_t *valid, *masks;
-    const struct row_draw *rows; /* [rows] */
+    const struct row_sample *rows; /* [rows] */
     struct row_edit *edits;
-    struct row_drawn *drawn; /* [rows] */
-    float *most;             /* [rows][blocks]: the largest logit of a block of ids */
-    double *weights;         /* [rows][blocks]: of its candidates */
+    struct row_sampled *sampled; /* [rows] */
+    float *most;                 /* [rows][blocks]: the largest logit of a block of ids */
+    double *weights;             /* [rows][blocks]: of its candidates */
     uint32_t vocab, blocks;
     uint32_t raw; /* rows that want sums, of all valid ids */
 };

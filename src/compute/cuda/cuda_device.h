@@ -106,10 +106,10 @@ struct linear_source;
     X(route, route)                                                                                          \
     X(route, sort)                                                                                           \
     X(top, top)                                                                                              \
-    X(draw, draw_most)                                                                                       \
-    X(draw, draw_weigh)                                                                                      \
-    X(draw, draw_edit)                                                                                       \
-    X(draw, draw_pick)                                                                                       \
+    X(sample, sample_most)                                                                                   \
+    X(sample, sample_weigh)                                                                                  \
+    X(sample, sample_edit)                                                                                   \
+    X(sample, sample_pick)                                                                                   \
     X(encode, encode_norm)                                                                                   \
     X(encode, encode_place)                                                                                  \
     X(encode, encode_bias)                                                                                   \
@@ -138,7 +138,7 @@ enum {
     CUDA_KERNEL_WAITS_recurrent = 1,
     CUDA_KERNEL_WAITS_route = 1,
     CUDA_KERNEL_WAITS_top = 0,
-    CUDA_KERNEL_WAITS_draw = 1,
+    CUDA_KERNEL_WAITS_sample = 1,
     CUDA_KERNEL_WAITS_encode = 0,
 };
 

@@ -17,7 +17,7 @@
     X(recurrent)                                                                                             \
     X(route)                                                                                                 \
     X(top)                                                                                                   \
-    X(draw)                                                                                                  \
+    X(sample)                                                                                                \
     X(encode)
 
 enum cuda_image {

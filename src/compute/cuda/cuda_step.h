@@ -84,11 +84,11 @@ struct cuda {
     float *logits;                    /* [seqs_max][vocab] */
     float *best;                      /* [seqs_max][2] */
     struct row_top *tops;             /* [seqs_max], like the next three */
-    struct row_draw *draws;
-    struct row_drawn *drawn;
+    struct row_sample *samples;
+    struct row_sampled *sampled;
     struct row_edit *edits; /* ROW_EDITS_EACH of each */
     uint64_t *masks;        /* [seqs_max][words], bit per id */
-    float *most;            /* [seqs_max][blocks], like block_weights: struct cuda_draw */
+    float *most;            /* [seqs_max][blocks], like block_weights: struct cuda_sample */
     double *block_weights;
     uint64_t *valid;     /* bit per id */
     uint32_t *draft_ids; /* [draft_vocab] */
@@ -306,12 +306,12 @@ void cuda_records_free(struct cuda *c);
 
 /* All that is in the queue has been done. 0, -ENODEV, -EIO, or -ENOMEM: something was not done since the last
  * step's end, because the driver had no memory for it alone. */
-int cuda_finish_step(struct cuda *c); /* cuda_draw.c */
+int cuda_finish_step(struct cuda *c); /* cuda_sample.c */
 /* The valid ids on the device; brings them there the first time. NULL: all are. */
 const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
-/* Puts the draws from the step's logits, or their copies, into the queue. */
-void cuda_get_logits(struct cuda *c);          /* cuda_draw.c */
-int cuda_row(struct compute *c, uint32_t row); /* cuda_draw.c */
+/* Puts the samples from the step's logits, or their copies, into the queue. */
+void cuda_get_logits(struct cuda *c);          /* cuda_sample.c */
+int cuda_row(struct compute *c, uint32_t row); /* cuda_sample.c */
 
 /* Columns of one expert that a block of a product with fragments takes; 1: the pairs are not to be sorted. */
 uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,

@@ -9,7 +9,7 @@
 #include "compute/batch.h"
 #include "compute/fake/fake_device.h"
 #include "compute/rope.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/row_top.h"
 #include "compute/shape.h"
 
@@ -66,8 +66,8 @@ struct fake {
     struct batch batch;
     struct copied copied;
     uint32_t vocab, seqs_max;
-    float *rows;                  /* [seqs_max][vocab]: logits of rows that were drawn from */
-    struct candidate *candidates; /* [vocab]: of a draw */
+    float *rows;                  /* [seqs_max][vocab]: logits of rows that were sampled from */
+    struct candidate *candidates; /* [vocab]: of a sample */
     uint32_t rows_left;           /* that there may be, since the last step */
     float *rows_to;               /* where they go */
     size_t logit_bytes;           /* bytes of a row of logits */
@@ -207,31 +207,31 @@ static void keep(struct fake *f, struct list *l)
     atomic_fetch_add(&f->device->committed, l->count * OP_BYTES);
 }
 
-/* One draw in so many is left to the host, as a device may do with any. */
+/* One sample in so many is left to the host, as a device may do with any. */
 #define LEFT_EACH 16u
 
-/* Draws from rows of logits. The host gets no logits of a drawn row, but all of them where there is no
+/* Samples from rows of logits. The host gets no logits of a sampled row, but all of them where there is no
  * room. */
-static void draw_rows(struct fake *f)
+static void sample_rows(struct fake *f)
 {
     const struct batch *b = &f->batch;
     bool fit = b->logit_count <= f->seqs_max;
-    f->rows_left = fit && b->draws ? b->logit_count : 0;
+    f->rows_left = fit && b->samples ? b->logit_count : 0;
     f->rows_to = b->logits;
-    for (uint32_t i = 0; b->draws && i < b->logit_count; i++) {
-        const struct row_draw *d = &b->draws->rows[i];
+    for (uint32_t i = 0; b->samples && i < b->logit_count; i++) {
+        const struct row_sample *d = &b->samples->rows[i];
         float *row = b->logits + (size_t)i * f->vocab;
-        b->draws->drawn[i].state = ROW_LEFT;
+        b->samples->sampled[i].state = ROW_LEFT;
         if (!d->wanted || !fit)
             continue;
         memcpy(f->rows + (size_t)i * f->vocab, row, f->logit_bytes);
         if (d->tops > 0)
             row_top_of(row, f->vocab, b->valid_ids, d->tops, &b->tops[i]);
-        row_draw_of(b->draws, i, row, f->vocab, b->valid_ids, f->candidates, &b->draws->drawn[i]);
-        if (b->draws->drawn[i].state == ROW_DRAWN)
-            b->draws->drawn[i].logit = f->rows[(size_t)i * f->vocab + b->draws->drawn[i].id];
-        if (atomic_fetch_add(&f->device->drawn, 1) % LEFT_EACH == LEFT_EACH - 1)
-            b->draws->drawn[i].state = ROW_LEFT;
+        row_sample_of(b->samples, i, row, f->vocab, b->valid_ids, f->candidates, &b->samples->sampled[i]);
+        if (b->samples->sampled[i].state == ROW_SAMPLED)
+            b->samples->sampled[i].logit = f->rows[(size_t)i * f->vocab + b->samples->sampled[i].id];
+        if (atomic_fetch_add(&f->device->sampled, 1) % LEFT_EACH == LEFT_EACH - 1)
+            b->samples->sampled[i].state = ROW_LEFT;
         memset(row, 0xff, f->logit_bytes);
     }
 }
@@ -263,7 +263,7 @@ static int step_end(struct compute *compute)
     if (r == 0)
         r = run(f, f->run);
     if (r == 0)
-        draw_rows(f);
+        sample_rows(f);
     return r;
 }
 

@@ -44,7 +44,7 @@ void fake_device_lose(struct device *d);
 void fake_set_others(uint64_t bytes);
 struct fake_numbers {
     uint64_t committed_bytes, steps, replays, faults;
-    uint64_t drawn, rows; /* rows that were drawn from; of them those that the host got, too */
+    uint64_t sampled, rows; /* rows that were sampled from; of them those that the host got, too */
 };
 struct fake_numbers fake_device_numbers(const struct device *d);
 

@@ -42,14 +42,14 @@ static bool is_busy(const struct device *d)
     return cpu->ops->is_busy(cpu);
 }
 
-/* Its draws begin anew: a seed fails each life of the device at the same step. How many steps the engines
+/* Its samples begin anew: a seed fails each life of the device at the same step. How many steps the engines
  * tried on the lost device depends on time. */
 static int reopen(struct device *device)
 {
     struct fake_device *d = fake_of(device);
     ASSERT(atomic_load(&d->committed) == 0);
     pthread_mutex_lock(&d->lock);
-    d->draws = 0;
+    d->samples = 0;
     pthread_mutex_unlock(&d->lock);
     atomic_store(&device->lost, false);
     return 0;
@@ -60,7 +60,7 @@ const struct backend backend_fake = {.name = "fake",
                                      .apart = true,
                                      .bf16 = true,
                                      .integers = true,
-                                     .draws = true,
+                                     .samples = true,
                                      .cost = fake_cost,
                                      .open = fake_open,
                                      .weight_bytes = cpu_weight_bytes,

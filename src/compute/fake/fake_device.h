@@ -18,10 +18,10 @@ struct fake_device {
     char name[24];
     struct device *cpu; /* that computes */
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
-    atomic_uint_least64_t drawn, rows;
-    pthread_mutex_t lock; /* guards faults and draws */
+    atomic_uint_least64_t sampled, rows;
+    pthread_mutex_t lock; /* guards faults and samples */
     struct fake_faults faults;
-    uint64_t draws;
+    uint64_t samples;
 };
 
 static inline struct fake_device *fake_of(struct device *d)
@@ -29,9 +29,9 @@ static inline struct fake_device *fake_of(struct device *d)
     return (struct fake_device *)d;
 }
 
-/* By chance: the next draw says that this fails. */
+/* By chance: the next sample says that this fails. */
 enum fake_fault { FAKE_COMMIT, FAKE_STEP, FAKE_MEMORY, FAKE_LOST };
-bool fake_draw(struct fake_device *d, enum fake_fault what);
+bool fake_sample(struct fake_device *d, enum fake_fault what);
 /* Returns the fault of a step's end, apart from its operations: 0, -EIO, -ENOMEM, -ENODEV. */
 int fake_step_fault(struct fake_device *d);
 

@@ -8,14 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
-bool fake_draw(struct fake_device *d, enum fake_fault what)
+bool fake_sample(struct fake_device *d, enum fake_fault what)
 {
     pthread_mutex_lock(&d->lock);
     const struct fake_faults *f = &d->faults;
     const uint32_t each[] = {
         [FAKE_COMMIT] = f->commit, [FAKE_STEP] = f->step, [FAKE_MEMORY] = f->memory, [FAKE_LOST] = f->lost};
     uint32_t one_in = each[what];
-    bool hit = one_in > 0 && rng_at(d->faults.seed, d->draws++) % one_in == 0;
+    bool hit = one_in > 0 && rng_at(d->faults.seed, d->samples++) % one_in == 0;
     pthread_mutex_unlock(&d->lock);
     atomic_fetch_add(&d->faults_seen, hit);
     return hit;
@@ -24,13 +24,13 @@ bool fake_draw(struct fake_device *d, enum fake_fault what)
 int fake_step_fault(struct fake_device *d)
 {
     atomic_fetch_add(&d->steps, 1);
-    if (fake_draw(d, FAKE_LOST))
+    if (fake_sample(d, FAKE_LOST))
         atomic_store(&d->device.lost, true);
     if (atomic_load(&d->device.lost))
         return -ENODEV;
-    if (fake_draw(d, FAKE_STEP))
+    if (fake_sample(d, FAKE_STEP))
         return -EIO;
-    return fake_draw(d, FAKE_MEMORY) ? -ENOMEM : 0;
+    return fake_sample(d, FAKE_MEMORY) ? -ENOMEM : 0;
 }
 
 static bool parse_part(const char *name, size_t len, uint64_t value, struct fake_faults *ret)
@@ -80,7 +80,7 @@ void fake_device_set_faults(struct device *device, const struct fake_faults *fau
     struct fake_device *d = fake_of(device);
     pthread_mutex_lock(&d->lock);
     d->faults = *faults;
-    d->draws = 0;
+    d->samples = 0;
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -96,6 +96,6 @@ struct fake_numbers fake_device_numbers(const struct device *device)
                                  .steps = atomic_load(&d->steps),
                                  .replays = atomic_load(&d->replays),
                                  .faults = atomic_load(&d->faults_seen),
-                                 .drawn = atomic_load(&d->drawn),
+                                 .sampled = atomic_load(&d->sampled),
                                  .rows = atomic_load(&d->rows)};
 }

@@ -69,7 +69,7 @@ static int fake_open_memory(void *arg, dev_ptr at, uint64_t bytes)
         atomic_fetch_add(&d->committed, bytes);
         return -ENOMEM;
     }
-    if (atomic_load(&d->device.lost) || fake_draw(d, FAKE_COMMIT))
+    if (atomic_load(&d->device.lost) || fake_sample(d, FAKE_COMMIT))
         return -ENOMEM;
     return domain_open(domain_machine(), flipped(at), bytes);
 }

@@ -230,7 +230,7 @@ void step_fill(struct step *s, const struct model_step *in)
                               .hidden_columns = s->hidden_columns,
                               .states = in->states,
                               .beside = in->beside,
-                              .draws = in->draws,
+                              .samples = in->samples,
                               .logits = in->logits,
                               .tops = in->tops,
                               .valid_ids = in->valid_ids,

@@ -372,7 +372,7 @@ static int make_request(struct err *e)
     struct job_spec s = greedy((uint32_t[]){1, 2, 3}, 3, 4);
     struct charge charge = account_charge(running.text);
     struct client *c = __real_calloc(1, sizeof(*c));
-    struct stream_opts o = {.id = request_id_draw(), .wake = running.mailbox, .user = c, .charge = &charge};
+    struct stream_opts o = {.id = request_id_new(), .wake = running.mailbox, .user = c, .charge = &charge};
     int r = stream_create(&o, &c->stream);
     if (r == 0)
         return client_submit(&running, c, &s, NULL, e);

@@ -11,7 +11,7 @@
 #include "compute/cuda/cuda_device.h"
 #include "compute/ops.h"
 #include "compute/rope.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/shape.h"
 #include "compute/weight.h"
 #include "memory/domain.h"
@@ -64,10 +64,10 @@ struct fixture {
     struct room room[2]; /* room of recorded steps: the device's and the machine's */
     struct charge charges[2];
     float logits[SEQS * VOCAB];
-    bool draw;           /* from the first sequence's row the device draws */
+    bool sample;         /* from the first sequence's row the device samples */
     uint32_t other_step; /* 1: the step has another key */
-    struct row_drawn drawn[SEQS];
-    struct row_draws draws;
+    struct row_sampled sampled[SEQS];
+    struct row_samples samples;
 };
 
 /* Puts a table of VOCAB rows: embeddings and logits. */
@@ -156,11 +156,11 @@ static void begin_step(struct fixture *f)
     static const uint32_t ids[SEQS] = {1, 2}, columns[SEQS] = {0, 1};
     static const struct rope_position positions[SEQS];
     static const dev_ptr features[SEQS];
-    static const struct row_draw orders[SEQS] = {{.wanted = 1, .mask = ROW_DRAW_ALL}};
+    static const struct row_sample orders[SEQS] = {{.wanted = 1, .mask = ROW_SAMPLE_ALL}};
     static const uint64_t valid_ids = 0xff;
     static const struct batch_seq seqs[SEQS] = {{.first = 0, .count = 1, .second = NONE},
                                                 {.first = 1, .count = 1, .second = NONE}};
-    f->draws = (struct row_draws){.rows = orders, .drawn = f->drawn};
+    f->samples = (struct row_samples){.rows = orders, .sampled = f->sampled};
     f->batch = (struct batch){.token_count = SEQS,
                               .seq_count = SEQS,
                               .logit_count = SEQS,
@@ -171,7 +171,7 @@ static void begin_step(struct fixture *f)
                               .features = features,
                               .logit_columns = columns,
                               .hidden_columns = columns,
-                              .draws = f->draw ? &f->draws : NULL,
+                              .samples = f->sample ? &f->samples : NULL,
                               .valid_ids = &valid_ids,
                               .logits = f->logits};
     const struct act h = {PLACE_H, 0, WIDTH};
@@ -196,8 +196,8 @@ static int checked_step(struct fixture *f)
     begin_step(f);
     int r = compute_step_end(f->compute);
     if (r == 0) {
-        assert_int_equal(fake_cuda.ran - ran, KERNELS + 2 * f->draw);
-        assert_int_equal(fake_cuda.copied - copied, 1 + f->draw);
+        assert_int_equal(fake_cuda.ran - ran, KERNELS + 2 * f->sample);
+        assert_int_equal(fake_cuda.copied - copied, 1 + f->sample);
     }
     assert_null(fake_cuda.recorded);
     return r;
@@ -275,12 +275,12 @@ TEST(a_step_that_is_cancelled_leaves_no_record)
 }
 
 /* How many of four steps, the calls of which fail once, fail. The four after them do not. */
-static uint32_t steps_with(unsigned fails, cuda_result error, bool draw, bool *failed)
+static uint32_t steps_with(unsigned fails, cuda_result error, bool sample, bool *failed)
 {
     struct fixture f;
     uint32_t bad = 0;
     open_fixture(&f);
-    f.draw = draw;
+    f.sample = sample;
     fake_fail(fails, error);
     for (uint32_t i = 0; i < 4; i++) {
         int r = checked_step(&f);
@@ -297,13 +297,13 @@ static uint32_t steps_with(unsigned fails, cuda_result error, bool draw, bool *f
     return bad;
 }
 
-static void fail_each_call(bool draw)
+static void fail_each_call(bool sample)
 {
     bool failed = true;
     uint32_t costs = 0, free = 0;
     for (unsigned n = 1; failed; n++) {
         assert_true(n < CALLS_MAX);
-        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, draw, &failed);
+        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, sample, &failed);
         assert_true(bad <= 1 && (failed || bad == 0));
         costs += bad;
         free += failed && bad == 0;
@@ -322,14 +322,14 @@ TEST(a_row_that_cannot_be_fetched_is_said)
 {
     struct fixture f;
     open_fixture(&f);
-    f.draw = true;
+    f.sample = true;
     assert_int_equal(checked_step(&f), 0);
     fake_fail(1, FAKE_OUT_OF_MEMORY);
     assert_int_equal(compute_row(f.compute, 0), -ENOMEM);
     unsigned copied = fake_cuda.copied;
     assert_int_equal(compute_row(f.compute, 0), 0);
     assert_int_equal(fake_cuda.copied - copied, 1);
-    f.draw = false;
+    f.sample = false;
     assert_int_equal(checked_step(&f), 0);
     copied = fake_cuda.copied;
     assert_int_equal(compute_row(f.compute, 0), 0);

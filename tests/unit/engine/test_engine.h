@@ -227,7 +227,7 @@ static inline struct client *client_create(struct fixture *f, uint32_t top_max)
     struct client *c = calloc(1, sizeof(*c));
     assert_true(c && f->client_count < COUNT_OF(f->clients));
     struct stream_opts opts = {
-        .id = request_id_draw(), .top_max = top_max, .wake = f->mailbox, .user = c, .charge = &charge};
+        .id = request_id_new(), .top_max = top_max, .wake = f->mailbox, .user = c, .charge = &charge};
     assert_int_equal(stream_create(&opts, &c->stream), 0);
     return c;
 }

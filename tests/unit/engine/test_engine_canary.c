@@ -69,7 +69,7 @@ TEST(the_bundled_model_answers_as_its_reference_eight_at_a_time)
     test_engine_close(&f);
 }
 
-/* Eight rows have so many logits that workers take part in their draws; one has not. */
+/* Eight rows have so many logits that workers take part in their samples; one has not. */
 TEST(sampled_tokens_are_the_same_alone_and_eight_at_a_time)
 {
     enum { ROWS = 8, TOKENS = 12 };
@@ -96,17 +96,17 @@ TEST(sampled_tokens_are_the_same_alone_and_eight_at_a_time)
     test_engine_close(&f);
 }
 
-/* A device draws. An id that logit_bias names twice makes it give whole rows, and changes no draw where
+/* A device samples. An id that logit_bias names twice makes it give whole rows, and changes no sample where
  * nothing is added. The CPU gives whole rows always. */
-TEST(draws_of_the_device_are_those_from_whole_rows)
+TEST(samples_of_the_device_are_those_from_whole_rows)
 {
     enum { ROWS = 10, TOKENS = 16 };
     static const struct {
         float temperature, top_p, min_p;
         uint32_t top_k;
-    } draws[ROWS] = {{0, 1, 0, 0},   {0.7f, 0.95f, 0, 20}, {1, 0.9f, 0, 0},  {1.5f, 1, 0.02f, 0},
-                     {2, 1, 0, 700}, {2, 0.9999f, 0, 0},   {1, 1, 1e-9f, 0}, {2, 0.99f, 0.1f, 0},
-                     {1, 1, 0, 0},   {2, 1, 0, 0}};
+    } samples[ROWS] = {{0, 1, 0, 0},   {0.7f, 0.95f, 0, 20}, {1, 0.9f, 0, 0},  {1.5f, 1, 0.02f, 0},
+                       {2, 1, 0, 700}, {2, 0.9999f, 0, 0},   {1, 1, 1e-9f, 0}, {2, 0.99f, 0.1f, 0},
+                       {1, 1, 0, 0},   {2, 1, 0, 0}};
     static const struct logit_bias twice[] = {{5, 0}, {5, 0}};
     struct fixture f;
     struct engine_opts o = test_engine_opts(CANARY);
@@ -117,10 +117,10 @@ TEST(draws_of_the_device_are_those_from_whole_rows)
     test_engine_start(&f, CANARY, &o);
     for (uint32_t i = 0; i < ROWS; i++) {
         specs[i] = greedy(canary_cases[i].prompt, canary_cases[i].prompt_count, TOKENS);
-        specs[i].sampling.temperature = draws[i].temperature;
-        specs[i].sampling.top_p = draws[i].top_p;
-        specs[i].sampling.top_k = draws[i].top_k;
-        specs[i].sampling.min_p = draws[i].min_p;
+        specs[i].sampling.temperature = samples[i].temperature;
+        specs[i].sampling.top_p = samples[i].top_p;
+        specs[i].sampling.top_k = samples[i].top_k;
+        specs[i].sampling.min_p = samples[i].min_p;
         specs[i].sampling.presence_penalty = i % 3 == 1 ? 1.5f : 0;
         specs[i].sampling.repetition_penalty = i % 4 == 1 ? 0.9f : 1;
         specs[i].sampling.logprobs = i % 2;
@@ -130,7 +130,7 @@ TEST(draws_of_the_device_are_those_from_whole_rows)
     }
     wait_all(&f);
     struct fake_numbers n = fake_device_numbers(test_device);
-    assert_true(n.drawn >= ROWS * TOKENS && n.rows > 0 && n.rows < n.drawn / 8);
+    assert_true(n.sampled >= ROWS * TOKENS && n.rows > 0 && n.rows < n.sampled / 8);
     for (uint32_t i = 0; i < ROWS; i++) {
         specs[i].sampling.bias = twice;
         specs[i].sampling.bias_count = 2;
@@ -138,7 +138,7 @@ TEST(draws_of_the_device_are_those_from_whole_rows)
         wait_over(&f, whole);
         expect_tokens(f.clients[i], whole->ids, whole->count);
     }
-    assert_true(fake_device_numbers(test_device).drawn == n.drawn);
+    assert_true(fake_device_numbers(test_device).sampled == n.sampled);
     test_engine_close(&f);
 }
 

@@ -77,7 +77,7 @@ static inline void open_drafting(struct fixture *f, const char *dir, struct engi
 
 static uint32_t prompts[SPECS][PROMPT];
 
-/* All that a draw may depend on; several choices of one prompt among them. */
+/* All that a sample may depend on; several choices of one prompt among them. */
 static inline void fill_specs(struct job_spec *specs)
 {
     static const struct logit_bias bias[] = {{17, 4.0f}, {40, -100.0f}, {9, 2.5f}};

@@ -165,7 +165,7 @@ static void run_all(struct fixture *f, bool alone, bool compare)
 static void check_outputs(struct fixture *f)
 {
     for (uint32_t i = 0; i < JOBS;
-         i += 4) { /* greedy ones: a draw depends on nothing but position and logits */
+         i += 4) { /* greedy ones: a sample depends on nothing but position and logits */
         struct job_spec spec = spec_of(i, false);
         uint32_t budget = BUDGET + i % 3, longer[PROMPT + TOKENS], count = spec.prompt_count + budget + 3;
         spec.sampling.frequency_penalty = 0;

@@ -38,7 +38,7 @@ static struct job_spec vector_of(uint32_t from, uint32_t count, enum pooling poo
 static int try_ask(struct fixture *f, const struct job_spec *spec, struct asked *a, struct err *e)
 {
     struct charge charge = account_charge(f->text);
-    struct stream_opts opts = {.id = request_id_draw(), .values_max = HIDDEN, .charge = &charge};
+    struct stream_opts opts = {.id = request_id_new(), .values_max = HIDDEN, .charge = &charge};
     assert_int_equal(stream_create(&opts, &a->stream), 0);
     int r = engine_submit(f->engine, spec, a->stream, NULL, e);
     if (r < 0) {

@@ -22,7 +22,7 @@ struct fixture {
 static void add(struct fixture *f, uint32_t i, enum sched_phase phase, struct list *list)
 {
     struct job *j = &f->of[i];
-    struct stream_opts o = {.id = request_id_draw()};
+    struct stream_opts o = {.id = request_id_new()};
     *j = (struct job){.prompt_count = 10 + i, .arrival_ns = 100, .bytes = 1000};
     assert_int_equal(stream_create(&o, &j->stream), 0);
     j->seq.phase = phase;

@@ -23,14 +23,14 @@ static struct stream *make_stream(struct mailbox *wake, uint32_t top, const stru
 {
     struct stream *s = NULL;
     struct stream_opts opts = {
-        .id = request_id_draw(), .top_max = top, .wake = wake, .user = &s, .charge = charge};
+        .id = request_id_new(), .top_max = top, .wake = wake, .user = &s, .charge = charge};
     assert_int_equal(stream_create(&opts, &s), 0);
     return s;
 }
 
 TEST(a_request_id_is_32_digits)
 {
-    struct request_id a = request_id_draw(), b = request_id_draw(), c;
+    struct request_id a = request_id_new(), b = request_id_new(), c;
     char text[33];
     assert_memory_not_equal(&a, &b, sizeof(a));
     request_id_text(a, text);

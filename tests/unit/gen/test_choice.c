@@ -82,7 +82,7 @@ static void begin(struct scene *s)
 static void run(struct scene *s, const char *text, const struct stream_finish *finish)
 {
     struct tokenizer_opts opts = {.added_tokens = true};
-    struct stream_opts stream = {.id = request_id_draw()};
+    struct stream_opts stream = {.id = request_id_new()};
     struct err e = {0};
     uint32_t ids[IDS_MAX];
     size_t count = 0;

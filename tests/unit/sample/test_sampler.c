@@ -31,12 +31,12 @@ static void bench_init(struct bench *b, uint64_t seed)
     b->logits[7] = b->logits[100] = b->logits[101];
 }
 
-static struct sampled draw_at(struct bench *b, struct sampler *s, uint32_t position, uint32_t outputs)
+static struct sampled sample_at(struct bench *b, struct sampler *s, uint32_t position, uint32_t outputs)
 {
     float logits[VOCAB];
     struct sampled ret;
     memcpy(logits, b->logits, sizeof(logits));
-    sampler_draw(s, b->scratch, logits, VOCAB, NULL, position, outputs, &ret);
+    sampler_sample(s, b->scratch, logits, VOCAB, NULL, position, outputs, &ret);
     return ret;
 }
 
@@ -83,17 +83,17 @@ static void reference(const float *logits, const struct sampler_params *p, doubl
 
 static void assert_frequencies(struct bench *b, const struct sampler_params *p)
 {
-    enum { DRAWS = 20000 };
+    enum { SAMPLES = 20000 };
     double want[VOCAB];
     uint32_t got[VOCAB] = {0};
     struct sampler *s = sampler_of(b, p);
     reference(b->logits, p, want);
-    for (uint32_t i = 0; i < DRAWS; i++)
-        got[draw_at(b, s, i, 0).id]++;
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        got[sample_at(b, s, i, 0).id]++;
     for (uint32_t i = 0; i < VOCAB; i++) {
-        /* Six standard deviations of a binomial, and half a draw for what never happens. */
-        double sd = sqrt(DRAWS * want[i] * (1 - want[i]));
-        assert_true(fabs(got[i] - DRAWS * want[i]) <= 6 * sd + 0.5);
+        /* Six standard deviations of a binomial, and half a sample for what never happens. */
+        double sd = sqrt(SAMPLES * want[i] * (1 - want[i]));
+        assert_true(fabs(got[i] - SAMPLES * want[i]) <= 6 * sd + 0.5);
     }
 }
 
@@ -105,11 +105,11 @@ TEST(greedy_takes_the_largest_and_the_lower_of_two_equal)
     sampler_params_default(&p);
     p.temperature = 0;
     b.logits[150] = b.logits[30] = 20;
-    assert_int_equal(draw_at(&b, sampler_of(&b, &p), 0, 0).id, 30);
+    assert_int_equal(sample_at(&b, sampler_of(&b, &p), 0, 0).id, 30);
     arena_free(b.a);
 }
 
-TEST(draws_follow_the_filtered_distribution)
+TEST(samples_follow_the_filtered_distribution)
 {
     struct bench b;
     bench_init(&b, 2);
@@ -131,7 +131,7 @@ TEST(draws_follow_the_filtered_distribution)
     arena_free(b.a);
 }
 
-TEST(a_draw_depends_on_seed_and_position_only)
+TEST(a_sample_depends_on_seed_and_position_only)
 {
     struct bench b;
     bench_init(&b, 3);
@@ -141,13 +141,13 @@ TEST(a_draw_depends_on_seed_and_position_only)
     struct sampler *one = sampler_of(&b, &p), *other = sampler_of(&b, &p);
     uint32_t different = 0;
     for (uint32_t i = 0; i < 100; i++)
-        (void)draw_at(&b, other, i * 3, 0);
+        (void)sample_at(&b, other, i * 3, 0);
     p.seed = 6;
     struct sampler *reseeded = sampler_of(&b, &p);
     for (uint32_t i = 0; i < 100; i++) {
-        uint32_t id = draw_at(&b, one, i, 0).id;
-        assert_int_equal(id, draw_at(&b, other, i, 0).id);
-        different += id != draw_at(&b, reseeded, i, 0).id;
+        uint32_t id = sample_at(&b, one, i, 0).id;
+        assert_int_equal(id, sample_at(&b, other, i, 0).id);
+        different += id != sample_at(&b, reseeded, i, 0).id;
     }
     assert_true(different > 50);
     arena_free(b.a);
@@ -172,13 +172,13 @@ TEST(penalties_are_the_documented_sums)
     sampler_see_prompt(s, prompt, 2);
     sampler_see_output(s, 11);
     sampler_see_output(s, 11);
-    assert_int_equal(draw_at(&b, s, 0, 2).id, 10);
+    assert_int_equal(sample_at(&b, s, 0, 2).id, 10);
     b.logits[12] = 4.1f;
-    assert_int_equal(draw_at(&b, s, 0, 2).id, 12);
+    assert_int_equal(sample_at(&b, s, 0, 2).id, 12);
     b.logits[10] = b.logits[12] = 1.4f;
-    assert_int_equal(draw_at(&b, s, 0, 2).id, 11);
+    assert_int_equal(sample_at(&b, s, 0, 2).id, 11);
     b.logits[12] = 1.6f;
-    assert_int_equal(draw_at(&b, s, 0, 2).id, 12);
+    assert_int_equal(sample_at(&b, s, 0, 2).id, 12);
     arena_free(b.a);
 }
 
@@ -196,9 +196,9 @@ TEST(negative_logits_are_penalised_downwards)
     b.logits[3] = -1;
     b.logits[4] = -1.5f;
     uint32_t prompt[] = {3};
-    assert_int_equal(draw_at(&b, s, 0, 0).id, 3);
+    assert_int_equal(sample_at(&b, s, 0, 0).id, 3);
     sampler_see_prompt(s, prompt, 1);
-    assert_int_equal(draw_at(&b, s, 0, 0).id, 4);
+    assert_int_equal(sample_at(&b, s, 0, 0).id, 4);
     arena_free(b.a);
 }
 
@@ -214,7 +214,7 @@ TEST(bias_forces_and_forbids)
     struct sampler *s = sampler_of(&b, &p);
     bias[0].id = 9; /* copied: this changes nothing */
     for (uint32_t i = 0; i < 50; i++)
-        assert_int_equal(draw_at(&b, s, i, 0).id, 42);
+        assert_int_equal(sample_at(&b, s, i, 0).id, 42);
     arena_free(b.a);
 }
 
@@ -231,14 +231,14 @@ TEST(min_tokens_masks_end_tokens_until_then)
     b.logits[77] = 50;
     struct sampler *s = sampler_of(&b, &p);
     for (uint32_t outputs = 0; outputs < 6; outputs++) {
-        struct sampled got = draw_at(&b, s, outputs, outputs);
+        struct sampled got = sample_at(&b, s, outputs, outputs);
         assert_int_equal(got.id == 77, outputs >= 3);
         assert_int_equal(got.stop, outputs >= 3);
     }
     arena_free(b.a);
 }
 
-TEST(ids_without_a_token_are_never_drawn_nor_listed)
+TEST(ids_without_a_token_are_never_sampled_nor_listed)
 {
     struct bench b;
     bench_init(&b, 7);
@@ -256,7 +256,7 @@ TEST(ids_without_a_token_are_never_drawn_nor_listed)
         float logits[VOCAB];
         struct sampled got;
         memcpy(logits, b.logits, sizeof(logits));
-        sampler_draw(s, b.scratch, logits, VOCAB, valid_ids, i, 0, &got);
+        sampler_sample(s, b.scratch, logits, VOCAB, valid_ids, i, 0, &got);
         assert_true(got.id >= 8 && got.id < 16 && got.id != 9);
         assert_int_equal(got.top_count, 8);
         for (uint32_t j = 0; j < got.top_count; j++)
@@ -277,7 +277,7 @@ TEST(logprobs_are_the_models_own)
     struct logit_bias bias[] = {{42, 100}};
     p.bias = bias;
     p.bias_count = 1;
-    struct sampled got = draw_at(&b, sampler_of(&b, &p), 0, 0);
+    struct sampled got = sample_at(&b, sampler_of(&b, &p), 0, 0);
     double sum = 0;
     for (uint32_t i = 0; i < VOCAB; i++)
         sum += exp((double)b.logits[i]);
@@ -306,7 +306,7 @@ TEST(a_row_of_nothing_says_so)
         struct sampler_params p;
         sampler_params_default(&p);
         p.temperature = i < 2 ? 0 : 1;
-        struct sampled got = draw_at(&b, sampler_of(&b, &p), 0, 0);
+        struct sampled got = sample_at(&b, sampler_of(&b, &p), 0, 0);
         assert_int_equal(got.none, i < 4);
         assert_true(got.none ? got.id < VOCAB : got.id == 7);
     }
@@ -345,7 +345,7 @@ TEST(bounds_are_checked_and_named)
     assert_true(sampler_params_check(&p, VOCAB, &e) < 0);
 }
 
-TEST(before_min_tokens_something_may_be_drawn)
+TEST(before_min_tokens_something_may_be_sampled)
 {
     struct logit_bias bias[] = {{5, 0}, {6, 0}};
     struct sampler_params p;
@@ -390,18 +390,18 @@ TEST(a_draft_token_that_is_kept_may_stop_the_row)
 {
     struct bench b;
     struct sampler_params p;
-    struct sampled drawn = {.stop = true};
+    struct sampled sampled = {.stop = true};
     bench_init(&b, 1);
     sampler_params_default(&p);
     p.stop_ids[0] = 5;
     p.stop_count = 1;
     p.min_tokens = 3;
     struct sampler *s = sampler_of(&b, &p);
-    assert_false(sampler_keep(s, b.logits, VOCAB, NULL, 5, 2, &drawn));
-    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 6, 2, &drawn));
-    assert_true(drawn.id == 6 && !drawn.stop && drawn.top_count == 0);
-    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 5, 3, &drawn));
-    assert_true(drawn.id == 5 && drawn.stop);
+    assert_false(sampler_keep(s, b.logits, VOCAB, NULL, 5, 2, &sampled));
+    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 6, 2, &sampled));
+    assert_true(sampled.id == 6 && !sampled.stop && sampled.top_count == 0);
+    assert_true(sampler_keep(s, b.logits, VOCAB, NULL, 5, 3, &sampled));
+    assert_true(sampled.id == 5 && sampled.stop);
     arena_free(b.a);
 }
 

@@ -1,11 +1,11 @@
-/* Draws from whole rows, and orders for a device that its reference carries out (compute/row_draw.h), against
- * one plain definition: the same tokens and the same bits of logprobs. */
+/* Samples from whole rows, and orders for a device that its reference carries out (compute/row_sample.h),
+ * against one plain definition: the same tokens and the same bits of logprobs. */
 #include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
 #include "base/err.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "compute/row_top.h"
 #include "sample/sampler.h"
 
@@ -95,7 +95,7 @@ static uint32_t plain_keep(const struct sampler_params *p, const struct candidat
     return kept;
 }
 
-static uint32_t plain_draw(const struct scene *s)
+static uint32_t plain_sample(const struct scene *s)
 {
     static struct candidate c[VOCAB_MAX];
     const struct sampler_params *p = &s->params;
@@ -154,7 +154,7 @@ static void plain_logprobs(const struct scene *s, struct sampled *ret)
 static void plain(struct scene *s, struct sampled *ret)
 {
     plain_edits(s);
-    *ret = (struct sampled){.id = plain_draw(s)};
+    *ret = (struct sampled){.id = plain_sample(s)};
     for (uint32_t i = 0; i < s->params.stop_count; i++)
         ret->stop |= s->outputs >= s->params.min_tokens && s->params.stop_ids[i] == ret->id;
     if (s->params.logprobs)
@@ -298,43 +298,44 @@ static void subject_init(struct subject *u, const struct scene *s)
         sampler_see_output(u->sampler, s->output[i]);
 }
 
-static void draw_whole(const struct subject *u, const struct scene *s, struct sampled *ret)
+static void sample_whole(const struct subject *u, const struct scene *s, struct sampled *ret)
 {
     float logits[VOCAB_MAX];
     memcpy(logits, s->logits, sizeof(logits));
-    sampler_draw(u->sampler, u->scratch, logits, s->vocab, s->valid_ids, s->position, s->outputs, ret);
+    sampler_sample(u->sampler, u->scratch, logits, s->vocab, s->valid_ids, s->position, s->outputs, ret);
 }
 
-/* Draws like a device. Some of the outputs may be drafts that the sampler has not seen. */
-static void draw_order(const struct subject *u, const struct scene *s, const uint32_t *drafts,
-                       uint32_t draft_count, const uint64_t *mask, struct row_drawn *drawn,
-                       struct row_top *top)
+/* Samples like a device. Some of the outputs may be drafts that the sampler has not seen. */
+static void sample_order(const struct subject *u, const struct scene *s, const uint32_t *drafts,
+                         uint32_t draft_count, const uint64_t *mask, struct row_sampled *sampled,
+                         struct row_top *top)
 {
     static struct candidate list[VOCAB_MAX];
     static struct row_edit edits[SEEN_MAX * 3];
-    struct row_draw order;
+    struct row_sample order;
     float logits[VOCAB_MAX];
     const struct sampler_place at = {s->position, s->outputs, drafts, draft_count};
     assert_true(sampler_order(u->sampler, &at, s->vocab, edits, COUNT_OF(edits), &order));
     order.wanted = 1;
-    order.mask = mask ? 0 : ROW_DRAW_ALL;
-    const struct row_draws draws = {.rows = &order,
-                                    .edits = edits,
-                                    .edit_count = order.bias_count + order.banned_count + order.seen_count,
-                                    .masks = mask,
-                                    .mask_count = mask != NULL};
-    assert_true(draws.edit_count <= COUNT_OF(edits));
+    order.mask = mask ? 0 : ROW_SAMPLE_ALL;
+    const struct row_samples samples = {.rows = &order,
+                                        .edits = edits,
+                                        .edit_count =
+                                            order.bias_count + order.banned_count + order.seen_count,
+                                        .masks = mask,
+                                        .mask_count = mask != NULL};
+    assert_true(samples.edit_count <= COUNT_OF(edits));
     memcpy(logits, s->logits, sizeof(logits));
     row_top_of(logits, s->vocab, s->valid_ids, order.tops, top);
-    row_draw_of(&draws, 0, logits, s->vocab, s->valid_ids, list, drawn);
-    drawn->logit = s->logits[drawn->id];
+    row_sample_of(&samples, 0, logits, s->vocab, s->valid_ids, list, sampled);
+    sampled->logit = s->logits[sampled->id];
 }
 
-static void assert_taken(const struct subject *u, const struct scene *s, const struct row_drawn *drawn,
+static void assert_taken(const struct subject *u, const struct scene *s, const struct row_sampled *sampled,
                          const struct row_top *top, const struct sampled *want)
 {
     struct sampled got;
-    if (!sampler_take(u->sampler, drawn, top, s->outputs, &got)) {
+    if (!sampler_take(u->sampler, sampled, top, s->outputs, &got)) {
         assert_true(top->count < s->params.top_logprobs);
         return;
     }
@@ -360,22 +361,22 @@ static void compare(uint64_t seed)
     for (uint32_t i = 0; i < CASES; i++) {
         struct subject u;
         struct sampled want, whole;
-        struct row_drawn drawn;
+        struct row_sampled sampled;
         struct row_top top;
         make_settings(&s);
         subject_init(&u, &s);
         plain(&s, &want);
-        draw_whole(&u, &s, &whole);
+        sample_whole(&u, &s, &whole);
         assert_same_by(&s, &whole, &want, is_near_float);
         if (!names_twice(&s.params)) {
-            draw_order(&u, &s, NULL, 0, NULL, &drawn, &top);
-            assert_taken(&u, &s, &drawn, &top, &whole);
+            sample_order(&u, &s, NULL, 0, NULL, &sampled, &top);
+            assert_taken(&u, &s, &sampled, &top, &whole);
         }
         arena_free(u.a);
     }
 }
 
-PROPERTY(whole_rows_and_orders_draw_by_one_definition, seed)
+PROPERTY(whole_rows_and_orders_sample_by_one_definition, seed)
 {
     for (uint64_t i = 0; i < 5; i++)
         compare(seed * 8 + i);
@@ -390,7 +391,7 @@ PROPERTY(drafts_count_as_outputs, seed)
     for (uint32_t i = 0; i < CASES; i++) {
         struct subject u, before;
         struct sampled whole;
-        struct row_drawn drawn;
+        struct row_sampled sampled;
         struct row_top top;
         make_settings(&s);
         make_edits(&s);
@@ -398,12 +399,12 @@ PROPERTY(drafts_count_as_outputs, seed)
             continue;
         const uint32_t all = s.outputs, drafts = (uint32_t)rng_below(&s.rng, MIN_OF(all, 5u) + 1);
         subject_init(&u, &s);
-        draw_whole(&u, &s, &whole);
+        sample_whole(&u, &s, &whole);
         s.outputs -= drafts;
         subject_init(&before, &s);
         s.outputs = all;
-        draw_order(&before, &s, s.output + all - drafts, drafts, NULL, &drawn, &top);
-        assert_taken(&before, &s, &drawn, &top, &whole);
+        sample_order(&before, &s, s.output + all - drafts, drafts, NULL, &sampled, &top);
+        assert_taken(&before, &s, &sampled, &top, &whole);
         arena_free(u.a);
         arena_free(before.a);
     }
@@ -418,7 +419,7 @@ PROPERTY(masks_are_those_of_allowed_ids, seed)
     for (uint32_t i = 0; i < CASES; i++) {
         struct subject u;
         struct sampled whole;
-        struct row_drawn drawn;
+        struct row_sampled sampled;
         struct row_top top;
         uint64_t allowed[VOCAB_MAX / 64 + 1], mask[VOCAB_MAX / 64 + 1];
         make_settings(&s);
@@ -431,11 +432,11 @@ PROPERTY(masks_are_those_of_allowed_ids, seed)
         memcpy(mask, allowed, sizeof(mask));
         subject_init(&u, &s);
         sampler_allow(u.sampler, allowed);
-        draw_whole(&u, &s, &whole);
+        sample_whole(&u, &s, &whole);
         if (s.params.only_biased)
             sampler_mask_biased(u.sampler, mask, s.vocab);
-        draw_order(&u, &s, NULL, 0, mask, &drawn, &top);
-        assert_taken(&u, &s, &drawn, &top, &whole);
+        sample_order(&u, &s, NULL, 0, mask, &sampled, &top);
+        assert_taken(&u, &s, &sampled, &top, &whole);
         arena_free(u.a);
     }
 }
@@ -445,7 +446,7 @@ TEST(edits_without_room_and_ids_named_twice_are_left_to_the_host)
     static struct scene s;
     static const struct logit_bias twice[] = {{3, 1}, {4, 1}, {3, -2}};
     struct row_edit edits[4];
-    struct row_draw order;
+    struct row_sample order;
     struct subject u;
     s = (struct scene){.vocab = 100, .prompt = {1, 2, 3, 2}, .prompt_count = 4};
     const struct sampler_place at = {.position = 4};
@@ -468,12 +469,12 @@ TEST(edits_without_room_and_ids_named_twice_are_left_to_the_host)
     arena_free(u.a);
 }
 
-/* A token is taken only if the device drew one, and found all alternatives. */
+/* A token is taken only if the device sampled one, and found all alternatives. */
 TEST(what_a_device_leaves_is_not_taken)
 {
     static struct scene s;
     const struct row_top one = {.count = 1, .list = {{2, 7}}};
-    struct row_drawn drawn = {.state = ROW_LEFT};
+    struct row_sampled sampled = {.state = ROW_LEFT};
     struct sampled got;
     struct subject u;
     s = (struct scene){.vocab = 100};
@@ -481,12 +482,12 @@ TEST(what_a_device_leaves_is_not_taken)
     s.params.logprobs = true;
     s.params.top_logprobs = 2;
     subject_init(&u, &s);
-    assert_false(sampler_take(u.sampler, &drawn, &one, 0, &got));
-    drawn = (struct row_drawn){ROW_DRAWN, 7, 2, 2, 2};
-    assert_false(sampler_take(u.sampler, &drawn, &one, 0, &got));
-    drawn.state = ROW_EMPTY;
+    assert_false(sampler_take(u.sampler, &sampled, &one, 0, &got));
+    sampled = (struct row_sampled){ROW_SAMPLED, 7, 2, 2, 2};
+    assert_false(sampler_take(u.sampler, &sampled, &one, 0, &got));
+    sampled.state = ROW_EMPTY;
     const struct row_top two = {.count = 2, .list = {{2, 7}, {1, 9}}};
-    assert_true(sampler_take(u.sampler, &drawn, &two, 0, &got));
+    assert_true(sampler_take(u.sampler, &sampled, &two, 0, &got));
     assert_true(got.none && got.top_count == 2 && got.top[1].id == 9);
     arena_free(u.a);
 }

@@ -1,9 +1,9 @@
-/* Rows that are made ready block by block, against sampler_draw(); and the masks against id by id. */
+/* Rows that are made ready block by block, against sampler_sample(); and the masks against id by id. */
 #include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "sample/mask.h"
 #include "sample/sampler.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VOCAB_MAX (24 * ROW_DRAW_BLOCK + 100)
-#define BLOCKS    DIV_UP(VOCAB_MAX, ROW_DRAW_BLOCK)
+#define VOCAB_MAX (24 * ROW_SAMPLE_BLOCK + 100)
+#define BLOCKS    DIV_UP(VOCAB_MAX, ROW_SAMPLE_BLOCK)
 #define WORDS     (VOCAB_MAX / 64 + 1)
 
 struct row {
@@ -85,7 +85,7 @@ struct known {
 
 static void know(struct known *k, const struct sampler *s, const struct sampler_row *row, struct rng *rng)
 {
-    uint32_t count = DIV_UP(row->vocab, ROW_DRAW_BLOCK);
+    uint32_t count = DIV_UP(row->vocab, ROW_SAMPLE_BLOCK);
     *k = (struct known){.blocks = {.most = k->most, .weights = k->weights, .bins = k->bins}};
     for (uint32_t i = 0; i < count; i++)
         k->most[i] = sampler_ready(s, row, i);
@@ -138,7 +138,7 @@ TEST(rows_that_are_ready_give_the_same_tokens)
         struct sampler *s;
         struct sampled whole = {0}, ready = {0};
         struct known known;
-        uint32_t vocab = i % 4 == 0 ? 2 * ROW_DRAW_BLOCK : VOCAB_MAX;
+        uint32_t vocab = i % 4 == 0 ? 2 * ROW_SAMPLE_BLOCK : VOCAB_MAX;
         random_params(&r->rng, &p);
         p.stop_ids[0] %= vocab;
         assert_int_equal(sampler_create(a, &p, 64, &s), 0);
@@ -152,8 +152,8 @@ TEST(rows_that_are_ready_give_the_same_tokens)
         const struct sampler_row row = {r->other, vocab, r->valid, allowed};
         know(&known, s, &row, &r->rng);
         weighed += known.blocks.weighed;
-        sampler_draw(s, scratch, r->logits, vocab, r->valid, 9, 2, &whole);
-        sampler_draw_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
+        sampler_sample(s, scratch, r->logits, vocab, r->valid, 9, 2, &whole);
+        sampler_sample_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
         assert_same(&whole, &ready);
         arena_rewind(a, mark);
     }
@@ -162,7 +162,7 @@ TEST(rows_that_are_ready_give_the_same_tokens)
     free(r);
 }
 
-/* Draws at many positions, from a row that is not edited. */
+/* Samples at many positions, from a row that is not edited. */
 static void assert_weighed(struct row *r, struct sampler_scratch *scratch, struct arena *a,
                            const struct sampler_params *p, uint32_t vocab, const uint64_t *allowed)
 {
@@ -178,8 +178,8 @@ static void assert_weighed(struct row *r, struct sampler_scratch *scratch, struc
     while (!known.blocks.weighed);
     for (uint32_t position = 0; position < 60; position++) {
         struct sampled whole = {0}, ready = {0};
-        sampler_draw(s, scratch, r->logits, vocab, r->valid, position, 2, &whole);
-        sampler_draw_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
+        sampler_sample(s, scratch, r->logits, vocab, r->valid, position, 2, &whole);
+        sampler_sample_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
         assert_same(&whole, &ready);
     }
 }
@@ -204,7 +204,7 @@ TEST(rows_that_are_weighed_give_the_same_tokens_at_every_position)
             r->logits[k] *= (float)(i % 7 + 1) * 0.15f;
         for (uint32_t k = 0; k < WORDS; k++)
             r->valid[k] |= r->allowed[k];
-        assert_weighed(r, scratch, a, &p, i % 4 ? VOCAB_MAX : 2 * ROW_DRAW_BLOCK,
+        assert_weighed(r, scratch, a, &p, i % 4 ? VOCAB_MAX : 2 * ROW_SAMPLE_BLOCK,
                        i % 8 < 3 ? r->allowed : NULL);
         arena_rewind(a, mark);
     }
@@ -260,8 +260,8 @@ TEST(a_row_whose_allowed_logits_have_no_weight_says_so)
             r->logits[k] = r->other[k] = k / 4 == 49 ? logits[i % 2] : 2;
         sampler_allow(s, r->allowed);
         know(&known, s, &row, &r->rng);
-        sampler_draw(s, scratch, r->logits, VOCAB_MAX, NULL, 9, 2, &whole);
-        sampler_draw_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
+        sampler_sample(s, scratch, r->logits, VOCAB_MAX, NULL, 9, 2, &whole);
+        sampler_sample_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
         assert_same(&whole, &ready);
         assert_true(whole.none);
     }
@@ -269,8 +269,8 @@ TEST(a_row_whose_allowed_logits_have_no_weight_says_so)
     free(r);
 }
 
-static struct sampled draw_ready(struct row *r, struct sampler_scratch *scratch, struct arena *a,
-                                 const struct sampler_params *p, const uint64_t *allowed, uint32_t position)
+static struct sampled sample_ready(struct row *r, struct sampler_scratch *scratch, struct arena *a,
+                                   const struct sampler_params *p, const uint64_t *allowed, uint32_t position)
 {
     struct known known;
     struct sampler *s;
@@ -280,9 +280,9 @@ static struct sampled draw_ready(struct row *r, struct sampler_scratch *scratch,
     assert_int_equal(sampler_create(a, p, 64, &s), 0);
     sampler_allow(s, allowed);
     know(&known, s, &row, &r->rng);
-    sampler_draw_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
+    sampler_sample_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
     memcpy(r->other, r->logits, sizeof(r->other));
-    sampler_draw(s, scratch, r->other, VOCAB_MAX, NULL, position, 2, &whole);
+    sampler_sample(s, scratch, r->other, VOCAB_MAX, NULL, position, 2, &whole);
     assert_same(&whole, &ready);
     return ready;
 }
@@ -297,12 +297,13 @@ TEST(blocks_without_any_of_the_best_are_known_to_have_candidates)
     assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
     assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
     for (uint32_t k = 0; k < VOCAB_MAX; k++)
-        r->logits[k] = k % ROW_DRAW_BLOCK == 5 ? 10 + 0.02f * (float)(k / ROW_DRAW_BLOCK * 7 % 25) : -1000;
+        r->logits[k] =
+            k % ROW_SAMPLE_BLOCK == 5 ? 10 + 0.02f * (float)(k / ROW_SAMPLE_BLOCK * 7 % 25) : -1000;
     sampler_params_default(&p);
     for (uint32_t position = 0; position < 60; position++) {
         size_t mark = arena_mark(a);
         p.top_k = 2 + position % 5;
-        assert_true(draw_ready(r, scratch, a, &p, NULL, position).id % ROW_DRAW_BLOCK == 5);
+        assert_true(sample_ready(r, scratch, a, &p, NULL, position).id % ROW_SAMPLE_BLOCK == 5);
         arena_rewind(a, mark);
     }
     arena_free(a);
@@ -310,7 +311,7 @@ TEST(blocks_without_any_of_the_best_are_known_to_have_candidates)
 }
 
 /* A mask that is not written into the row: the largest logit is also one of an id that it leaves out. */
-TEST(the_best_of_equals_is_one_that_may_be_drawn)
+TEST(the_best_of_equals_is_one_that_may_be_sampled)
 {
     struct row *r = row_of(9);
     struct arena *a;
@@ -321,7 +322,7 @@ TEST(the_best_of_equals_is_one_that_may_be_drawn)
     sampler_params_default(&p);
     p.temperature = 0;
     r->allowed[3] = 0xf0;
-    assert_int_equal(draw_ready(r, scratch, a, &p, r->allowed, 1).id, 3 * 64 + 4);
+    assert_int_equal(sample_ready(r, scratch, a, &p, r->allowed, 1).id, 3 * 64 + 4);
     arena_free(a);
     free(r);
 }
@@ -335,14 +336,14 @@ TEST(a_block_says_its_largest_logit)
     sampler_params_default(&p);
     assert_int_equal(arena_create(&(struct arena_opts){1 << 20, 0, NULL}, &a), 0);
     assert_int_equal(sampler_create(a, &p, 64, &s), 0);
-    r->logits[ROW_DRAW_BLOCK + 5] = 3;
-    r->logits[ROW_DRAW_BLOCK + 6] = 7;
+    r->logits[ROW_SAMPLE_BLOCK + 5] = 3;
+    r->logits[ROW_SAMPLE_BLOCK + 6] = 7;
     memset(r->allowed, 0xff, sizeof(r->allowed));
     const struct sampler_row row = {r->logits, VOCAB_MAX, NULL, r->allowed};
     assert_true(sampler_ready(s, &row, 1) == 7);
-    r->allowed[(ROW_DRAW_BLOCK + 6) / 64] &= ~((uint64_t)1 << (ROW_DRAW_BLOCK + 6) % 64);
+    r->allowed[(ROW_SAMPLE_BLOCK + 6) / 64] &= ~((uint64_t)1 << (ROW_SAMPLE_BLOCK + 6) % 64);
     assert_true(sampler_ready(s, &row, 1) == 3);
-    assert_true(r->logits[ROW_DRAW_BLOCK + 6] == 7); /* its mask is beside it */
+    assert_true(r->logits[ROW_SAMPLE_BLOCK + 6] == 7); /* its mask is beside it */
     assert_true(sampler_ready(s, &row, 0) == 0);
     arena_free(a);
     free(r);

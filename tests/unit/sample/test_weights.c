@@ -9,7 +9,7 @@
 #include <float.h>
 #include <math.h>
 
-#define LOWEST (-27.631021f) /* window of draws; the function goes further down */
+#define LOWEST (-27.631021f) /* window of samples; the function goes further down */
 
 static void near_exp(float below)
 {

@@ -1,13 +1,14 @@
-/* draw_bench.c - draw_bench [VOCABULARY]: what a draw from a whole row of logits takes, by its settings.
+/* sample_bench.c - sample_bench [VOCABULARY]: what a sample from a whole row of logits takes, by its
+ * settings.
  *
  * Two rows: normally distributed logits, as random weights give; and such a row with two hundred tokens that
- * stand out, as a trained model gives. Printed is the least of many draws on one thread: of making the row's
- * blocks ready and weighing them, which an engine shares out to its workers; and of the draw. */
+ * stand out, as a trained model gives. Printed is the least of many samples on one thread: of making the
+ * row's blocks ready and weighing them, which an engine shares out to its workers; and of the sample. */
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 #include "sample/sampler.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWS = 50, VOCABULARY = 151936, STAND_OUT = 200, BLOCKS_EACH = 8 };
+enum { SAMPLES = 50, VOCABULARY = 151936, STAND_OUT = 200, BLOCKS_EACH = 8 };
 
 static float normal(uint64_t at)
 {
@@ -40,12 +41,12 @@ struct bench {
 };
 
 struct times {
-    double ready_ms, draw_ms;
+    double ready_ms, sample_ms;
 };
 
 static void make_ready(const struct sampler *s, const struct sampler_row *row, struct sampler_blocks *blocks)
 {
-    const uint32_t count = DIV_UP(row->vocab, ROW_DRAW_BLOCK);
+    const uint32_t count = DIV_UP(row->vocab, ROW_SAMPLE_BLOCK);
     for (uint32_t k = 0; k < count; k++)
         blocks->most[k] = sampler_ready(s, row, k);
     blocks->weighed = sampler_weighs(s, NULL);
@@ -59,21 +60,21 @@ static void make_ready(const struct sampler *s, const struct sampler_row *row, s
 static struct times measure(struct bench *b, const struct sampler_params *p)
 {
     struct sampler *s;
-    uint64_t ready = UINT64_MAX, drawn = UINT64_MAX;
+    uint64_t ready = UINT64_MAX, sampled = UINT64_MAX;
     ASSERT(sampler_create(b->arena, p, 64, &s) == 0);
-    for (uint32_t i = 0; i < DRAWS; i++) {
+    for (uint32_t i = 0; i < SAMPLES; i++) {
         struct sampled token;
         const struct sampler_row row = {b->copy, b->vocab, NULL, NULL};
         memcpy(b->copy, b->row, b->vocab * sizeof(float));
         uint64_t began = clock_now_ns();
         make_ready(s, &row, &b->blocks);
         uint64_t between = clock_now_ns();
-        sampler_draw_ready(s, b->scratch, &row, &b->blocks, i, i, &token);
+        sampler_sample_ready(s, b->scratch, &row, &b->blocks, i, i, &token);
         uint64_t end = clock_now_ns();
         ready = MIN_OF(ready, between - began);
-        drawn = MIN_OF(drawn, end - between);
+        sampled = MIN_OF(sampled, end - between);
     }
-    return (struct times){(double)ready / 1e6, (double)drawn / 1e6};
+    return (struct times){(double)ready / 1e6, (double)sampled / 1e6};
 }
 
 static void print_row(struct bench *b, const char *name)
@@ -100,7 +101,7 @@ static void print_row(struct bench *b, const char *name)
         p.logprobs = settings[i].logprobs;
         p.top_logprobs = p.logprobs ? 5 : 0;
         struct times t = measure(b, &p);
-        printf("  %-38s ready %7.3f ms, draw %7.3f ms\n", settings[i].name, t.ready_ms, t.draw_ms);
+        printf("  %-38s ready %7.3f ms, sample %7.3f ms\n", settings[i].name, t.ready_ms, t.sample_ms);
     }
 }
 
@@ -108,15 +109,15 @@ int main(int argc, char **argv)
 {
     struct bench b = {.vocab = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : VOCABULARY};
     if (argc > 2 || b.vocab < STAND_OUT || b.vocab > 10000000) {
-        fprintf(stderr, "usage: draw_bench [VOCABULARY], of %d to 10000000 tokens\n", STAND_OUT);
+        fprintf(stderr, "usage: sample_bench [VOCABULARY], of %d to 10000000 tokens\n", STAND_OUT);
         return 2;
     }
     ASSERT(arena_create(&(struct arena_opts){(size_t)b.vocab * 64 + (1 << 20), 0, NULL}, &b.arena) == 0);
     ASSERT(sampler_scratch_create(b.arena, b.vocab, &b.scratch) == 0);
     b.row = ARENA_ARRAY(b.arena, float, b.vocab);
     b.copy = ARENA_ARRAY(b.arena, float, b.vocab);
-    b.blocks.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, ROW_DRAW_BLOCK));
-    b.blocks.weights = ARENA_ARRAY(b.arena, double, DIV_UP(b.vocab, ROW_DRAW_BLOCK));
+    b.blocks.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, ROW_SAMPLE_BLOCK));
+    b.blocks.weights = ARENA_ARRAY(b.arena, double, DIV_UP(b.vocab, ROW_SAMPLE_BLOCK));
     b.blocks.bins = ARENA_ARRAY(b.arena, uint32_t, SAMPLER_BINS);
     ASSERT(b.row && b.copy && b.blocks.most && b.blocks.weights && b.blocks.bins);
     fill(b.row, b.vocab, false);

@@ -1,8 +1,8 @@
-/* draw_row.c - draws from whole rows, block by block.
+/* sample_row.c - samples from whole rows, block by block.
  *
  * The largest logit of each block, and in some rows the weight of its candidates, tell which blocks need no
  * scan. The token is the same without them. */
-#include "sample/draw.h"
+#include "sample/sample.h"
 #include "sample/mask.h"
 #include "sample/weights.h"
 
@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/weight.h"
-#include "compute/row_draw.h"
+#include "compute/row_sample.h"
 
 #include <math.h>
 
@@ -32,29 +32,29 @@ static float largest(const float *logits, uint32_t count)
     return ret;
 }
 
-static bool may_be_drawn(const struct draw_row *row, uint32_t id)
+static bool may_be_sampled(const struct sample_row *row, uint32_t id)
 {
     return mask_word(row->valid, row->allowed, id / 64) >> id % 64 & 1;
 }
 
-static uint32_t blocks_of(const struct draw_row *row)
+static uint32_t blocks_of(const struct sample_row *row)
 {
-    return DIV_UP(row->vocab, ROW_DRAW_BLOCK);
+    return DIV_UP(row->vocab, ROW_SAMPLE_BLOCK);
 }
 
-static uint32_t block_end(const struct draw_row *row, uint32_t block)
+static uint32_t block_end(const struct sample_row *row, uint32_t block)
 {
-    return MIN_OF(row->vocab, (block + 1) * ROW_DRAW_BLOCK);
+    return MIN_OF(row->vocab, (block + 1) * ROW_SAMPLE_BLOCK);
 }
 
-static float most_of(const struct draw_row *row, uint32_t block)
+static float most_of(const struct sample_row *row, uint32_t block)
 {
-    uint32_t from = block * ROW_DRAW_BLOCK;
+    uint32_t from = block * ROW_SAMPLE_BLOCK;
     return row->blocks ? row->blocks->most[block] : largest(row->logits + from, block_end(row, block) - from);
 }
 
 /* The first block that has the row's largest logit, which is *max. */
-static uint32_t best_block(const struct draw_row *row, float *max)
+static uint32_t best_block(const struct sample_row *row, float *max)
 {
     uint32_t best = 0;
     *max = -INFINITY;
@@ -69,13 +69,13 @@ static uint32_t best_block(const struct draw_row *row, float *max)
 }
 
 /* The largest logit's id, the lowest of equals; *max is the logit. -infinity: the id is 0. */
-static uint32_t argmax_of(const struct draw_row *row, float *max)
+static uint32_t argmax_of(const struct sample_row *row, float *max)
 {
     const uint32_t best = best_block(row, max);
     if (*max == -INFINITY)
         return 0;
-    uint32_t id = best * ROW_DRAW_BLOCK;
-    while (row->logits[id] != *max || !may_be_drawn(row, id))
+    uint32_t id = best * ROW_SAMPLE_BLOCK;
+    while (row->logits[id] != *max || !may_be_sampled(row, id))
         id++;
     ASSERT(id < row->vocab);
     return id;
@@ -90,7 +90,7 @@ struct scan {
 
 static struct scan scan_of(const struct sampler_params *p, float max)
 {
-    return (struct scan){max, p->temperature, -draw_window(p)};
+    return (struct scan){max, p->temperature, -sample_window(p)};
 }
 
 static float below_of(const struct scan *scan, float logit)
@@ -99,15 +99,15 @@ static float below_of(const struct scan *scan, float logit)
 }
 
 /* The candidates of a block, into `list`. Returns how many. */
-static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, uint32_t block,
+static uint32_t scan_block(const struct scan *scan, const struct sample_row *row, uint32_t block,
                            struct candidate *list)
 {
     /* Copies: the stores below cannot change them. */
-    const struct draw_row r = *row;
+    const struct sample_row r = *row;
     const struct scan c = *scan;
     const uint32_t end = block_end(row, block);
     uint32_t count = 0;
-    for (uint32_t i = block * ROW_DRAW_BLOCK; i < end; i++) {
+    for (uint32_t i = block * ROW_SAMPLE_BLOCK; i < end; i++) {
         uint64_t have = mask_word(r.valid, r.allowed, i / 64) >> i % 64;
         if ((have & 1) == 0) {
             i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
@@ -123,7 +123,7 @@ static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, 
 /* ---- rows that are not weighed ---- */
 
 /* At least top_k tokens have this logit or a larger one: the top_k-th of the blocks' largest. */
-static float top_k_floor(const struct sampler_params *p, const struct draw_row *row)
+static float top_k_floor(const struct sampler_params *p, const struct sample_row *row)
 {
     enum { TOP_MAX = 128 };
     float best[TOP_MAX + 1]; /* downwards */
@@ -141,8 +141,8 @@ static float top_k_floor(const struct sampler_params *p, const struct draw_row *
 }
 
 /* All candidates that may be among the best top_k. */
-static void pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
-                        struct candidate *list, struct draw_pool *ret)
+static void pool_of_row(const struct sampler_params *p, const struct sample_row *row, float max,
+                        struct candidate *list, struct sample_pool *ret)
 {
     const struct scan scan = scan_of(p, max);
     const float floor = below_of(&scan, top_k_floor(p, row));
@@ -155,23 +155,23 @@ static void pool_of_row(const struct sampler_params *p, const struct draw_row *r
         else
             more |= most >= scan.least;
     }
-    *ret = (struct draw_pool){.list = list, .count = count, .unordered = count};
-    ret->cuts = more || draw_top_k_cuts(p, count);
+    *ret = (struct sample_pool){.list = list, .count = count, .unordered = count};
+    ret->cuts = more || sample_top_k_cuts(p, count);
     /* Where top_k cuts, the weight of all is not needed. */
     if (!ret->cuts)
-        ret->mass = draw_weight_by_id(list, count);
+        ret->mass = sample_weight_by_id(list, count);
 }
 
 /* ---- rows that are weighed ---- */
 
-void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until)
+void sample_weigh(const struct sampler_params *p, const struct sample_row *row, uint32_t from, uint32_t until)
 {
     const struct sampler_blocks *b = row->blocks;
-    struct candidate list[ROW_DRAW_BLOCK];
+    struct candidate list[ROW_SAMPLE_BLOCK];
     uint32_t bins[SAMPLER_BINS] = {0};
     float max;
     best_block(row, &max);
-    if (draw_is_greedy(p, max))
+    if (sample_is_greedy(p, max))
         return;
     const struct scan scan = scan_of(p, max);
     for (uint32_t i = from; i < until; i++) {
@@ -179,14 +179,14 @@ void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint
         uint32_t count = some ? scan_block(&scan, row, i, list) : 0;
         b->weights[i] = weights_sum(list, count);
         for (uint32_t k = 0; k < count && p->top_p < 1; k++)
-            bins[draw_bin_of(list[k].logit)]++;
+            bins[sample_bin_of(list[k].logit)]++;
     }
     for (uint32_t i = 0; i < SAMPLER_BINS && p->top_p < 1; i++)
         if (bins[i] > 0)
             __atomic_fetch_add(&b->bins[i], bins[i], __ATOMIC_RELAXED);
 }
 
-static double mass_of(const struct draw_row *row)
+static double mass_of(const struct sample_row *row)
 {
     double mass = 0;
     for (uint32_t i = 0; i < blocks_of(row); i++)
@@ -194,9 +194,9 @@ static double mass_of(const struct draw_row *row)
     return mass;
 }
 
-/* draw_by_id() without the list of all. */
-static uint32_t draw_weighed(const struct scan *scan, const struct draw_row *row, struct candidate *list,
-                             double target)
+/* sample_by_id() without the list of all. */
+static uint32_t sample_weighed(const struct scan *scan, const struct sample_row *row, struct candidate *list,
+                               double target)
 {
     double sum = 0;
     uint32_t last = 0;
@@ -220,45 +220,45 @@ static uint32_t draw_weighed(const struct scan *scan, const struct draw_row *row
 }
 
 /* The candidates up to a bin that together have top_p of the weight, or all. */
-static void pool_of_weighed(const struct sampler_params *p, const struct draw_row *row, float max,
-                            struct candidate *list, struct draw_pool *ret)
+static void pool_of_weighed(const struct sampler_params *p, const struct sample_row *row, float max,
+                            struct candidate *list, struct sample_pool *ret)
 {
     const struct scan scan = scan_of(p, max);
     const double mass = mass_of(row), weight = mass * (double)p->top_p;
-    uint32_t count = 0, last = draw_last_bin(row->blocks->bins, 0, weight);
+    uint32_t count = 0, last = sample_last_bin(row->blocks->bins, 0, weight);
     for (uint32_t i = 0; i < blocks_of(row); i++) {
         float most = below_of(&scan, row->blocks->most[i]);
-        if (most < scan.least || draw_bin_of(most) > last)
+        if (most < scan.least || sample_bin_of(most) > last)
             continue;
         uint32_t found = scan_block(&scan, row, i, list + count), until = count + found;
         for (uint32_t k = count; k < until; k++) {
             list[count] = list[k];
-            count += draw_bin_of(list[k].logit) <= last;
+            count += sample_bin_of(list[k].logit) <= last;
         }
     }
-    *ret = (struct draw_pool){.list = list, .count = count, .unordered = count, .few = true, .mass = mass};
+    *ret = (struct sample_pool){.list = list, .count = count, .unordered = count, .few = true, .mass = mass};
     /* Bins know weights to a part only, and sums of the same terms differ by their rounding. */
     if (weights_sum(list, count) < weight * (1 + 1e-9))
         pool_of_row(p, row, max, list, ret);
 }
 
-/* ---- draws ---- */
+/* ---- samples ---- */
 
-bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct candidate *list,
-                 uint32_t position, uint32_t *ret)
+bool sample_of_row(const struct sampler_params *p, const struct sample_row *row, struct candidate *list,
+                   uint32_t position, uint32_t *ret)
 {
-    struct draw_pool pool;
+    struct sample_pool pool;
     float max;
     *ret = argmax_of(row, &max);
-    if (draw_is_greedy(p, max))
+    if (sample_is_greedy(p, max))
         return max > -INFINITY;
     bool weighed = row->blocks && row->blocks->weighed && p->top_k == 0;
     if (weighed && p->top_p >= 1) {
         const struct scan scan = scan_of(p, max);
-        *ret = draw_weighed(&scan, row, list, rng_uniform_at(p->seed, position) * mass_of(row));
+        *ret = sample_weighed(&scan, row, list, rng_uniform_at(p->seed, position) * mass_of(row));
         return true;
     }
     (weighed ? pool_of_weighed : pool_of_row)(p, row, max, list, &pool);
-    *ret = draw_from(p, &pool, position);
+    *ret = sample_from(p, &pool, position);
     return true;
 }

@@ -1,15 +1,15 @@
-/* draw.cu - draws of tokens from rows of logits (compute/row_draw.h), with the bits of sample/.
+/* sample.cu - samples of tokens from rows of logits (compute/row_sample.h), with the bits of sample/.
  *
- * The host's sums are made by blocks of ROW_DRAW_BLOCK ids, eight sums in turn, so that a block of threads
- * makes each of them, and the row's draw adds blocks in the host's order. What top_k and top_p keep is found
- * by bins of candidates: their weights as whole numbers, whose sums depend on no order. Those differ from the
- * host's sums by their rounding. A decision that is nearer than that is left to the host. */
+ * The host's sums are made by blocks of ROW_SAMPLE_BLOCK ids, eight sums in turn, so that a block of threads
+ * makes each of them, and the row's sample adds blocks in the host's order. What top_k and top_p keep is
+ * found by bins of candidates: their weights as whole numbers, whose sums depend on no order. Those differ
+ * from the host's sums by their rounding. A decision that is nearer than that is left to the host. */
 #include "compute/cuda/kernels/common.cuh"
 
 #include "base/weight.h"
 
-#define QUADS   (ROW_DRAW_BLOCK / 4)
-#define THREADS CUDA_DRAW_THREADS
+#define QUADS   (ROW_SAMPLE_BLOCK / 4)
+#define THREADS CUDA_SAMPLE_THREADS
 /* Bins of candidates by their distance from the best one. */
 #define PER_ONE 64.f
 #define BINS    1792u
@@ -22,11 +22,11 @@
 
 struct quad {
     float x[4];
-    uint32_t have; /* bit per id that may be drawn */
+    uint32_t have; /* bit per id that may be sampled */
 };
 
 /* mask: NULL: no other than the valid ids. first: a multiple of 4. */
-DEVICE quad quad_of(const cuda_draw &a, const float *row, const uint64_t *mask, uint32_t first)
+DEVICE quad quad_of(const cuda_sample &a, const float *row, const uint64_t *mask, uint32_t first)
 {
     quad q = {};
     if (first >= a.vocab)
@@ -49,30 +49,30 @@ DEVICE quad quad_of(const cuda_draw &a, const float *row, const uint64_t *mask, 
     return q;
 }
 
-DEVICE const float *row_at(const cuda_draw &a, uint32_t row)
+DEVICE const float *row_at(const cuda_sample &a, uint32_t row)
 {
     return a.logits + (uint64_t)row * a.vocab;
 }
-DEVICE const uint64_t *mask_of(const cuda_draw &a, const row_draw &d)
+DEVICE const uint64_t *mask_of(const cuda_sample &a, const row_sample &d)
 {
-    return d.mask == ROW_DRAW_ALL ? NULL : a.masks + (uint64_t)d.mask * ((a.vocab + 63) / 64);
+    return d.mask == ROW_SAMPLE_ALL ? NULL : a.masks + (uint64_t)d.mask * ((a.vocab + 63) / 64);
 }
-DEVICE bool is_greedy(const row_draw &d, float largest)
+DEVICE bool is_greedy(const row_sample &d, float largest)
 {
     return d.temperature == 0 || d.top_k == 1 || !(largest < INFINITY);
 }
 
 /* ---- the largest logit of each block ---- */
 
-/* Block: ROW_DRAW_BLOCK ids, a row. With a.raw only rows that want sums, of the valid ids. */
-KERNEL __launch_bounds__(QUADS) plateau_draw_most(const cuda_draw a)
+/* Block: ROW_SAMPLE_BLOCK ids, a row. With a.raw only rows that want sums, of the valid ids. */
+KERNEL __launch_bounds__(QUADS) plateau_sample_most(const cuda_sample a)
 {
     grid_begin();
-    const row_draw d = a.rows[blockIdx.y];
+    const row_sample d = a.rows[blockIdx.y];
     if (!d.wanted || (a.raw && !d.sums))
         return;
     quad q = quad_of(a, row_at(a, blockIdx.y), a.raw ? NULL : mask_of(a, d),
-                     blockIdx.x * ROW_DRAW_BLOCK + threadIdx.x * 4);
+                     blockIdx.x * ROW_SAMPLE_BLOCK + threadIdx.x * 4);
     float most = -INFINITY;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
@@ -83,7 +83,7 @@ KERNEL __launch_bounds__(QUADS) plateau_draw_most(const cuda_draw a)
         a.most[(uint64_t)blockIdx.y * a.blocks + blockIdx.x] = most;
 }
 
-DEVICE float largest_of(const cuda_draw &a, uint32_t row)
+DEVICE float largest_of(const cuda_sample &a, uint32_t row)
 {
     float most = -INFINITY;
     for (uint32_t i = threadIdx.x; i < a.blocks; i += blockDim.x)
@@ -128,17 +128,17 @@ DEVICE bool is_candidate(const scan &s, const quad &q, uint32_t i, float below)
 {
     return (q.have >> i & 1) && (s.all || below >= s.least);
 }
-DEVICE scan scan_of(const row_draw &d, float largest)
+DEVICE scan scan_of(const row_sample &d, float largest)
 {
     return {largest, d.temperature, -d.window, false};
 }
 
 /* The weights of a block's candidates, in order of id, and which they are (NULL: is not asked). By all
  * threads. Returns how many. */
-DEVICE uint32_t weigh_block(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
+DEVICE uint32_t weigh_block(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s,
                             uint32_t block, double *weights, uint32_t *ids)
 {
-    uint32_t first = block * ROW_DRAW_BLOCK + threadIdx.x * 4, some = 0, all;
+    uint32_t first = block * ROW_SAMPLE_BLOCK + threadIdx.x * 4, some = 0, all;
     quad q = {};
     float below[4];
     if (threadIdx.x < QUADS)
@@ -162,18 +162,18 @@ DEVICE uint32_t weigh_block(const cuda_draw &a, const float *row, const uint64_t
     return all;
 }
 
-/* Block: as of draw_most. */
-KERNEL __launch_bounds__(QUADS) plateau_draw_weigh(const cuda_draw a)
+/* Block: as of sample_most. */
+KERNEL __launch_bounds__(QUADS) plateau_sample_weigh(const cuda_sample a)
 {
-    __shared__ double weights[ROW_DRAW_BLOCK], sums[8];
+    __shared__ double weights[ROW_SAMPLE_BLOCK], sums[8];
     grid_begin();
-    const row_draw d = a.rows[blockIdx.y];
+    const row_sample d = a.rows[blockIdx.y];
     if (!d.wanted || (a.raw && !d.sums))
         return;
     float largest = largest_of(a, blockIdx.y);
     if (largest == -INFINITY || (a.raw ? !(largest < INFINITY) : is_greedy(d, largest)))
         return;
-    const scan s = a.raw ? scan{largest, 1, ROW_DRAW_LEAST, true} : scan_of(d, largest);
+    const scan s = a.raw ? scan{largest, 1, ROW_SAMPLE_LEAST, true} : scan_of(d, largest);
     uint32_t count = weigh_block(a, row_at(a, blockIdx.y), a.raw ? NULL : mask_of(a, d), s, blockIdx.x,
                                  weights, NULL);
     if (threadIdx.x < 8) {
@@ -190,7 +190,7 @@ KERNEL __launch_bounds__(QUADS) plateau_draw_weigh(const cuda_draw a)
 /* ---- edits ---- */
 
 /* Edits the row in place; each entry gets the old logit, which undo() puts back. */
-DEVICE void apply(const cuda_draw &a, const row_draw &d, float *row)
+DEVICE void apply(const cuda_sample &a, const row_sample &d, float *row)
 {
     row_edit *e = a.edits + d.edits;
     uint32_t banned = d.bias_count, seen = banned + d.banned_count, end = seen + d.seen_count;
@@ -212,7 +212,7 @@ DEVICE void apply(const cuda_draw &a, const row_draw &d, float *row)
         e[i].value = x;
     }
 }
-DEVICE void undo(const cuda_draw &a, const row_draw &d, float *row)
+DEVICE void undo(const cuda_sample &a, const row_sample &d, float *row)
 {
     const row_edit *e = a.edits + d.edits;
     const uint32_t ends[4] = {0, d.bias_count, d.bias_count + d.banned_count,
@@ -226,13 +226,13 @@ DEVICE void undo(const cuda_draw &a, const row_draw &d, float *row)
 }
 
 /* Block: a row. Adds the blocks' weights, and then edits the row. */
-KERNEL plateau_draw_edit(const cuda_draw a)
+KERNEL plateau_sample_edit(const cuda_sample a)
 {
     grid_begin();
-    const row_draw d = a.rows[blockIdx.x];
+    const row_sample d = a.rows[blockIdx.x];
     if (!d.wanted)
         return;
-    row_drawn *ret = a.drawn + blockIdx.x;
+    row_sampled *ret = a.sampled + blockIdx.x;
     float largest = d.sums ? largest_of(a, blockIdx.x) : 0;
     if (d.sums && threadIdx.x == 0) {
         double sum = 0;
@@ -245,12 +245,12 @@ KERNEL plateau_draw_edit(const cuda_draw a)
     apply(a, d, a.logits + (uint64_t)blockIdx.x * a.vocab);
 }
 
-/* ---- draws ---- */
+/* ---- samples ---- */
 
-struct drawing {
+struct sampling {
     uint32_t counts[BINS];
     uint64_t sums[BINS], ranks[ROOM];
-    double weights[ROW_DRAW_BLOCK];
+    double weights[ROW_SAMPLE_BLOCK];
     uint32_t bin, before, count, id; /* results of one thread */
     uint64_t sum_before, sum;
     double mass, rest;
@@ -258,10 +258,10 @@ struct drawing {
 };
 
 /* The lowest id with the largest logit, which block `block` has. */
-DEVICE uint32_t greedy_id(const cuda_draw &a, const float *row, const uint64_t *mask, uint32_t block,
+DEVICE uint32_t greedy_id(const cuda_sample &a, const float *row, const uint64_t *mask, uint32_t block,
                           float largest)
 {
-    uint32_t first = block * ROW_DRAW_BLOCK + threadIdx.x * 4;
+    uint32_t first = block * ROW_SAMPLE_BLOCK + threadIdx.x * 4;
     best mine = {0, CUDA_NONE};
     quad q = {};
     if (threadIdx.x < QUADS)
@@ -274,7 +274,7 @@ DEVICE uint32_t greedy_id(const cuda_draw &a, const float *row, const uint64_t *
 }
 
 /* The sum of the blocks' weights, from id 0 on. They lie in f.ranks then, as doubles. */
-DEVICE double mass_of(const cuda_draw &a, uint32_t row, drawing &f)
+DEVICE double mass_of(const cuda_sample &a, uint32_t row, sampling &f)
 {
     double *weights = (double *)f.ranks;
     for (uint32_t i = threadIdx.x; i < a.blocks; i += THREADS)
@@ -291,8 +291,8 @@ DEVICE double mass_of(const cuda_draw &a, uint32_t row, drawing &f)
 }
 
 /* The highest token from which the cumulative weight exceeds `target`. */
-DEVICE uint32_t draw_by_id(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
-                           double target, drawing &f)
+DEVICE uint32_t sample_by_id(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s,
+                           double target, sampling &f)
 {
     const double *blocks = (const double *)f.ranks;
     uint32_t *ids = f.counts, next = a.blocks, last = 0;
@@ -352,7 +352,7 @@ DEVICE uint32_t bin_of(float below)
 
 /* The row's candidates: use(below, id). */
 template <class Use>
-DEVICE void each_candidate(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
+DEVICE void each_candidate(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s,
                            const Use &use)
 {
     for (uint32_t first = threadIdx.x * 4; first < a.vocab; first += THREADS * 4) {
@@ -374,7 +374,7 @@ DEVICE double error_of(uint32_t count, double sum)
 
 /* Finds the first bin with which the best candidates are `count` or weigh `sum`, whichever is not 0. By the
  * first warp, for all. False: none. */
-DEVICE bool find_bin(drawing &f, uint32_t count, uint64_t sum)
+DEVICE bool find_bin(sampling &f, uint32_t count, uint64_t sum)
 {
     __syncthreads();
     if (threadIdx.x == 0)
@@ -411,7 +411,7 @@ DEVICE bool find_bin(drawing &f, uint32_t count, uint64_t sum)
 }
 
 /* The candidates of bin f.bin, best first. False: there is no room for them. */
-DEVICE bool take_bin(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s, drawing &f)
+DEVICE bool take_bin(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s, sampling &f)
 {
     const uint32_t bin = f.bin, count = f.counts[bin];
     uint32_t all = 1;
@@ -444,15 +444,15 @@ DEVICE bool take_bin(const cuda_draw &a, const float *row, const uint64_t *mask,
     }
     return true;
 }
-DEVICE float below_at(const drawing &f, uint32_t i)
+DEVICE float below_at(const sampling &f, uint32_t i)
 {
     return -__uint_as_float((uint32_t)(f.ranks[i] >> 32));
 }
 
 /* How many of the best candidates weigh `goal`, which is known but for `error`: f.count of them, f.sum. Both
  * in units. False: that is not known. By all threads. */
-DEVICE bool reach(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s, double goal,
-                  double error, drawing &f)
+DEVICE bool reach(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s, double goal,
+                  double error, sampling &f)
 {
     if (!find_bin(f, 0, (uint64_t)ceil(goal)) || !take_bin(a, row, mask, s, f))
         return false;
@@ -474,8 +474,8 @@ DEVICE bool reach(const cuda_draw &a, const float *row, const uint64_t *mask, co
 }
 
 /* The best `count` candidates weigh f.sum. */
-DEVICE bool count_best(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
-                       uint32_t count, drawing &f)
+DEVICE bool count_best(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s,
+                       uint32_t count, sampling &f)
 {
     if (!find_bin(f, count, 0) || !take_bin(a, row, mask, s, f))
         return false;
@@ -489,9 +489,9 @@ DEVICE bool count_best(const cuda_draw &a, const float *row, const uint64_t *mas
     return true;
 }
 
-/* The draw from the best candidates that top_k and top_p keep. CUDA_NONE: it is left to the host. */
-DEVICE uint32_t draw_by_rank(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
-                             const row_draw &d, bool cuts, double mass, drawing &f)
+/* The sample from the best candidates that top_k and top_p keep. CUDA_NONE: it is left to the host. */
+DEVICE uint32_t sample_by_rank(const cuda_sample &a, const float *row, const uint64_t *mask, const scan &s,
+                             const row_sample &d, bool cuts, double mass, sampling &f)
 {
     double goal = mass * (double)d.top_p * UNIT, error = 0;
     uint32_t kept = d.top_k;
@@ -514,8 +514,8 @@ DEVICE uint32_t draw_by_rank(const cuda_draw &a, const float *row, const uint64_
     return f.id;
 }
 
-DEVICE uint32_t draw_id(const cuda_draw &a, const row_draw &d, uint32_t r, const float *row,
-                        const uint64_t *mask, const scan &s, drawing &f)
+DEVICE uint32_t sample_id(const cuda_sample &a, const row_sample &d, uint32_t r, const float *row,
+                        const uint64_t *mask, const scan &s, sampling &f)
 {
     uint32_t candidates = 0;
     bool bins = d.top_k > 0 || d.top_p < 1, cuts = false;
@@ -536,17 +536,17 @@ DEVICE uint32_t draw_id(const cuda_draw &a, const row_draw &d, uint32_t r, const
     }
     double mass = mass_of(a, r, f);
     if (cuts || d.top_p < 1)
-        return draw_by_rank(a, row, mask, s, d, cuts, mass, f);
-    return draw_by_id(a, row, mask, s, d.part * mass, f);
+        return sample_by_rank(a, row, mask, s, d, cuts, mass, f);
+    return sample_by_id(a, row, mask, s, d.part * mass, f);
 }
 
 /* Block: a row. */
-KERNEL __launch_bounds__(THREADS, 1) plateau_draw_pick(const cuda_draw a)
+KERNEL __launch_bounds__(THREADS, 1) plateau_sample_pick(const cuda_sample a)
 {
-    __shared__ drawing f;
+    __shared__ sampling f;
     grid_begin();
     const uint32_t r = blockIdx.x;
-    const row_draw d = a.rows[r];
+    const row_sample d = a.rows[r];
     if (!d.wanted)
         return;
     float *row = a.logits + (uint64_t)r * a.vocab;
@@ -563,12 +563,12 @@ KERNEL __launch_bounds__(THREADS, 1) plateau_draw_pick(const cuda_draw a)
     if (some && is_greedy(d, block.value))
         id = greedy_id(a, row, mask, block.index, block.value);
     else if (some)
-        id = draw_id(a, d, r, row, mask, scan_of(d, block.value), f);
+        id = sample_id(a, d, r, row, mask, scan_of(d, block.value), f);
     __syncthreads();
     undo(a, d, row);
     if (threadIdx.x == 0) {
-        row_drawn *ret = a.drawn + r;
-        ret->state = !some ? ROW_EMPTY : id == CUDA_NONE ? ROW_LEFT : ROW_DRAWN;
+        row_sampled *ret = a.sampled + r;
+        ret->state = !some ? ROW_EMPTY : id == CUDA_NONE ? ROW_LEFT : ROW_SAMPLED;
         ret->id = id;
         ret->logit = some && id != CUDA_NONE ? row[id] : 0;
     }

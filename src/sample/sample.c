@@ -1,8 +1,8 @@
-/* draw.c - filters and draw over one pool of candidates.
+/* sample.c - filters and sample over one pool of candidates.
  *
  * With top_k or top_p the few of a row that may be kept go into a heap and are popped in order of (logit
  * down, id up). The work is n + kept log kept, and ties do not depend on a sort algorithm. */
-#include "sample/draw.h"
+#include "sample/sample.h"
 #include "sample/weights.h"
 
 #include "base/candidate.h"
@@ -39,7 +39,7 @@ static void sift_down(struct candidate *heap, uint32_t count, uint32_t at)
 }
 
 /* The next best candidate, after `done` better ones. The heap's freed place at its back takes it. */
-static double next_weight(struct draw_pool *c, uint32_t done)
+static double next_weight(struct sample_pool *c, uint32_t done)
 {
     struct candidate *at = &c->list[c->count - 1 - done];
     if (c->unordered > 0) {
@@ -51,10 +51,10 @@ static double next_weight(struct draw_pool *c, uint32_t done)
     return weight_of(at->logit);
 }
 
-/* ---- the draw ---- */
+/* ---- the sample ---- */
 
 /* How many make up top_p of the weight of the best `count`, and the weight that they have. */
-static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal, double *mass)
+static uint32_t keep_part(const struct sample_pool *c, uint32_t count, double goal, double *mass)
 {
     uint32_t n = 0;
     for (*mass = 0; n < count && *mass < goal; n++)
@@ -63,15 +63,15 @@ static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal
 }
 
 /* Leaves out candidates that come after the best `count` ones; with count 0: after the best ones of `weight`
- * together. A heap of all took several times as long as all else of a draw. */
-static void leave_out(struct draw_pool *c, uint32_t count, double weight)
+ * together. A heap of all took several times as long as all else of a sample. */
+static void leave_out(struct sample_pool *c, uint32_t count, double weight)
 {
     uint32_t bins[SAMPLER_BINS] = {0}, from = c->count;
     for (uint32_t i = 0; i < c->count; i++)
-        bins[draw_bin_of(c->list[i].logit)]++;
-    uint32_t last = draw_last_bin(bins, count, weight);
+        bins[sample_bin_of(c->list[i].logit)]++;
+    uint32_t last = sample_last_bin(bins, count, weight);
     for (uint32_t i = c->count; i-- > 0;) {
-        if (draw_bin_of(c->list[i].logit) > last)
+        if (sample_bin_of(c->list[i].logit) > last)
             continue;
         struct candidate moved = c->list[--from];
         c->list[from] = c->list[i];
@@ -86,7 +86,7 @@ static void leave_out(struct draw_pool *c, uint32_t count, double weight)
 
 /* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
  * They end at the list's end. Returns how many; *mass is their weight. */
-static uint32_t keep_best(const struct sampler_params *p, struct draw_pool *c, double *mass)
+static uint32_t keep_best(const struct sampler_params *p, struct sample_pool *c, double *mass)
 {
     /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
     double goal = c->cuts ? (double)INFINITY : c->mass * (double)p->top_p, sum = 0;
@@ -105,7 +105,7 @@ static uint32_t keep_best(const struct sampler_params *p, struct draw_pool *c, d
 
 /* Inverse of the cumulative weights, from the best one on. Blocks before the one that reaches `target` are
  * added as a whole. */
-static uint32_t pick_by_rank(const struct draw_pool *c, uint32_t kept, double target)
+static uint32_t pick_by_rank(const struct sample_pool *c, uint32_t kept, double target)
 {
     enum { BLOCK = 512 };
     double sum = 0;
@@ -126,12 +126,12 @@ static uint32_t pick_by_rank(const struct draw_pool *c, uint32_t kept, double ta
     return c->list[c->count - kept].id; /* the last one: rounding left a crumb */
 }
 
-uint32_t draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position)
+uint32_t sample_from(const struct sampler_params *p, struct sample_pool *c, uint32_t position)
 {
     double mass, part = rng_uniform_at(p->seed, position);
     ASSERT(c->count > 0);
     if (!c->cuts && p->top_p >= 1)
-        return draw_by_id(c->list, c->count, part * c->mass);
+        return sample_by_id(c->list, c->count, part * c->mass);
     uint32_t kept = keep_best(p, c, &mass);
     ASSERT(kept > 0 && kept <= c->count);
     return pick_by_rank(c, kept, part * mass);

@@ -1,5 +1,5 @@
-/* row_draw.c */
-#include "compute/row_draw.h"
+/* row_sample.c */
+#include "compute/row_sample.h"
 
 #include "base/check.h"
 #include "base/weight.h"
@@ -35,7 +35,7 @@ static double sum_back(const struct candidate *list, uint32_t count)
 static uint32_t block_end(const struct candidate *list, uint32_t count, uint32_t begin)
 {
     uint32_t end = begin + 1;
-    while (end < count && list[end].id / ROW_DRAW_BLOCK == list[begin].id / ROW_DRAW_BLOCK)
+    while (end < count && list[end].id / ROW_SAMPLE_BLOCK == list[begin].id / ROW_SAMPLE_BLOCK)
         end++;
     return end;
 }
@@ -62,19 +62,19 @@ static float largest_of(const float *logits, uint32_t vocab, const uint64_t *val
 }
 
 static void add_sums(const float *logits, uint32_t vocab, const uint64_t *valid, struct candidate *list,
-                     struct row_drawn *ret)
+                     struct row_sampled *ret)
 {
     uint32_t count = 0;
     ret->largest = largest_of(logits, vocab, valid, NULL);
     for (uint32_t i = 0; i < vocab; i++) {
         float below = logits[i] - ret->largest;
         if (has(valid, i))
-            list[count++] = (struct candidate){below >= ROW_DRAW_LEAST ? below : ROW_DRAW_LEAST, i};
+            list[count++] = (struct candidate){below >= ROW_SAMPLE_LEAST ? below : ROW_SAMPLE_LEAST, i};
     }
     ret->sum = isfinite(ret->largest) ? sum_by_id(list, count) : 0;
 }
 
-static void edit(const struct row_draw *d, const struct row_edit *e, float *logits)
+static void edit(const struct row_sample *d, const struct row_edit *e, float *logits)
 {
     for (uint32_t i = 0; i < d->bias_count; i++, e++)
         logits[e->id] += e->value;
@@ -87,7 +87,7 @@ static void edit(const struct row_draw *d, const struct row_edit *e, float *logi
     }
 }
 
-/* ---- draws ---- */
+/* ---- samples ---- */
 
 static bool comes_before(struct candidate a, struct candidate b)
 {
@@ -119,7 +119,7 @@ static uint32_t keep(const struct candidate *list, uint32_t count, double goal, 
 /* Candidates of a block in order of rank. */
 #define RANKS 512u
 
-static uint32_t by_rank(const struct row_draw *d, struct candidate *list, uint32_t count, double mass,
+static uint32_t by_rank(const struct row_sample *d, struct candidate *list, uint32_t count, double mass,
                         bool cuts)
 {
     double weight, sum = 0;
@@ -147,12 +147,12 @@ static uint32_t by_rank(const struct row_draw *d, struct candidate *list, uint32
 static uint32_t block_begin(const struct candidate *list, uint32_t end)
 {
     uint32_t begin = end - 1;
-    while (begin > 0 && list[begin - 1].id / ROW_DRAW_BLOCK == list[begin].id / ROW_DRAW_BLOCK)
+    while (begin > 0 && list[begin - 1].id / ROW_SAMPLE_BLOCK == list[begin].id / ROW_SAMPLE_BLOCK)
         begin--;
     return begin;
 }
 
-static uint32_t by_id(const struct row_draw *d, const struct candidate *list, uint32_t count, double mass)
+static uint32_t by_id(const struct row_sample *d, const struct candidate *list, uint32_t count, double mass)
 {
     double sum = 0;
     for (uint32_t end = count, begin; end > 0; end = begin) {
@@ -171,24 +171,24 @@ static uint32_t by_id(const struct row_draw *d, const struct candidate *list, ui
     return list[0].id;
 }
 
-void row_draw_of(const struct row_draws *draws, uint32_t row, float *logits, uint32_t vocab,
-                 const uint64_t *valid, struct candidate *list, struct row_drawn *ret)
+void row_sample_of(const struct row_samples *samples, uint32_t row, float *logits, uint32_t vocab,
+                   const uint64_t *valid, struct candidate *list, struct row_sampled *ret)
 {
-    const struct row_draw *d = &draws->rows[row];
+    const struct row_sample *d = &samples->rows[row];
     const uint64_t *mask =
-        d->mask == ROW_DRAW_ALL ? NULL : draws->masks + (uint64_t)d->mask * DIV_UP(vocab, 64u);
+        d->mask == ROW_SAMPLE_ALL ? NULL : samples->masks + (uint64_t)d->mask * DIV_UP(vocab, 64u);
     uint32_t count = 0, best = 0;
-    ASSERT(d->wanted && (d->mask == ROW_DRAW_ALL || d->mask < draws->mask_count));
-    *ret = (struct row_drawn){.state = ROW_EMPTY};
+    ASSERT(d->wanted && (d->mask == ROW_SAMPLE_ALL || d->mask < samples->mask_count));
+    *ret = (struct row_sampled){.state = ROW_EMPTY};
     if (d->sums)
         add_sums(logits, vocab, valid, list, ret);
-    edit(d, draws->edits + d->edits, logits);
+    edit(d, samples->edits + d->edits, logits);
     const float largest = largest_of(logits, vocab, valid, mask);
     if (largest == -INFINITY)
         return;
     while (logits[best] != largest || !has(valid, best) || !has(mask, best))
         best++;
-    *ret = (struct row_drawn){ROW_DRAWN, best, 0, ret->largest, ret->sum};
+    *ret = (struct row_sampled){ROW_SAMPLED, best, 0, ret->largest, ret->sum};
     if (d->temperature == 0 || d->top_k == 1 || largest == INFINITY)
         return;
     for (uint32_t i = 0; i < vocab; i++) {
