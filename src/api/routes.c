@@ -131,7 +131,8 @@ static void answer_model(const struct call *c)
     bool exact = registry_find(c->api->opts.registry, c->rest) == index;
     struct slice name = exact ? c->rest : slice_of(api_model_id(c->api, (uint32_t)index));
     buf_init(&body, 65536, NULL);
-    report_model(c->api, (uint32_t)index, name, c->auth.admin, &body);
+    struct json_out j = json_out(&body);
+    report_model(c->api, (uint32_t)index, name, c->auth.admin, &j);
     http_respond(c->http, 200, JSON, buf_slice(&body));
     buf_done(&body);
 }

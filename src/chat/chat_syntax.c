@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -345,26 +345,18 @@ static const char *const marker_names[CHAT_MARKER_COUNT] = {
     "call_begin",     "id_begin",        "name_end",   "key_begin", "key_end",       "key_end_json",
     "value_begin",    "value_end",       "call_end",   "quote",     "channel_begin"};
 
-void chat_syntax_describe(const struct chat_syntax *s, struct buf *ret)
+void chat_syntax_describe(const struct chat_syntax *s, struct json_out *j)
 {
-    bool first = true;
-    buf_printf(ret, "\"tool_format\":\"%s\",\"tool_format_found_by\":\"%s\",", s->tool_format,
-               found_names[s->tool_found]);
-    buf_printf(ret, "\"reasoning_format\":\"%s\",\"reasoning_format_found_by\":\"%s\",", s->reasoning_format,
-               found_names[s->reasoning_found]);
-    buf_printf(ret, "\"prompt_opens_reasoning\":%s,\"shape\":\"%s\",\"arguments\":",
-               s->prompt_reasons ? "true" : "false", shape_names[s->shape]);
-    if (s->shape == CHAT_CONTENT_ONLY)
-        buf_puts(ret, "null");
-    else
-        buf_printf(ret, "\"%s\"", argument_names[s->arguments]);
-    buf_puts(ret, ",\"markers\":{");
-    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++) {
-        if (!s->marker[m])
-            continue;
-        buf_printf(ret, "%s\"%s\":", first ? "" : ",", marker_names[m]);
-        json_write_string(ret, slice_of(s->marker[m]));
-        first = false;
-    }
-    buf_putc(ret, '}');
+    json_put_string(j, "tool_format", s->tool_format);
+    json_put_string(j, "tool_format_found_by", found_names[s->tool_found]);
+    json_put_string(j, "reasoning_format", s->reasoning_format);
+    json_put_string(j, "reasoning_format_found_by", found_names[s->reasoning_found]);
+    json_put_bool(j, "prompt_opens_reasoning", s->prompt_reasons);
+    json_put_string(j, "shape", shape_names[s->shape]);
+    json_put_string(j, "arguments", s->shape == CHAT_CONTENT_ONLY ? NULL : argument_names[s->arguments]);
+    json_open(j, "markers");
+    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
+        if (s->marker[m])
+            json_put_string(j, marker_names[m], s->marker[m]);
+    json_close(j);
 }

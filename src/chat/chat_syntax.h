@@ -33,7 +33,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-struct buf;
+struct json_out;
 struct chat_template;
 struct tokenizer;
 
@@ -134,7 +134,7 @@ uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text);
 /* The special token's index in s->specials; UINT32_MAX: none. */
 uint32_t chat_syntax_special(const struct chat_syntax *s, uint32_t id);
 
-/* Members of a JSON object, without braces: the formats' names, how they were found, and the markers. */
-void chat_syntax_describe(const struct chat_syntax *s, struct buf *ret);
+/* Puts members of an object: the formats' names, how they were found, and the markers. */
+void chat_syntax_describe(const struct chat_syntax *s, struct json_out *j);
 
 #endif

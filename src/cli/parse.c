@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "base/json/json_write.h"
 #include "chat/chat_format.h"
 #include "chat/chat_probe.h"
@@ -220,9 +221,10 @@ static void describe(const struct chat_syntax *syntax)
 {
     struct buf out;
     buf_init(&out, 65536, NULL);
-    buf_putc(&out, '{');
-    chat_syntax_describe(syntax, &out);
-    buf_puts(&out, "}\n");
+    struct json_out j = json_out_object(&out);
+    chat_syntax_describe(syntax, &j);
+    json_end(&j);
+    buf_putc(&out, '\n');
     terminal_write(stdout, buf_slice(&out));
     buf_done(&out);
 }

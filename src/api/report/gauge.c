@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json/json_out.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,30 +35,53 @@ static const size_t sizes[] = {[GAUGE_U32] = sizeof(uint32_t),
                                [GAUGE_DOUBLE] = sizeof(double),
                                [GAUGE_BOOL] = sizeof(bool)};
 
-/* json: the form of a member; else that of a sample. */
-static void write_number(const struct gauge *g, const char *at, bool json, struct buf *ret)
+union number {
+    uint32_t u32;
+    uint64_t u64;
+    int64_t i64;
+    double real;
+    bool flag;
+};
+
+static union number read_number(const struct gauge *g, const char *at)
 {
-    union {
-        uint32_t u32;
-        uint64_t u64;
-        int64_t i64;
-        double real;
-        bool flag;
-    } n;
+    union number n;
     memcpy(&n, at, sizes[g->type]);
+    if (g->type == GAUGE_U32)
+        n.u64 = n.u32;
+    return n;
+}
+
+static void write_sample(const struct gauge *g, union number n, struct buf *ret)
+{
     if (g->unit == GAUGE_PERCENT)
-        buf_printf(ret, json ? "%.2f" : "%.4f", json ? n.real : n.real / 100);
+        buf_printf(ret, "%.4f", n.real / 100);
     else if (g->unit != GAUGE_AS_IS)
-        buf_printf(ret, json ? "%.3f" : "%.15g",
-                   (double)n.u64 / (double)(json && g->unit == GAUGE_MS ? NS_PER_MS : NS_PER_S));
+        buf_printf(ret, "%.15g", (double)n.u64 / (double)NS_PER_S);
     else if (g->type == GAUGE_BOOL)
-        buf_puts(ret, json ? (n.flag ? "true" : "false") : (n.flag ? "1" : "0"));
+        buf_puts(ret, n.flag ? "1" : "0");
     else if (g->type == GAUGE_DOUBLE)
         buf_printf(ret, "%.15g", n.real);
     else if (g->type == GAUGE_I64)
         buf_printf(ret, "%lld", (long long)n.i64);
     else
-        buf_printf(ret, "%llu", g->type == GAUGE_U32 ? (ull)n.u32 : (ull)n.u64);
+        buf_printf(ret, "%llu", (ull)n.u64);
+}
+
+static void put_member(const struct gauge *g, union number n, struct json_out *j)
+{
+    if (g->unit == GAUGE_PERCENT)
+        json_put_fixed(j, g->member, 2, n.real);
+    else if (g->unit != GAUGE_AS_IS)
+        json_put_fixed(j, g->member, 3, (double)n.u64 / (double)(g->unit == GAUGE_MS ? NS_PER_MS : NS_PER_S));
+    else if (g->type == GAUGE_BOOL)
+        json_put_bool(j, g->member, n.flag);
+    else if (g->type == GAUGE_DOUBLE)
+        json_put_general(j, g->member, 15, n.real);
+    else if (g->type == GAUGE_I64)
+        json_put_i64(j, g->member, n.i64);
+    else
+        json_put_u64(j, g->member, n.u64);
 }
 
 /* ---- /metrics ---- */
@@ -97,7 +121,7 @@ static void write_samples(const struct gauge *g, const struct gauge_source *s, s
         buf_puts(ret, g->series);
         write_labels(g, s->model, g->items > 0 ? item : NULL, ret);
         buf_putc(ret, ' ');
-        write_number(g, (const char *)s->numbers + g->offset + i * sizes[g->type], false, ret);
+        write_sample(g, read_number(g, (const char *)s->numbers + g->offset + i * sizes[g->type]), ret);
         buf_putc(ret, '\n');
     }
 }
@@ -134,20 +158,18 @@ static const struct gauge *member_at(const struct gauge_table *t, const char *ob
     return NULL;
 }
 
-void gauges_write_members(const struct gauge_table *t, const char *object, const void *numbers,
-                          struct buf *ret)
+void gauges_put_members(const struct gauge_table *t, const char *object, const void *numbers,
+                        struct json_out *j)
 {
     const struct gauge *g;
-    for (uint32_t place = 1; (g = member_at(t, object, place)) != NULL; place++) {
-        buf_printf(ret, "%s\"%s\":", place > 1 ? "," : "", g->member);
-        write_number(g, (const char *)numbers + g->offset, true, ret);
-    }
+    for (uint32_t place = 1; (g = member_at(t, object, place)) != NULL; place++)
+        put_member(g, read_number(g, (const char *)numbers + g->offset), j);
 }
 
-void gauges_write_object(const struct gauge_table *t, const char *object, const void *numbers,
-                         struct buf *ret)
+void gauges_put_object(const struct gauge_table *t, const char *object, const void *numbers,
+                       struct json_out *j)
 {
-    buf_printf(ret, "\"%s\":{", object);
-    gauges_write_members(t, object, numbers, ret);
-    buf_putc(ret, '}');
+    json_open(j, object);
+    gauges_put_members(t, object, numbers, j);
+    json_close(j);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct api;
+struct json_out;
 
 enum gauge_type { GAUGE_U32, GAUGE_U64, GAUGE_I64, GAUGE_DOUBLE, GAUGE_BOOL };
 
@@ -84,12 +85,12 @@ struct gauge_source {
 /* The samples of all sources in Prometheus' text form; own: those of one client. */
 void gauges_write_series(const struct gauge_table *t, const struct gauge_source *sources, uint32_t count,
                          bool own, struct buf *ret);
-/* "name":value of all members of the object, in order of their places, without braces. */
-void gauges_write_members(const struct gauge_table *t, const char *object, const void *numbers,
-                          struct buf *ret);
-/* As `gauges_write_members()`, but with the object's name and braces. */
-void gauges_write_object(const struct gauge_table *t, const char *object, const void *numbers,
-                         struct buf *ret);
+/* Puts all members of the object, in order of their places. */
+void gauges_put_members(const struct gauge_table *t, const char *object, const void *numbers,
+                        struct json_out *j);
+/* As `gauges_put_members()`, but inside of that object, which is a member itself. */
+void gauges_put_object(const struct gauge_table *t, const char *object, const void *numbers,
+                       struct json_out *j);
 void gauges_write_head(const char *series, const char *kind, const char *help, struct buf *ret);
 /* A label's value with its quotes. */
 void gauges_write_label(struct slice value, struct buf *ret);

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "chat/chat_syntax.h"
 #include "media/media.h"
 #include "model/model_work.h"
@@ -29,228 +29,232 @@ static uint64_t stuck_for_ns(struct api *a)
     return 0;
 }
 
-void report_state(struct api *a, struct buf *ret)
+void report_state(struct api *a, struct json_out *j)
 {
     const char *stuck = api_stuck_model(a);
-    uint64_t silent_ns = stuck_for_ns(a);
+    double silent_s = (double)stuck_for_ns(a) / (double)NS_PER_S;
     enum api_state s = api_state_now(a);
     double progress = api_progress(a).part;
     char reason[API_REASON_BYTES];
     static const char *const names[] = {
         [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
-    buf_puts(ret, "\"status\":");
-    json_write_string(ret, slice_of(s == API_READY && stuck ? "stuck" : names[s]));
+    json_put_string(j, "status", s == API_READY && stuck ? "stuck" : names[s]);
     if (s == API_LOADING)
-        buf_printf(ret, ",\"progress\":%.3f", progress);
+        json_put_fixed(j, "progress", 3, progress);
     api_copy_reason(a, reason);
     if (s == API_READY && stuck) {
-        buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\"", a->live.stuck_s);
-        json_write_member(ret, "model", stuck);
-        buf_printf(ret, ",\"since\":%lld,\"silent_seconds\":%.1f",
-                   (long long)(clock_wall_s() - (double)silent_ns / (double)NS_PER_S),
-                   (double)silent_ns / (double)NS_PER_S);
+        json_put_format(j, "reason", "no layer has finished for %u seconds", a->live.stuck_s);
+        json_put_string(j, "model", stuck);
+        json_put_i64(j, "since", (int64_t)(clock_wall_s() - silent_s));
+        json_put_fixed(j, "silent_seconds", 1, silent_s);
     } else if (reason[0]) {
-        json_write_member(ret, "reason", reason);
+        json_put_string(j, "reason", reason);
     }
 }
 
 void report_health(struct api *a, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    report_state(a, ret);
-    buf_putc(ret, '}');
+    struct json_out j = json_out_object(ret);
+    report_state(a, &j);
+    json_end(&j);
 }
 
-void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret)
+void report_model_state(struct api *a, uint32_t index, bool all, struct json_out *j)
 {
     struct registry_info i;
     registry_info(a->opts.registry, index, &i);
     const char *stuck = i.state == MODEL_READY ? api_stuck_model(a) : NULL;
     bool is_stuck = stuck && stuck == api_model_id(a, index);
-    json_write_member(ret, "state", is_stuck ? "stuck" : model_state_name(i.state));
+    json_put_string(j, "state", is_stuck ? "stuck" : model_state_name(i.state));
     if (i.state == MODEL_LOADING)
-        buf_printf(ret, ",\"progress\":%.3f",
-                   i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
+        json_put_fixed(j, "progress", 3, i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
     if (i.reason[0])
-        json_write_member(ret, "reason", i.reason);
-    buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu", i.pinned ? "true" : "false", (ull)i.needed_bytes);
+        json_put_string(j, "reason", i.reason);
+    json_put_bool(j, "pinned", i.pinned);
+    json_put_u64(j, "needed_bytes", i.needed_bytes);
     if (!all)
         return;
-    buf_putc(ret, ',');
-    gauges_write_members(&report_model_gauges, "load", &(struct report_model){.info = i}, ret);
+    gauges_put_members(&report_model_gauges, "load", &(struct report_model){.info = i}, j);
     if (i.unloaded_why == UNLOAD_NONE)
         return;
-    buf_puts(ret, ",\"unloaded\":{");
-    json_write_member(ret, "reason", unload_reason_name(i.unloaded_why));
-    json_write_member(ret, "for", i.unloaded_for);
-    buf_printf(ret, ",\"seconds\":%.1f}", (double)i.unloaded_ns / (double)NS_PER_S);
+    json_open(j, "unloaded");
+    json_put_string(j, "reason", unload_reason_name(i.unloaded_why));
+    json_put_string(j, "for", i.unloaded_for);
+    json_put_fixed(j, "seconds", 1, (double)i.unloaded_ns / (double)NS_PER_S);
+    json_close(j);
 }
 
 /* The limits on images of a request. */
-static void write_image_sched(const struct api *a, const struct model_vision *v, struct buf *ret)
+static void write_image_sched(const struct api *a, const struct model_vision *v, struct json_out *j)
 {
-    buf_printf(ret, ",\"input_modalities\":[\"text\"%s%s],\"vision\":", v->present ? ",\"image\"" : "",
-               v->present && v->video_frames_max ? ",\"video\"" : "");
+    json_open_array(j, "input_modalities");
+    json_put_string(j, NULL, "text");
+    if (v->present)
+        json_put_string(j, NULL, "image");
+    if (v->present && v->video_frames_max)
+        json_put_string(j, NULL, "video");
+    json_close(j);
     if (!v->present || !a->media) {
-        buf_puts(ret, "null");
+        json_put_null(j, "vision");
         return;
     }
     const struct media_opts *o = media_options(a->media);
     uint32_t edge = v->patch * v->merge, frames = v->video_frames_max;
-    buf_printf(ret,
-               "{\"images_max\":%u,\"image_pixels_max\":%llu,\"image_tokens_max\":%llu,\"token_pixels\":%u,"
-               "\"video_frames_max\":%u}",
-               o->parts_max, (ull)v->pixels_max, (ull)(v->pixels_max / edge / edge), edge * edge,
-               o->frames_max ? MIN_OF(frames, o->frames_max) : frames);
+    json_open(j, "vision");
+    JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max},
+                  {"image_tokens_max", v->pixels_max / edge / edge}, {"token_pixels", edge * edge},
+                  {"video_frames_max", o->frames_max ? MIN_OF(frames, o->frames_max) : frames});
+    json_close(j);
 }
 
 /* For a model that is not loaded: the facts read from its files when the server started. */
-static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
+static void write_unloaded(struct api *a, uint32_t index, struct json_out *j)
 {
     const struct model_settings *s = registry_settings(a->opts.registry, index);
-    if (s->planned)
-        buf_printf(ret, ",\"max_model_len\":%u", model_settings_context(s));
-    else
-        buf_puts(ret, ",\"max_model_len\":null");
-    if (s->planned)
-        write_image_sched(a, &s->shape.vision, ret);
+    if (!s->planned) {
+        json_put_null(j, "max_model_len");
+        return;
+    }
+    json_put_u64(j, "max_model_len", model_settings_context(s));
+    write_image_sched(a, &s->shape.vision, j);
 }
 
 /* Writes the purpose of the model, and the routes that it serves. */
-static void write_use(const struct model_use *u, struct buf *ret)
+static void write_use(const struct model_use *u, struct json_out *j)
 {
-    buf_printf(ret, "\"use\":\"%s\",\"embeddings\":%s,\"rerank\":%s", model_kind_name(u->kind),
-               u->vectors ? "true" : "false", u->scores ? "true" : "false");
-    json_write_member(ret, "pooling", u->vectors ? pooling_name(u->pooling.kind) : NULL);
+    json_put_string(j, "use", model_kind_name(u->kind));
+    json_put_bool(j, "embeddings", u->vectors);
+    json_put_bool(j, "rerank", u->scores);
+    json_put_string(j, "pooling", u->vectors ? pooling_name(u->pooling.kind) : NULL);
 }
 
 /* Writes a token's work for the processor, for shares of its limits; null on another device. */
-static void write_work(const struct model_shape *s, struct buf *ret)
+static void write_work(const struct model_shape *s, struct json_out *j)
 {
     const struct model_work w = model_work_of(s);
     if (s->apart) {
-        buf_puts(ret, ",\"work\":null");
+        json_put_null(j, "work");
         return;
     }
-    buf_printf(ret,
-               ",\"work\":{\"token_bytes\":%llu,\"token_operations\":%llu,\"logits_operations\":%llu,"
-               "\"routed\":%s}",
-               (ull)w.token_bytes, (ull)w.token_operations, (ull)w.logits_operations,
-               w.routed ? "true" : "false");
+    json_open(j, "work");
+    JSON_PUT_U64S(j, {"token_bytes", w.token_bytes}, {"token_operations", w.token_operations},
+                  {"logits_operations", w.logits_operations});
+    json_put_bool(j, "routed", w.routed);
+    json_close(j);
 }
 
-static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
+static void write_loaded(const struct api *a, const struct served_model *m, struct json_out *j)
 {
-    buf_printf(ret, ",\"max_model_len\":%u", m->max_model_len);
-    json_write_member(ret, "compute", m->compute);
-    json_write_member(ret, "device", m->device);
+    json_put_u64(j, "max_model_len", m->max_model_len);
+    json_put_string(j, "compute", m->compute);
+    json_put_string(j, "device", m->device);
     /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
-    buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
-               m->template ? "true" : "false", m->tokenizer ? "true" : "false");
-    write_use(&m->use, ret);
-    buf_puts(ret, ",\"speculation\":{");
-    report_speculation(&m->drafting, ret);
-    buf_putc(ret, '}');
-    write_image_sched(a, &m->shape->vision, ret);
-    write_work(m->shape, ret);
+    json_put_bool(j, "exact", m->exact);
+    json_put_bool(j, "chat", m->template != NULL);
+    json_put_bool(j, "tokenizer", m->tokenizer != NULL);
+    write_use(&m->use, j);
+    report_open_speculation(&m->drafting, j);
+    json_close(j);
+    write_image_sched(a, &m->shape->vision, j);
+    write_work(m->shape, j);
 }
 
-void report_speculation(const struct drafting_opts *g, struct buf *ret)
+void report_open_speculation(const struct drafting_opts *g, struct json_out *j)
 {
-    buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g),
-               g->drafts_max, g->optimistic ? "true" : "false");
+    json_open(j, "speculation");
+    json_put_string(j, "method", speculation_name(g));
+    json_put_u64(j, "tokens_max", g->drafts_max);
+    json_put_bool(j, "optimistic", g->optimistic);
 }
 
 /* The members that Anthropic's clients read. */
-static void write_for_anthropic(struct slice name, int64_t created_s, struct buf *ret)
+static void write_for_anthropic(struct slice name, int64_t created_s, struct json_out *j)
 {
     char text[32];
     struct tm when;
     time_t at = (time_t)created_s;
     gmtime_r(&at, &when);
     strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &when);
-    buf_puts(ret, ",\"type\":\"model\",\"lifecycle\":\"active\",\"display_name\":");
-    json_write_string(ret, name);
-    buf_printf(ret, ",\"created_at\":\"%s\"", text);
+    json_put_string(j, "type", "model");
+    json_put_string(j, "lifecycle", "active");
+    json_put_text(j, "display_name", name);
+    json_put_string(j, "created_at", text);
 }
 
-void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret)
+void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct json_out *j)
 {
     struct lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
-    buf_puts(ret, "{\"id\":");
-    json_write_string(ret, name);
-    buf_printf(ret, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"plateau\"",
-               (long long)(loaded ? look.model->created_s : a->started_s));
-    json_write_member(ret, "root", api_model_id(a, index));
-    buf_puts(ret, ",\"parent\":null,\"permission\":[]");
-    write_for_anthropic(name, loaded ? look.model->created_s : a->started_s, ret);
-    report_model_state(a, index, all, ret);
+    int64_t created_s = loaded ? look.model->created_s : a->started_s;
+    json_open(j, NULL);
+    json_put_text(j, "id", name);
+    json_put_string(j, "object", "model");
+    json_put_i64(j, "created", created_s);
+    json_put_string(j, "owned_by", "plateau");
+    json_put_string(j, "root", api_model_id(a, index));
+    json_put_null(j, "parent");
+    json_open_array(j, "permission");
+    json_close(j);
+    write_for_anthropic(name, created_s, j);
+    report_model_state(a, index, all, j);
     if (loaded)
-        write_loaded(a, look.model, ret);
+        write_loaded(a, look.model, j);
     else
-        write_unloaded(a, index, ret);
+        write_unloaded(a, index, j);
     const struct model_settings *s = registry_settings(a->opts.registry, index);
     report_capabilities(a, look.model,
                         loaded       ? look.model->max_model_len
                         : s->planned ? model_settings_context(s)
                                      : 0,
-                        ret);
-    buf_putc(ret, '}');
+                        j);
+    json_close(j);
     registry_look_away(&look);
 }
 
-/* `"first_id":...,"last_id":...,"has_more":false`: the list has one page. */
-static void write_page(struct api *a, uint32_t count, struct buf *ret)
+/* Writes where the list's only page begins and ends. */
+static void write_page(struct api *a, uint32_t count, struct json_out *j)
 {
     const struct model_settings *last = registry_settings(a->opts.registry, count - 1);
-    buf_puts(ret, "\"first_id\":");
-    json_write_string(ret, slice_of(api_model_id(a, 0)));
-    buf_puts(ret, ",\"last_id\":");
-    json_write_string(ret, slice_of(last->alias_count ? last->aliases[last->alias_count - 1] : last->id));
-    buf_puts(ret, ",\"has_more\":false");
+    json_put_string(j, "first_id", api_model_id(a, 0));
+    json_put_string(j, "last_id", last->alias_count ? last->aliases[last->alias_count - 1] : last->id);
+    json_put_bool(j, "has_more", false);
 }
 
 /* Each model under its id, and again under each alias: clients choose from this list. */
 void report_models(struct api *a, bool all, struct buf *ret)
 {
     uint32_t count = api_model_count(a);
-    buf_puts(ret, "{\"object\":\"list\",\"data\":[");
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "object", "list");
+    json_open_array(&j, "data");
     for (uint32_t i = 0; i < count; i++) {
         const struct model_settings *s = registry_settings(a->opts.registry, i);
-        if (i > 0)
-            buf_putc(ret, ',');
-        report_model(a, i, slice_of(s->id), all, ret);
-        for (uint32_t alias = 0; alias < s->alias_count; alias++) {
-            buf_putc(ret, ',');
-            report_model(a, i, slice_of(s->aliases[alias]), all, ret);
-        }
+        report_model(a, i, slice_of(s->id), all, &j);
+        for (uint32_t alias = 0; alias < s->alias_count; alias++)
+            report_model(a, i, slice_of(s->aliases[alias]), all, &j);
     }
-    buf_puts(ret, "],");
-    write_page(a, count, ret);
-    buf_putc(ret, '}');
+    json_close(&j);
+    write_page(a, count, &j);
+    json_end(&j);
 }
 
-static void write_model_info(const struct served_model *m, struct buf *ret)
+static void write_model_info(const struct served_model *m, struct json_out *j)
 {
     const struct model_shape *s = m->shape;
-    json_write_member(ret, "model_path", m->id);
-    json_write_member(ret, "tokenizer_path", m->tokenizer ? m->id : NULL);
-    json_write_member(ret, "model_type", s->family);
-    json_write_member(ret, "form", s->form);
-    buf_printf(
-        ret,
-        ",\"is_generation\":%s,\"max_model_len\":%u,\"vocab_size\":%u,\"num_layers\":%u,\"hidden_size\":%u,"
-        "\"parameters\":%llu,\"weight_bytes\":%llu",
-        m->use.kind == MODEL_EMBEDS ? "false" : "true", m->max_model_len, s->vocab, s->layers, s->hidden,
-        (ull)s->parameters, (ull)s->weight_bytes);
-    json_write_member(ret, "compute", m->compute);
-    json_write_member(ret, "device", m->device);
-    buf_putc(ret, ',');
-    write_use(&m->use, ret);
-    buf_puts(ret, ",\"chat_format\":{");
-    chat_syntax_describe(m->syntax, ret);
-    buf_putc(ret, '}');
+    json_put_string(j, "model_path", m->id);
+    json_put_string(j, "tokenizer_path", m->tokenizer ? m->id : NULL);
+    json_put_string(j, "model_type", s->family);
+    json_put_string(j, "form", s->form);
+    json_put_bool(j, "is_generation", m->use.kind != MODEL_EMBEDS);
+    JSON_PUT_U64S(j, {"max_model_len", m->max_model_len}, {"vocab_size", s->vocab}, {"num_layers", s->layers},
+                  {"hidden_size", s->hidden}, {"parameters", s->parameters},
+                  {"weight_bytes", s->weight_bytes});
+    json_put_string(j, "compute", m->compute);
+    json_put_string(j, "device", m->device);
+    write_use(&m->use, j);
+    json_open(j, "chat_format");
+    chat_syntax_describe(m->syntax, j);
+    json_close(j);
 }
 
 /* The first loaded model: the tools that read this know one model only. */
@@ -265,47 +269,49 @@ static bool look_at_first(struct api *a, struct lease *ret)
 void report_model_info(struct api *a, struct buf *ret)
 {
     struct lease look;
-    buf_putc(ret, '{');
+    struct json_out j = json_out_object(ret);
     if (look_at_first(a, &look)) {
-        write_model_info(look.model, ret);
+        write_model_info(look.model, &j);
         registry_look_away(&look);
     }
-    buf_putc(ret, '}');
+    json_end(&j);
 }
 
-static void write_text(const char *name, struct slice text, struct buf *ret)
+static void write_text(const char *name, struct slice text, struct json_out *j)
 {
-    buf_printf(ret, ",\"%s\":", name);
     if (text.len)
-        json_write_string(ret, text);
+        json_put_text(j, name, text);
     else
-        buf_puts(ret, "null");
+        json_put_null(j, name);
 }
 
 void report_tokenizer_info(struct api *a, struct buf *ret)
 {
     struct lease look;
-    buf_puts(ret, "{\"tokenizer_class\":\"plateau\"");
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "tokenizer_class", "plateau");
     if (look_at_first(a, &look)) {
         const struct served_model *m = look.model;
-        write_text("bos_token", m->tokenizer ? tokenizer_bos(m->tokenizer) : (struct slice){0}, ret);
-        write_text("eos_token", m->tokenizer ? tokenizer_eos(m->tokenizer) : (struct slice){0}, ret);
-        write_text("chat_template", m->template ? chat_template_source(m->template) : (struct slice){0}, ret);
-        buf_printf(ret, ",\"model_max_length\":%u", m->max_model_len);
+        write_text("bos_token", m->tokenizer ? tokenizer_bos(m->tokenizer) : (struct slice){0}, &j);
+        write_text("eos_token", m->tokenizer ? tokenizer_eos(m->tokenizer) : (struct slice){0}, &j);
+        write_text("chat_template", m->template ? chat_template_source(m->template) : (struct slice){0}, &j);
+        json_put_u64(&j, "model_max_length", m->max_model_len);
         registry_look_away(&look);
     }
-    buf_putc(ret, '}');
+    json_end(&j);
 }
 
 void report_server_info(struct api *a, struct buf *ret)
 {
     struct lease look;
-    buf_puts(ret, "{\"version\":\"" PLATEAU_VERSION "\"");
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "version", PLATEAU_VERSION);
     if (look_at_first(a, &look)) {
-        write_model_info(look.model, ret);
-        json_write_member(ret, "served_model_name", look.model->id);
+        write_model_info(look.model, &j);
+        json_put_string(&j, "served_model_name", look.model->id);
         registry_look_away(&look);
     }
-    buf_printf(ret, ",\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->live.requests_max,
-               a->opts.choices_max, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+    JSON_PUT_U64S(&j, {"max_requests", a->live.requests_max}, {"max_choices", a->opts.choices_max});
+    json_put_fixed(&j, "uptime_seconds", 1, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+    json_end(&j);
 }

@@ -14,6 +14,7 @@ struct domain;
 struct drafting_opts;
 struct engine_numbers;
 struct gauge_table;
+struct json_out;
 struct served_model;
 struct slice;
 
@@ -21,13 +22,13 @@ void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */
 void report_models(struct api *a, bool all, struct buf *ret);
 /* Writes one entry of report_models(); `name` is the id or an alias. */
-void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
-/* "status":"ok", with a progress or a reason: members of an object, without its braces. */
-void report_state(struct api *a, struct buf *ret);
-/* "state":"ready", with progress and reason where they apply, and with `all` bytes and loads. */
-void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
-/* The drafter and the draft length: members of an object, without its braces. */
-void report_speculation(const struct drafting_opts *g, struct buf *ret);
+void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct json_out *j);
+/* Puts the members `status`, and where they apply progress and reason. */
+void report_state(struct api *a, struct json_out *j);
+/* Puts the member `state`, where they apply progress and reason, and with `all` bytes and loads. */
+void report_model_state(struct api *a, uint32_t index, bool all, struct json_out *j);
+/* Opens the member `speculation`, and puts the drafter and the draft length. */
+void report_open_speculation(const struct drafting_opts *g, struct json_out *j);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 /* The first model's tokenizer and chat template, as vLLM tells them. */
@@ -36,7 +37,7 @@ void report_tokenizer_info(struct api *a, struct buf *ret);
 /* report_capabilities.c: members of a model. `m` NULL: it is not loaded. max_model_len 0:
  * unknown. */
 void report_capabilities(const struct api *a, const struct served_model *m, uint32_t max_model_len,
-                         struct buf *ret);
+                         struct json_out *j);
 
 /* report_memory.c */
 void report_memory(struct api *a, struct buf *ret);
@@ -66,34 +67,34 @@ uint32_t report_read_accounts(struct api *a);
 uint64_t report_own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index);
 
 /* report_holders.c: members of an object, without its braces. */
-void report_holders(struct api *a, struct buf *ret);
+void report_holders(struct api *a, struct json_out *j);
 /* The limit on all prefixes together, when the limits of their models add up to `sum_of_models`. */
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
 extern const struct gauge_table report_holders_gauges;
 
 /* report_ssd.c */
-void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret);
+void report_ssd(struct api *a, uint64_t hit_tokens, struct json_out *j);
 extern const struct gauge_table report_ssd_gauges;
 
 /* report_media.c: as report_holders(). */
-void report_media(struct api *a, struct buf *ret);
+void report_media(struct api *a, struct json_out *j);
 extern const struct gauge_table report_media_gauges;
 
 /* report_responses.c: as report_holders(). */
-void report_responses(struct api *a, struct buf *ret);
+void report_responses(struct api *a, struct json_out *j);
 extern const struct gauge_table report_responses_gauges;
 
-void report_conversations(struct api *a, struct buf *ret);
+void report_conversations(struct api *a, struct json_out *j);
 extern const struct gauge_table report_conversations_gauges;
 
 /* report_guard.c: as report_holders(). */
-void report_guard(struct api *a, struct buf *ret);
+void report_guard(struct api *a, struct json_out *j);
 extern const struct gauge_table report_guard_gauges;
 
 /* report_status.c */
 void report_status(struct api *a, struct buf *ret);
-/* "caches":{...}, from the sum over all engines that report_add_cache() makes. */
-void report_caches(struct api *a, const struct engine_numbers *sum, struct buf *ret);
+/* Puts the member `caches`, from the sum over all engines that report_add_cache() makes. */
+void report_caches(struct api *a, const struct engine_numbers *sum, struct json_out *j);
 void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n);
 
 /* report_requests.c: a list of the requests of one tenant, or of all (NULL), the first `max` of them. */
@@ -102,7 +103,7 @@ struct report_requests {
     uint32_t jobs;            /* jobs of all engines */
 };
 void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
-                     struct buf *ret);
+                     struct json_out *j);
 
 /* report_trace.c: the last requests that ended or were refused, of one tenant or of all (NULL): the oldest
  * `max` of those with a number above `after`. */

@@ -5,6 +5,7 @@
 #include "api/report/report.h"
 
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "reclaim/guard.h"
 
 #define OF(field) GAUGE_OF(struct guard_numbers, field)
@@ -49,13 +50,15 @@ const struct gauge_table report_guard_gauges = {
     "Of memory pressure and reclaiming", rows,        COUNT_OF(rows), false,
     sizeof(struct guard_numbers),        read_numbers};
 
-void report_guard(struct api *a, struct buf *ret)
+void report_guard(struct api *a, struct json_out *j)
 {
     struct guard_numbers n;
     read_numbers(a, NULL, 0, &n);
-    buf_printf(ret, "\"memory_pressure\":{\"stage\":\"%s\",\"level\":\"%s\",\"figure\":\"%s\",",
-               pressure_stage_name(n.stage), pressure_level_name(n.level), n.why);
-    gauges_write_members(&report_guard_gauges, "memory_pressure", &n, ret);
-    buf_puts(ret, "},");
-    gauges_write_object(&report_guard_gauges, "guard", &n, ret);
+    json_open(j, "memory_pressure");
+    json_put_string(j, "stage", pressure_stage_name(n.stage));
+    json_put_string(j, "level", pressure_level_name(n.level));
+    json_put_string(j, "figure", n.why);
+    gauges_put_members(&report_guard_gauges, "memory_pressure", &n, j);
+    json_close(j);
+    gauges_put_object(&report_guard_gauges, "guard", &n, j);
 }

@@ -4,11 +4,9 @@
 #include "api/report/report.h"
 
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "base/log_ring.h"
-
-#include <math.h>
 
 static const struct {
     const char *name;
@@ -33,41 +31,37 @@ static const struct {
     [HISTORY_REFUSED] = {"refused", false, 0.01},
 };
 
-static void write_number(double value, double unit, struct buf *ret)
+static void write_number(double value, double unit, struct json_out *j)
 {
-    if (isnan(value))
-        buf_puts(ret, "null");
-    else if (unit >= 1)
-        buf_printf(ret, "%.0f", value);
+    if (unit >= 1)
+        json_put_fixed(j, NULL, 0, value);
     else
-        buf_printf(ret, "%.*g", unit < 0.01 ? 5 : 6, value);
+        json_put_general(j, NULL, unit < 0.01 ? 5 : 6, value);
 }
 
-static void write_points(const struct history_point *points, uint32_t count, size_t offset, double unit,
-                         struct buf *ret)
+static void write_points(const char *name, const struct history_point *points, uint32_t count, size_t offset,
+                         double unit, struct json_out *j)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_number((double)*(const float *)((const char *)&points[i] + offset), unit, ret);
-    }
+    json_open_array(j, name);
+    for (uint32_t i = 0; i < count; i++)
+        write_number((double)*(const float *)((const char *)&points[i] + offset), unit, j);
+    json_close(j);
 }
 
 static void write_series(const struct history *h, uint32_t s, enum history_range range, uint64_t now_ns,
-                         struct buf *ret)
+                         struct json_out *j)
 {
     struct history_point points[HISTORY_POINTS_MAX];
     uint32_t count = history_window_of(range, now_ns).count;
+    double unit = series[s].unit;
     history_read(h, (enum history_series)s, range, now_ns, points);
-    buf_printf(ret, "%s\"%s\":{\"mean\":[", s ? "," : "", series[s].name);
-    write_points(points, count, offsetof(struct history_point, mean), series[s].unit, ret);
+    json_open(j, series[s].name);
+    write_points("mean", points, count, offsetof(struct history_point, mean), unit, j);
     if (series[s].spread && range != HISTORY_5M) {
-        buf_puts(ret, "],\"min\":[");
-        write_points(points, count, offsetof(struct history_point, min), series[s].unit, ret);
-        buf_puts(ret, "],\"max\":[");
-        write_points(points, count, offsetof(struct history_point, max), series[s].unit, ret);
+        write_points("min", points, count, offsetof(struct history_point, min), unit, j);
+        write_points("max", points, count, offsetof(struct history_point, max), unit, j);
     }
-    buf_puts(ret, "]}");
+    json_close(j);
 }
 
 void report_history(struct api *a, enum history_range range, struct buf *ret)
@@ -77,24 +71,31 @@ void report_history(struct api *a, enum history_range range, struct buf *ret)
     struct history_window w = history_window_of(range, now_ns);
     struct history_trend t = history_trend(h, range, now_ns);
     double from = clock_wall_s() - (double)(int64_t)(now_ns - w.from_ns) / (double)NS_PER_S;
-    buf_printf(ret,
-               "{\"range\":\"%s\",\"step_seconds\":%llu,\"from\":%.3f,\"points\":%u,"
-               "\"trend\":{\"verdict\":\"%s\",\"bytes_per_hour\":%.0f},\"series\":{",
-               history_range_name(range), (ull)(w.step_ns / NS_PER_S), from, w.count,
-               history_verdict_name(t.verdict), t.bytes_per_hour);
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "range", history_range_name(range));
+    json_put_u64(&j, "step_seconds", w.step_ns / NS_PER_S);
+    json_put_fixed(&j, "from", 3, from);
+    json_put_u64(&j, "points", w.count);
+    json_open(&j, "trend");
+    json_put_string(&j, "verdict", history_verdict_name(t.verdict));
+    json_put_fixed(&j, "bytes_per_hour", 0, t.bytes_per_hour);
+    json_close(&j);
+    json_open(&j, "series");
     for (uint32_t s = 0; s < HISTORY_SERIES_COUNT; s++)
-        write_series(h, s, range, now_ns, ret);
-    buf_puts(ret, "}}");
+        write_series(h, s, range, now_ns, &j);
+    json_close(&j);
+    json_end(&j);
 }
 
 /* ---- the log ---- */
 
-static void write_line(const struct log_ring_line *line, bool first, struct buf *ret)
+static void write_line(const struct log_ring_line *line, struct json_out *j)
 {
-    buf_printf(ret, "%s{\"number\":%llu,\"level\":\"%s\",\"text\":", first ? "" : ",", (ull)line->number,
-               log_level_name((enum log_level)line->level));
-    json_write_string(ret, (struct slice){line->text, line->len});
-    buf_putc(ret, '}');
+    json_open(j, NULL);
+    json_put_u64(j, "number", line->number);
+    json_put_string(j, "level", log_level_name((enum log_level)line->level));
+    json_put_text(j, "text", (struct slice){line->text, line->len});
+    json_close(j);
 }
 
 /* The first number of the newest `max` lines of that level and worse. */
@@ -115,14 +116,13 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
 {
     struct log_ring_line line;
     uint64_t end = log_ring_last();
-    bool first = true;
-    buf_printf(ret, "{\"last\":%llu,\"lines\":[", (ull)end);
+    struct json_out j = json_out_object(ret);
+    json_put_u64(&j, "last", end);
+    json_open_array(&j, "lines");
     for (uint64_t n = start_of(after, end, least, max);
-         n < end && log_ring_next(n, &line) && line.number <= end; n = line.number) {
-        if (line.level > (int)least)
-            continue;
-        write_line(&line, first, ret);
-        first = false;
-    }
-    buf_puts(ret, "]}");
+         n < end && log_ring_next(n, &line) && line.number <= end; n = line.number)
+        if (line.level <= (int)least)
+            write_line(&line, &j);
+    json_close(&j);
+    json_end(&j);
 }

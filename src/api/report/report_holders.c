@@ -4,7 +4,7 @@
 #include "api/report/report.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "reclaim/holders.h"
 
 #define OF(field) GAUGE_OF(struct holders_numbers, field)
@@ -33,19 +33,19 @@ static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, 
 const struct gauge_table report_holders_gauges = {
     "Of all models together", rows, COUNT_OF(rows), false, sizeof(struct holders_numbers), read_numbers};
 
-static void write_holder(const struct holder_info *h, struct buf *ret)
+static void write_holder(const struct holder_info *h, struct json_out *j)
 {
-    buf_putc(ret, '{');
-    json_write_member(ret, "id", h->name);
-    json_write_member(ret, "domain", h->domain->name);
-    buf_printf(ret,
-               ",\"state\":\"%s\",\"held_bytes\":%llu,\"free_bytes\":%llu,\"cached_bytes\":%llu,"
-               "\"allowed_bytes\":%llu,\"entries\":%u}",
-               holder_state_name(h->state), (ull)h->now.held_bytes, (ull)h->now.free_bytes,
-               (ull)h->now.cached_bytes, (ull)h->allowed_bytes, h->now.entries);
+    json_open(j, NULL);
+    json_put_string(j, "id", h->name);
+    json_put_string(j, "domain", h->domain->name);
+    json_put_string(j, "state", holder_state_name(h->state));
+    JSON_PUT_U64S(j, {"held_bytes", h->now.held_bytes}, {"free_bytes", h->now.free_bytes},
+                  {"cached_bytes", h->now.cached_bytes}, {"allowed_bytes", h->allowed_bytes},
+                  {"entries", h->now.entries});
+    json_close(j);
 }
 
-void report_holders(struct api *a, struct buf *ret)
+void report_holders(struct api *a, struct json_out *j)
 {
     struct holder_info all[HOLDERS_MAX];
     struct holders_numbers n;
@@ -53,14 +53,11 @@ void report_holders(struct api *a, struct buf *ret)
     read_numbers(a, NULL, 0, &n);
     if (a->opts.holders)
         count = MIN_OF(holders_list(a->opts.holders, all, HOLDERS_MAX), (uint32_t)HOLDERS_MAX);
-    gauges_write_members(&report_holders_gauges, "holders", &n, ret);
-    buf_puts(ret, ",\"holders\":[");
-    for (uint32_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_holder(&all[i], ret);
-    }
-    buf_putc(ret, ']');
+    gauges_put_members(&report_holders_gauges, "holders", &n, j);
+    json_open_array(j, "holders");
+    for (uint32_t i = 0; i < count; i++)
+        write_holder(&all[i], j);
+    json_close(j);
 }
 
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models)

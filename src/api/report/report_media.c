@@ -4,6 +4,7 @@
 #include "api/report/report.h"
 
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "media/media.h"
 
 struct service_numbers {
@@ -61,11 +62,11 @@ const struct gauge_table report_media_gauges = {
     "Of images and videos before the model", rows,        COUNT_OF(rows), false,
     sizeof(struct service_numbers),          read_numbers};
 
-void report_media(struct api *a, struct buf *ret)
+void report_media(struct api *a, struct json_out *j)
 {
     struct service_numbers n;
     if (read_numbers(a, NULL, 0, &n))
-        gauges_write_object(&report_media_gauges, "media", &n, ret);
+        gauges_put_object(&report_media_gauges, "media", &n, j);
     else
-        buf_puts(ret, "\"media\":null");
+        json_put_null(j, "media");
 }

@@ -7,7 +7,7 @@
 #include "api/report/report.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "engine/engine_numbers.h"
 #include "http/http_server.h"
 #include "memory/accounts.h"
@@ -113,25 +113,24 @@ struct unaccounted report_unaccounted(struct api *a)
 
 /* ---- the tree ---- */
 
-static void write_limit(const struct account_numbers *n, struct buf *ret)
+static void write_limit(const struct account_numbers *n, struct json_out *j)
 {
     if (n->limit == ACCOUNT_NO_LIMIT)
-        buf_puts(ret, "null");
+        json_put_null(j, "limit_bytes");
     else
-        buf_printf(ret, "%llu", (ull)n->limit);
+        json_put_u64(j, "limit_bytes", n->limit);
 }
 
-static void write_account(const struct account_numbers *n, uint64_t own, struct buf *ret)
+/* Opens an account, and its list of children. */
+static void open_account(const struct account_numbers *n, uint64_t own, struct json_out *j)
 {
-    buf_putc(ret, '{');
-    json_write_member(ret, "name", n->name);
-    buf_printf(ret,
-               ",\"class\":\"%s\",\"planned_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,"
-               "\"own_bytes\":%llu,\"peak_bytes\":%llu,\"limit_bytes\":",
-               account_class_name(n->class), (ull)n->planned, (ull)n->reserved, (ull)n->used, (ull)own,
-               (ull)n->peak);
-    write_limit(n, ret);
-    buf_puts(ret, ",\"children\":[");
+    json_open(j, NULL);
+    json_put_string(j, "name", n->name);
+    json_put_string(j, "class", account_class_name(n->class));
+    JSON_PUT_U64S(j, {"planned_bytes", n->planned}, {"reserved_bytes", n->reserved}, {"used_bytes", n->used},
+                  {"own_bytes", own}, {"peak_bytes", n->peak});
+    write_limit(n, j);
+    json_open_array(j, "children");
 }
 
 /* The roots of other domains than the machine's, which is the first account. */
@@ -142,51 +141,64 @@ const struct domain *report_device_of(const struct account_numbers *accounts, ui
 }
 
 /* Writes a domain's bytes as its driver counts them. */
-static void write_figures(const struct domain *d, struct buf *ret)
+static void write_figures(const struct domain *d, struct json_out *j)
 {
     struct domain_figures f;
     if (d->ops->committed)
-        buf_printf(ret, ",\"committed_bytes\":%llu", (ull)d->ops->committed(d->arg));
-    if (domain_figures(d, &f))
-        buf_printf(
-            ret, ",\"total_bytes\":%llu,\"free_bytes\":%llu,\"others_bytes\":%llu,\"unaccounted_bytes\":%lld",
-            (ull)f.total_bytes, (ull)f.free_bytes, (ull)f.others_bytes, (long long)f.unaccounted_bytes);
+        json_put_u64(j, "committed_bytes", d->ops->committed(d->arg));
+    if (domain_figures(d, &f)) {
+        JSON_PUT_U64S(j, {"total_bytes", f.total_bytes}, {"free_bytes", f.free_bytes},
+                      {"others_bytes", f.others_bytes});
+        json_put_i64(j, "unaccounted_bytes", f.unaccounted_bytes);
+    }
 }
 
-static void write_devices(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
+static void write_devices(const struct account_numbers *accounts, uint32_t count, struct json_out *j)
 {
-    bool first = true;
+    json_open_array(j, "devices");
     for (uint32_t i = 0; i < count; i++) {
         const struct account_numbers *n = &accounts[i];
         if (!report_device_of(accounts, i))
             continue;
-        buf_puts(ret, first ? "{" : ",{");
-        json_write_member(ret, "name", n->name);
-        buf_puts(ret, ",\"limit_bytes\":");
-        write_limit(n, ret);
-        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu", (ull)n->reserved,
-                   (ull)n->used, (ull)n->peak);
-        write_figures(n->domain, ret);
-        buf_putc(ret, '}');
-        first = false;
+        json_open(j, NULL);
+        json_put_string(j, "name", n->name);
+        write_limit(n, j);
+        JSON_PUT_U64S(j, {"reserved_bytes", n->reserved}, {"used_bytes", n->used}, {"peak_bytes", n->peak});
+        write_figures(n->domain, j);
+        json_close(j);
     }
+    json_close(j);
 }
 
 /* Parents come before their children: a deeper account opens below the last, a shallower one closes the open
  * ones. */
-static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
+static void write_tree(const struct account_numbers *accounts, uint32_t count, struct json_out *j)
 {
+    json_open_array(j, "accounts");
     for (uint32_t i = 0; i < count; i++) {
-        write_account(&accounts[i], report_own_used(accounts, count, i), ret);
+        open_account(&accounts[i], report_own_used(accounts, count, i), j);
         bool last = i + 1 == count;
         if (!last && accounts[i + 1].depth > accounts[i].depth)
             continue;
         uint32_t closed = accounts[i].depth + 1 - (last ? 0 : accounts[i + 1].depth);
-        for (; closed > 0; closed--)
-            buf_puts(ret, "]}");
-        if (!last)
-            buf_putc(ret, ',');
+        for (; closed > 0; closed--) {
+            json_close(j); /* children */
+            json_close(j);
+        }
     }
+    json_close(j);
+}
+
+static void write_system(struct api *a, uint32_t count, const struct footprint *f, struct json_out *j)
+{
+    json_open(j, "system");
+    JSON_PUT_U64S(j, {"rss_anon_bytes", f->rss_anon_bytes}, {"rss_file_bytes", f->rss_file_bytes},
+                  {"rss_shmem_bytes", f->rss_shmem_bytes}, {"swap_bytes", f->swap_bytes},
+                  {"cgroup_bytes", f->cgroup_bytes}, {"cgroup_limit_bytes", f->cgroup_limit_bytes},
+                  {"heap_bytes", f->heap_bytes}, {"ram_bytes", f->ram_bytes},
+                  {"ram_available_bytes", f->ram_available_bytes});
+    write_devices(a->accounts, count, j);
+    json_close(j);
 }
 
 /* Bytes that idle pools have yet to trim, of all models. */
@@ -208,30 +220,22 @@ void report_memory(struct api *a, struct buf *ret)
     const struct account_numbers *root = &a->accounts[0];
     footprint_read(&f);
     struct unaccounted un = unaccounted(a, count, &f);
-    buf_puts(ret, "{\"limit_bytes\":");
-    write_limit(root, ret);
-    buf_printf(ret,
-               ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,"
-               "\"untouched_bytes\":%llu,\"pending_trim_bytes\":%llu,\"sums_hold\":%s,\"accounts\":[",
-               (ull)root->reserved, (ull)root->used, (long long)un.bytes, (ull)un.untouched_bytes,
-               (ull)pending_trim(a), sums_hold(a->accounts, count) ? "true" : "false");
-    write_tree(a->accounts, count, ret);
-    buf_puts(ret, "],");
-    report_holders(a, ret);
-    buf_puts(ret, ",\"models\":[");
+    struct json_out j = json_out_object(ret);
+    write_limit(root, &j);
+    JSON_PUT_U64S(&j, {"reserved_bytes", root->reserved}, {"used_bytes", root->used});
+    json_put_i64(&j, "unaccounted_bytes", un.bytes);
+    JSON_PUT_U64S(&j, {"untouched_bytes", un.untouched_bytes}, {"pending_trim_bytes", pending_trim(a)});
+    json_put_bool(&j, "sums_hold", sums_hold(a->accounts, count));
+    write_tree(a->accounts, count, &j);
+    report_holders(a, &j);
+    json_open_array(&j, "models");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        buf_puts(ret, i ? ",{" : "{");
-        json_write_member(ret, "id", api_model_id(a, i));
-        report_model_state(a, i, true, ret);
-        buf_putc(ret, '}');
+        json_open(&j, NULL);
+        json_put_string(&j, "id", api_model_id(a, i));
+        report_model_state(a, i, true, &j);
+        json_close(&j);
     }
-    buf_printf(ret,
-               "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
-               "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
-               "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[",
-               (ull)f.rss_anon_bytes, (ull)f.rss_file_bytes, (ull)f.rss_shmem_bytes, (ull)f.swap_bytes,
-               (ull)f.cgroup_bytes, (ull)f.cgroup_limit_bytes, (ull)f.heap_bytes, (ull)f.ram_bytes,
-               (ull)f.ram_available_bytes);
-    write_devices(a->accounts, count, ret);
-    buf_puts(ret, "]}}");
+    json_close(&j);
+    write_system(a, count, &f, &j);
+    json_end(&j);
 }

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "engine/engine_numbers.h"
 #include "gen/choice.h"
 
@@ -89,15 +89,15 @@ static double media_part_done(const struct exchange *x)
     return MIN_OF(((double)p.parts_done + of_this) / p.parts, 1.0);
 }
 
-static void write_media(const struct exchange *x, struct buf *ret)
+static void write_media(const struct exchange *x, struct json_out *j)
 {
     static const char *const states[] = {"made", "fetching", "waiting", "working", "done"};
     struct media_progress p = media_task_progress(x->gen.task);
-    buf_printf(ret,
-               ",\"media\":{\"state\":\"%s\",\"parts\":%u,\"parts_done\":%u,\"bytes_fetched\":%llu,"
-               "\"frames\":%llu,\"frames_decoded\":%llu}",
-               states[media_task_state(x->gen.task)], p.parts, p.parts_done, (ull)p.bytes_fetched,
-               (ull)p.frames, (ull)p.frames_decoded);
+    json_open(j, "media");
+    json_put_string(j, "state", states[media_task_state(x->gen.task)]);
+    JSON_PUT_U64S(j, {"parts", p.parts}, {"parts_done", p.parts_done}, {"bytes_fetched", p.bytes_fetched},
+                  {"frames", p.frames}, {"frames_decoded", p.frames_decoded});
+    json_close(j);
 }
 
 static double progress_of(const struct exchange *x, const struct work *w)
@@ -110,33 +110,36 @@ static double progress_of(const struct exchange *x, const struct work *w)
     return w->prompt_tokens > 0 ? (double)w->prompt_done / w->prompt_tokens : 0;
 }
 
-static void write_request(struct exchange *x, const struct work *of, struct buf *ret)
+static void write_request(struct exchange *x, const struct work *w, struct json_out *j)
 {
-    struct work w = *of;
     bool known = x->phase != EXCHANGE_PREPARING;
-    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\"", x->id_text, x->route,
-               x->who.key, x->who.client);
-    json_write_member(ret, "model",
-                      known && x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL);
-    buf_printf(ret,
-               ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
-               "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
-               "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
-               w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
-               w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->gen.choice_count : 0,
-               (ull)(w.bytes + w.image_bytes), (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S,
-               x->http ? "true" : "false");
+    json_open(j, NULL);
+    json_put_string(j, "id", x->id_text);
+    json_put_string(j, "route", x->route);
+    json_put_string(j, "key", x->who.key);
+    json_put_string(j, "client", x->who.client);
+    json_put_string(j, "model",
+                    known && x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL);
+    json_put_string(j, "phase", w->phase);
+    json_put_fixed(j, "progress", 4, known ? progress_of(x, w) : 0);
+    JSON_PUT_U64S(j, {"prompt_tokens", w->prompt_tokens}, {"tokens", w->tokens},
+                  {"cached_tokens", w->cached_tokens}, {"draft_tokens", w->draft_tokens},
+                  {"accepted_tokens", w->accepted_tokens}, {"images", w->images},
+                  {"images_done", w->images_done}, {"choices", known ? x->gen.choice_count : 0},
+                  {"bytes", w->bytes + w->image_bytes});
+    json_put_fixed(j, "age_seconds", 3, (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S);
+    json_put_bool(j, "client_connected", x->http != NULL);
     if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
-        write_media(x, ret);
-    buf_putc(ret, '}');
+        write_media(x, j);
+    json_close(j);
 }
 
 void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
-                     struct buf *ret)
+                     struct json_out *j)
 {
     uint32_t written = 0;
     *n = (struct report_requests){.jobs = read_jobs(a)};
-    buf_putc(ret, '[');
+    json_open_array(j, "requests");
     LIST_EACH(it, &a->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
         if (tenant && x->gen.tenant != *tenant)
@@ -146,11 +149,8 @@ void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct
             n->waiting++;
         else
             n->active++;
-        if (written >= max)
-            continue;
-        if (written++ > 0)
-            buf_putc(ret, ',');
-        write_request(x, &w, ret);
+        if (written++ < max)
+            write_request(x, &w, j);
     }
-    buf_putc(ret, ']');
+    json_close(j);
 }

@@ -6,8 +6,8 @@
 #include "api/responses_store.h"
 #include "api/turns/prompt_parts.h"
 
-#include "base/buf.h"
 #include "base/check.h"
+#include "base/json/json_out.h"
 
 #define OF(field) GAUGE_OF(struct responses_store_numbers, field)
 
@@ -43,13 +43,13 @@ static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, 
 const struct gauge_table report_responses_gauges = {
     "Of stored responses", rows, COUNT_OF(rows), false, sizeof(struct responses_store_numbers), read_numbers};
 
-void report_responses(struct api *a, struct buf *ret)
+void report_responses(struct api *a, struct json_out *j)
 {
     struct responses_store_numbers n;
     if (read_numbers(a, NULL, 0, &n))
-        gauges_write_object(&report_responses_gauges, "responses", &n, ret);
+        gauges_put_object(&report_responses_gauges, "responses", &n, j);
     else
-        buf_puts(ret, "\"responses\":null");
+        json_put_null(j, "responses");
 }
 
 /* ---- conversations ---- */
@@ -105,11 +105,11 @@ const struct gauge_table report_conversations_gauges = {"Of conversations",
                                                         sizeof(struct conversation_numbers),
                                                         read_conversations};
 
-void report_conversations(struct api *a, struct buf *ret)
+void report_conversations(struct api *a, struct json_out *j)
 {
     struct conversation_numbers n;
     if (read_conversations(a, NULL, 0, &n))
-        gauges_write_object(&report_conversations_gauges, "conversations", &n, ret);
+        gauges_put_object(&report_conversations_gauges, "conversations", &n, j);
     else
-        buf_puts(ret, "\"conversations\":null");
+        json_put_null(j, "conversations");
 }

@@ -4,7 +4,7 @@
 #include "api/report/report.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "store/store.h"
 
 struct ssd_numbers {
@@ -72,17 +72,17 @@ const struct gauge_table report_ssd_gauges = {
     "Of the SSD tier, with `--ssd-dir`", rows,        COUNT_OF(rows), false,
     sizeof(struct ssd_numbers),          read_numbers};
 
-void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret)
+void report_ssd(struct api *a, uint64_t hit_tokens, struct json_out *j)
 {
     struct ssd_numbers n;
     if (!read_numbers(a, NULL, 0, &n)) {
-        buf_puts(ret, "null");
+        json_put_null(j, "ssd");
         return;
     }
     n.hit_tokens = hit_tokens;
-    buf_printf(ret, "{\"state\":\"%s\"", store_state_name(n.store.state));
-    json_write_member(ret, "reason", n.off ? n.store.reason : NULL);
-    buf_putc(ret, ',');
-    gauges_write_members(&report_ssd_gauges, "ssd", &n, ret);
-    buf_putc(ret, '}');
+    json_open(j, "ssd");
+    json_put_string(j, "state", store_state_name(n.store.state));
+    json_put_string(j, "reason", n.off ? n.store.reason : NULL);
+    gauges_put_members(&report_ssd_gauges, "ssd", &n, j);
+    json_close(j);
 }

@@ -5,58 +5,53 @@
 #include "api/report/report_model.h"
 
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "engine/engine_numbers.h"
 #include "http/http_server.h"
 
-static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct buf *ret)
+static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct json_out *j)
 {
-    buf_puts(ret, ",\"speculation\":{");
-    report_speculation(g, ret);
-    buf_putc(ret, ',');
-    gauges_write_members(&report_model_gauges, "speculation", n, ret);
-    buf_puts(ret, ",\"accepted_per_position\":[");
+    report_open_speculation(g, j);
+    gauges_put_members(&report_model_gauges, "speculation", n, j);
+    json_open_array(j, "accepted_per_position");
     for (uint32_t i = 0; i < g->drafts_max; i++)
-        buf_printf(ret, i ? ",%llu" : "%llu", (ull)n->engine.accepted_at[i]);
-    buf_puts(ret, "]}");
+        json_put_u64(j, NULL, n->engine.accepted_at[i]);
+    json_close(j);
+    json_close(j);
 }
 
-static void write_objects(const struct report_model *n, struct buf *ret)
+static void write_objects(const struct report_model *n, struct json_out *j)
 {
     const struct gauge_table *t = &report_model_gauges;
-    gauges_write_object(t, "cache", n, ret);
-    buf_putc(ret, ',');
-    gauges_write_object(t, "grammars", n, ret);
-    buf_putc(ret, ',');
-    gauges_write_object(t, "images", n, ret);
-    buf_puts(ret, ",\"pools\":{");
-    gauges_write_object(t, "kv", n, ret);
-    buf_putc(ret, ',');
-    gauges_write_object(t, "state", n, ret);
-    buf_puts(ret, "},");
-    gauges_write_object(t, "trims", n, ret);
+    gauges_put_object(t, "cache", n, j);
+    gauges_put_object(t, "grammars", n, j);
+    gauges_put_object(t, "images", n, j);
+    json_open(j, "pools");
+    gauges_put_object(t, "kv", n, j);
+    gauges_put_object(t, "state", n, j);
+    json_close(j);
+    gauges_put_object(t, "trims", n, j);
 }
 
 /* Writes a model's entry; all figures of a model that is not loaded are zero. */
-static void write_model(struct api *a, uint32_t index, struct report_model *n, struct buf *ret)
+static void write_model(struct api *a, uint32_t index, struct report_model *n, struct json_out *j)
 {
     struct lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     report_read_model(a, index, n);
-    buf_putc(ret, '{');
-    json_write_member(ret, "id", api_model_id(a, index));
-    report_model_state(a, index, true, ret);
+    json_open(j, NULL);
+    json_put_string(j, "id", api_model_id(a, index));
+    report_model_state(a, index, true, j);
     if (loaded) {
-        buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
-                   look.model->exact ? "true" : "false", look.model->max_model_len);
-        write_speculation(&look.model->drafting, n, ret);
+        json_put_string(j, "compute", look.model->compute);
+        json_put_bool(j, "exact", look.model->exact);
+        json_put_u64(j, "max_model_len", look.model->max_model_len);
+        write_speculation(&look.model->drafting, n, j);
     }
     registry_look_away(&look);
-    buf_putc(ret, ',');
-    gauges_write_members(&report_model_gauges, "model", n, ret);
-    buf_putc(ret, ',');
-    write_objects(n, ret);
-    buf_putc(ret, '}');
+    gauges_put_members(&report_model_gauges, "model", n, j);
+    write_objects(n, j);
+    json_close(j);
 }
 
 void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n)
@@ -78,63 +73,60 @@ void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->images_found += n->images_found;
 }
 
-void report_caches(struct api *a, const struct engine_numbers *sum, struct buf *ret)
+void report_caches(struct api *a, const struct engine_numbers *sum, struct json_out *j)
 {
-    buf_printf(ret,
-               "\"caches\":{\"host\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,"
-               "\"hit_tokens\":%llu},\"ssd\":",
-               (ull)report_cache_limit(a, sum->cache_bytes_max), (ull)sum->cache_bytes, sum->cache_pages,
-               sum->cache_snapshots, (ull)(sum->cached_tokens - sum->fetched_tokens - sum->pinned_tokens));
-    report_ssd(a, sum->fetched_tokens, ret);
-    buf_printf(ret,
-               ",\"pinned\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"hit_tokens\":%llu}"
-               ",\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,"
-               "\"found\":%llu}}",
-               (ull)sum->pinned.bytes_max, (ull)sum->pinned.bytes, (ull)sum->pinned_tokens,
-               (ull)sum->images_bytes_max, (ull)sum->images_bytes, sum->images_kept, (ull)sum->images_encoded,
-               (ull)sum->images_found);
+    json_open(j, "caches");
+    json_open(j, "host");
+    JSON_PUT_U64S(j, {"limit_bytes", report_cache_limit(a, sum->cache_bytes_max)},
+                  {"bytes", sum->cache_bytes}, {"pages", sum->cache_pages},
+                  {"snapshots", sum->cache_snapshots},
+                  {"hit_tokens", sum->cached_tokens - sum->fetched_tokens - sum->pinned_tokens});
+    json_close(j);
+    report_ssd(a, sum->fetched_tokens, j);
+    json_open(j, "pinned");
+    JSON_PUT_U64S(j, {"limit_bytes", sum->pinned.bytes_max}, {"bytes", sum->pinned.bytes},
+                  {"hit_tokens", sum->pinned_tokens});
+    json_close(j);
+    json_open(j, "images");
+    JSON_PUT_U64S(j, {"limit_bytes", sum->images_bytes_max}, {"bytes", sum->images_bytes},
+                  {"kept", sum->images_kept}, {"encoded", sum->images_encoded}, {"found", sum->images_found});
+    json_close(j);
+    json_close(j);
 }
 
-static void write_address(struct api *a, struct buf *ret)
+static void write_address(struct api *a, struct json_out *j)
 {
     if (!a->opts.host || !a->server)
         return;
-    buf_puts(ret, "\"address\":{");
-    json_write_member(ret, "host", a->opts.host);
-    buf_printf(ret, ",\"port\":%u},", http_server_port(a->server));
+    json_open(j, "address");
+    json_put_string(j, "host", a->opts.host);
+    json_put_u64(j, "port", http_server_port(a->server));
+    json_close(j);
 }
 
 void report_status(struct api *a, struct buf *ret)
 {
     struct report_requests requests;
     struct engine_numbers cache = {0};
-    buf_putc(ret, '{');
-    write_address(a, ret);
-    buf_puts(ret, "\"models\":[");
+    struct json_out j = json_out_object(ret);
+    write_address(a, &j);
+    json_open_array(&j, "models");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
         struct report_model n;
-        write_model(a, i, &n, ret);
+        write_model(a, i, &n, &j);
         report_add_cache(&cache, &n.engine);
     }
-    buf_puts(ret, "],\"requests\":");
-    report_requests(a, NULL, UINT32_MAX, &requests, ret);
-    buf_printf(ret,
-               ",\"active_requests\":%u,\"waiting_requests\":%u,\"engine_jobs\":%u,\"streams\":%u,"
-               "\"uptime_seconds\":%.1f,\"pending_trim_bytes\":%llu,",
-               requests.active, requests.waiting, requests.jobs, atomic_load(&a->streams_now),
-               (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S, (ull)cache.pending_trim_bytes);
-    report_caches(a, &cache, ret);
-    buf_putc(ret, ',');
-    report_media(a, ret);
-    buf_putc(ret, ',');
-    report_responses(a, ret);
-    buf_putc(ret, ',');
-    report_conversations(a, ret);
-    buf_putc(ret, ',');
-    report_holders(a, ret);
-    buf_putc(ret, ',');
-    report_guard(a, ret);
-    buf_putc(ret, '}');
+    json_close(&j);
+    report_requests(a, NULL, UINT32_MAX, &requests, &j);
+    JSON_PUT_U64S(&j, {"active_requests", requests.active}, {"waiting_requests", requests.waiting},
+                  {"engine_jobs", requests.jobs}, {"streams", atomic_load(&a->streams_now)});
+    json_put_fixed(&j, "uptime_seconds", 1, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+    json_put_u64(&j, "pending_trim_bytes", cache.pending_trim_bytes);
+    report_caches(a, &cache, &j);
+    report_media(a, &j);
+    report_responses(a, &j);
+    report_conversations(a, &j);
+    report_holders(a, &j);
+    report_guard(a, &j);
+    json_end(&j);
 }

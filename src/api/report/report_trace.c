@@ -5,66 +5,63 @@
 #include "api/turns/cache_miss.h"
 
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
+
+#include <math.h>
 
 static double ms_of(uint64_t ns)
 {
     return (double)ns / (double)NS_PER_MS;
 }
 
-static void write_refusal(const struct trace_refusal *why, struct buf *ret)
+static void write_refusal(const struct trace_refusal *why, struct json_out *j)
 {
-    if (why->status > 0)
-        buf_printf(ret, ",\"status\":%u", why->status);
-    else
-        buf_puts(ret, ",\"status\":null");
-    json_write_member(ret, "code", why->code);
-    json_write_member(ret, "param", why->param[0] ? why->param : NULL);
-    json_write_member(ret, "message", why->message[0] ? why->message : NULL);
+    json_put_fixed(j, "status", 0, why->status > 0 ? why->status : NAN);
+    json_put_string(j, "code", why->code);
+    json_put_string(j, "param", why->param[0] ? why->param : NULL);
+    json_put_string(j, "message", why->message[0] ? why->message : NULL);
 }
 
-static void write_times(const struct trace_record *r, struct buf *ret)
+static void write_times(const struct trace_record *r, struct json_out *j)
 {
-    buf_printf(ret, ",\"seconds\":%.3f,\"first_token_ms\":", (double)r->total_ns / (double)NS_PER_S);
-    if (r->first_token_ns > 0)
-        buf_printf(ret, "%.1f", ms_of(r->first_token_ns));
-    else
-        buf_puts(ret, "null");
-    buf_puts(ret, ",\"phases\":{");
+    json_put_fixed(j, "seconds", 3, (double)r->total_ns / (double)NS_PER_S);
+    json_put_fixed(j, "first_token_ms", 1, r->first_token_ns > 0 ? ms_of(r->first_token_ns) : NAN);
+    json_open(j, "phases");
     for (uint32_t p = 0; p < TRACE_PHASES; p++)
-        buf_printf(ret, p ? ",\"%s\":%.1f" : "\"%s\":%.1f", trace_phase_name((enum trace_phase)p),
-                   ms_of(r->phase_ns[p]));
-    buf_putc(ret, '}');
+        json_put_fixed(j, trace_phase_name((enum trace_phase)p), 1, ms_of(r->phase_ns[p]));
+    json_close(j);
 }
 
-static void write_record(struct api *a, const struct trace_record *r, struct buf *ret)
+static void write_record(struct api *a, const struct trace_record *r, struct json_out *j)
 {
-    buf_printf(ret, "{\"number\":%llu,\"first\":%llu,\"untold\":%u,\"ended\":%.3f", (ull)r->number,
-               (ull)r->first, r->untold, r->ended_s);
-    json_write_member(ret, "id", r->id[0] ? r->id : NULL);
-    json_write_member(ret, "action", r->who.action);
-    json_write_member(ret, "key", r->who.key);
-    json_write_member(ret, "client", r->who.client);
-    json_write_member(ret, "model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL);
-    json_write_member(ret, "end", r->end);
-    write_refusal(&r->refusal, ret);
-    buf_printf(ret, ",\"choices\":%u,\"prompt_tokens\":%u,\"cached_tokens\":%u,\"tokens\":%u", r->choices,
-               r->prompt_tokens, r->cached_tokens, r->tokens);
-    buf_puts(ret, ",\"cache_miss\":");
-    cache_miss_write(&r->cache_miss, ret);
-    write_times(r, ret);
-    buf_putc(ret, '}');
+    json_open(j, NULL);
+    JSON_PUT_U64S(j, {"number", r->number}, {"first", r->first}, {"untold", r->untold});
+    json_put_fixed(j, "ended", 3, r->ended_s);
+    json_put_string(j, "id", r->id[0] ? r->id : NULL);
+    json_put_string(j, "action", r->who.action);
+    json_put_string(j, "key", r->who.key);
+    json_put_string(j, "client", r->who.client);
+    json_put_string(j, "model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL);
+    json_put_string(j, "end", r->end);
+    write_refusal(&r->refusal, j);
+    JSON_PUT_U64S(j, {"choices", r->choices}, {"prompt_tokens", r->prompt_tokens},
+                  {"cached_tokens", r->cached_tokens}, {"tokens", r->tokens});
+    cache_miss_write(&r->cache_miss, "cache_miss", j);
+    write_times(r, j);
+    json_close(j);
 }
 
 void report_trace(struct api *a, const uint64_t *tenant, uint64_t after, uint32_t max, struct buf *ret)
 {
     const struct trace_record *r = trace_next(a->trace, after, tenant);
-    buf_puts(ret, "{\"requests\":[");
+    struct json_out j = json_out_object(ret);
+    json_open_array(&j, "requests");
     for (uint32_t i = 0; r && i < max; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_record(a, r, ret);
+        write_record(a, r, &j);
         r = trace_next(a->trace, r->number, tenant);
     }
-    buf_printf(ret, "],\"more\":%s,\"last\":%llu}", r ? "true" : "false", (ull)trace_last(a->trace, tenant));
+    json_close(&j);
+    json_put_bool(&j, "more", r != NULL);
+    json_put_u64(&j, "last", trace_last(a->trace, tenant));
+    json_end(&j);
 }

@@ -12,12 +12,13 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/page_tokens.h"
 #include "cache/prefix_losses.h"
 #include "gen/choice.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -189,26 +190,24 @@ static const char *type_of(const struct cache_miss *m)
     return strcmp(m->part, "unknown") == 0 ? "previous_message_not_found" : "unavailable";
 }
 
-void cache_miss_write(const struct cache_miss *m, struct buf *ret)
+void cache_miss_write(const struct cache_miss *m, const char *key, struct json_out *j)
 {
     if (!m->part[0]) {
-        buf_puts(ret, "null");
+        json_put_null(j, key);
         return;
     }
-    buf_printf(ret, "{\"type\":\"%s\",\"cache_missed_input_tokens\":%u", type_of(m), m->lost_tokens);
-    json_write_member(ret, "part", m->part);
-    json_write_member(ret, "at", m->at[0] ? m->at : NULL);
-    if (m->within > 0)
-        buf_printf(ret, ",\"character\":%u,\"within\":%u", m->character, m->within);
-    else
-        buf_puts(ret, ",\"character\":null,\"within\":null");
-    json_write_member(ret, "side", m->side);
-    json_write_member(ret, "cause", m->cause);
-    json_write_member(ret, "for", m->whom[0] ? m->whom : NULL);
-    if (m->cause)
-        buf_printf(ret, ",\"seconds\":%u}", m->seconds);
-    else
-        buf_puts(ret, ",\"seconds\":null}");
+    json_open(j, key);
+    json_put_string(j, "type", type_of(m));
+    json_put_u64(j, "cache_missed_input_tokens", m->lost_tokens);
+    json_put_string(j, "part", m->part);
+    json_put_string(j, "at", m->at[0] ? m->at : NULL);
+    json_put_fixed(j, "character", 0, m->within > 0 ? m->character : NAN);
+    json_put_fixed(j, "within", 0, m->within > 0 ? m->within : NAN);
+    json_put_string(j, "side", m->side);
+    json_put_string(j, "cause", m->cause);
+    json_put_string(j, "for", m->whom[0] ? m->whom : NULL);
+    json_put_fixed(j, "seconds", 0, m->cause ? m->seconds : NAN);
+    json_close(j);
 }
 
 static struct cache_miss now_of(const struct exchange *x)
@@ -224,7 +223,8 @@ void cache_miss_write_usage(const struct exchange *x, struct buf *ret)
         return;
     struct cache_miss m = now_of(x);
     buf_puts(ret, ",\"cache_miss_reason\":");
-    cache_miss_write(&m, ret);
+    struct json_out j = json_out(ret);
+    cache_miss_write(&m, NULL, &j);
 }
 
 /* The client names a message of which there is no record. */
@@ -242,9 +242,10 @@ void cache_miss_write_diagnostics(const struct exchange *x, struct buf *ret)
         return;
     }
     buf_puts(ret, "{\"cache_miss_reason\":");
+    struct json_out j = json_out(ret);
     if (lacks_named(x))
         buf_puts(ret, "{\"type\":\"previous_message_not_found\"}");
     else
-        cache_miss_write(&m, ret);
+        cache_miss_write(&m, NULL, &j);
     buf_putc(ret, '}');
 }

@@ -11,6 +11,7 @@
 struct buf;
 struct cache_miss; /* trace.h */
 struct exchange;
+struct json_out;
 
 #define CACHE_MISS_TEXT_BYTES 320 /* cache_miss_text() */
 
@@ -20,7 +21,7 @@ bool cache_miss_find(const struct exchange *x, struct cache_miss *ret);
  * Empty where nothing was lost. */
 void cache_miss_text(const struct cache_miss *m, char ret[CACHE_MISS_TEXT_BYTES]);
 /* An object, or null where nothing was lost. `type` is Anthropic's word for it. */
-void cache_miss_write(const struct cache_miss *m, struct buf *ret);
+void cache_miss_write(const struct cache_miss *m, const char *key, struct json_out *j);
 
 /* Writes `,"cache_miss_reason":...`, a member of `usage`, where the request wants it. */
 void cache_miss_write_usage(const struct exchange *x, struct buf *ret);

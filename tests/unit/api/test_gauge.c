@@ -5,6 +5,7 @@
 #include "api/report/metrics.h"
 #include "api/report/report.h"
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "memory/ledger.h"
 
 /* ---- the two forms ---- */
@@ -59,11 +60,13 @@ TEST(members_come_in_order_of_their_places)
 {
     struct buf b;
     buf_init(&b, 4096, NULL);
-    gauges_write_object(&table, "a", &sample, &b);
-    gauges_write_members(&table, "b", &sample, &b);
-    gauges_write_members(&table, "none", &sample, &b);
-    assert_text(&b, "\"a\":{\"small\":7,\"big\":1152921504606846976,\"ms\":1.500,\"flag\":true,"
-                    "\"percent\":12.50}\"s\":0.002");
+    struct json_out j = json_out_object(&b);
+    gauges_put_object(&table, "a", &sample, &j);
+    gauges_put_members(&table, "b", &sample, &j);
+    gauges_put_members(&table, "none", &sample, &j);
+    json_end(&j);
+    assert_text(&b, "{\"a\":{\"small\":7,\"big\":1152921504606846976,\"ms\":1.500,\"flag\":true,"
+                    "\"percent\":12.50},\"s\":0.002}");
 }
 
 TEST(series_have_one_head_and_the_samples_of_all_models)
