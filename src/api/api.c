@@ -13,12 +13,12 @@
 #include "api/responses_store.h"
 #include "api/routes.h"
 #include "api/turn_memory.h"
+#include "api/warm.h"
 #include "api/wire/responses_rest.h"
 #include "api/wire/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/log_ring.h"
 #include "base/threads/thread_stack.h"
 #include "engine/engine_numbers.h"
 #include "gen/choice.h"
@@ -113,7 +113,7 @@ uint64_t api_stack_bytes(const struct api_opts *opts)
 {
     struct api_opts o = *opts;
     fill_defaults(&o);
-    return prep_threads(&o) * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES) +
+    return (prep_threads(&o) + o.warms) * (uint64_t)thread_stack_bytes(PREP_STACK_BYTES) +
            (o.media.on ? media_stack_bytes(&o.media) : 0);
 }
 
@@ -182,44 +182,6 @@ static int open_responses(struct api *a)
     return r;
 }
 
-/* All parts lie in memory of their own; the log's stays with the process. */
-uint64_t api_history_bytes(void)
-{
-    return figures_bytes() + trace_bytes() + LOG_RING_BYTES;
-}
-
-static int open_history(struct api *a)
-{
-    if (!a->opts.history)
-        return 0;
-    struct charge charge = account_charge(a->opts.history);
-    int r = charge_take(&charge, LOG_RING_BYTES);
-    if (r < 0)
-        return r;
-    r = figures_create(a->opts.history, &a->figures);
-    if (r == 0)
-        r = trace_create(a->opts.history, &a->trace);
-    if (r == 0) {
-        log_ring_start();
-        return 0;
-    }
-    figures_free(a->figures);
-    a->figures = NULL;
-    charge_give(&charge, LOG_RING_BYTES);
-    return r;
-}
-
-static void close_history(struct api *a)
-{
-    if (!a->figures)
-        return;
-    struct charge charge = account_charge(a->opts.history);
-    log_ring_stop();
-    figures_free(a->figures);
-    trace_free(a->trace);
-    charge_give(&charge, LOG_RING_BYTES);
-}
-
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
@@ -247,17 +209,21 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     r = a->models_fd < 0 ? -errno : make_tables(a);
     if (r == 0)
         r = make_mailboxes(a);
-    a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
         r = open_responses(a);
     if (r == 0)
         r = turn_memory_open(a);
     if (r == 0)
-        r = open_history(a);
+        r = api_history_open(a);
     if (r == 0)
         r = open_media(a, e);
     if (r == 0)
+        r = warm_create(a, &a->warm, e);
+    a->text_fixed_bytes = account_numbers(opts->text).reserved;
+    if (r == 0)
         r = prep_start(a);
+    if (r == 0)
+        r = warm_start(a->warm);
     if (r < 0) {
         api_stop(a);
         api_free(a);
@@ -402,6 +368,7 @@ void api_stop(struct api *a)
     a->stopped = true;
     a->server = NULL;
     pulls_close(a);
+    warm_stop(a->warm);
     prep_stop(a);
     /* The server has closed their connections: no answer is sent, every exchange is freed. */
     while (a->prepared && mailbox_take(a->prepared, &x))
@@ -415,10 +382,11 @@ void api_free(struct api *a)
     if (!a)
         return;
     api_stop(a);
+    warm_free(a->warm);
     media_free(a->media);
     responses_store_free(a->responses);
     turn_memory_close(a);
-    close_history(a);
+    api_history_close(a);
     prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);
     mailbox_free(a->wakes);
@@ -443,6 +411,7 @@ void api_free(struct api *a)
 void api_models_changed(struct api *a)
 {
     uint64_t one = 1;
+    warm_look(a->warm);
     /* Full means that the network thread has not looked yet: it will. */
     if (write(a->models_fd, &one, sizeof(one)) < 0)
         return;

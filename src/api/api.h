@@ -77,6 +77,8 @@ struct api_opts {
     /* Origins whose pages may call the API, up to a NULL: cors.h. Only with model keys. Borrowed; NULL:
      * none. */
     const char *const *origins;
+    const char *const *warm;   /* --warm, up to a NULL: warm.h. Borrowed; NULL: none */
+    bool warms;                /* there are some, or a model has some: a thread more */
     const char *default_model; /* the id of the model that serves unknown and absent names; NULL: none */
     struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */
 };

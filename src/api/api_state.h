@@ -27,6 +27,7 @@ struct metrics;
 struct prompt_parts;
 struct tenants;
 struct trace;
+struct warm;
 struct watch;
 
 #define API_PREP_THREADS_MAX 8
@@ -82,6 +83,7 @@ struct api {
     struct trace *trace;     /* NULL: without an account for it */
     struct tenants *tenants;
     struct http_server *server;
+    struct warm *warm;    /* NULL: nothing is to be warmed */
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */
     struct audit_refusals refusals;
     struct pulls pulls;
@@ -116,6 +118,11 @@ struct api_progress {
     double part;
 };
 struct api_progress api_progress(struct api *a);
+
+/* Opens what `history` pays for, if there is such an account. 0 or -ENOMEM. */
+int api_history_open(struct api *a);
+/* Closes that. Zeroed is fine. */
+void api_history_close(struct api *a);
 
 /* True when requests are accepted; otherwise `why` has the refusal. */
 bool api_is_ready(struct api *a, struct reject *why);

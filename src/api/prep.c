@@ -5,6 +5,7 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/prep_arena.h"
 #include "api/prep_queue.h"
 #include "api/reply.h"
 #include "api/request/later_tools.h"
@@ -189,41 +190,18 @@ static void drop_refused(struct exchange *x)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 
-/* An arena is mapped, unlike the buffers of a request: its bytes are counted beside their charge. */
-static int take_arena(void *owner, size_t bytes)
-{
-    struct exchange *x = owner;
-    struct charge memory = request_memory_charge(&x->gen.memory);
-    int r = charge_take(&memory, bytes);
-    if (r == 0)
-        atomic_fetch_add(&x->api->prep_arena_bytes, bytes);
-    return r;
-}
-
-static void give_arena(void *owner, size_t bytes)
-{
-    struct exchange *x = owner;
-    struct charge memory = request_memory_charge(&x->gen.memory);
-    ASSERT(atomic_load(&x->api->prep_arena_bytes) >= bytes);
-    atomic_fetch_sub(&x->api->prep_arena_bytes, bytes);
-    charge_give(&memory, bytes);
-}
-
 /* Prepares one exchange. Afterwards its reject has an error, or x->reply is written, or its choices are with
  * the engine, or it waits. */
 static void work_on(struct exchange *x)
 {
-    struct arena *scratch = NULL;
+    struct prep_arena scratch;
     x->gen.wanted.deadline_ns = clock_now_ns() + REJECT_PREPARATION_S * NS_PER_S;
     x->gen.memory.still = &x->gen.wanted;
-    /* Each request has an arena of its own: the memory of a long prompt is freed with it. */
-    struct charge charge = {take_arena, give_arena, x};
-    struct arena_opts opts = {.bytes_max = x->gen.memory.bytes_max, .charge = &charge};
-    if (arena_create(&opts, &scratch) < 0)
+    if (prep_arena_open(&scratch, &x->api->prep_arena_bytes, &x->gen.memory) < 0)
         out_of_memory(x);
     else
-        work(x, scratch);
-    arena_free(scratch);
+        work(x, scratch.arena);
+    prep_arena_close(&scratch);
     write_refusal(x);
     drop_refused(x);
     x->gen.memory.still = NULL;

@@ -4,6 +4,7 @@
  * computed prefix while the job's sequence still references it, and once more after the sequence has left a
  * snapshot at its end. Orders of other threads are marks in the published list: the engine obeys them beside
  * requests. */
+#include "engine/engine_numbers.h"
 #include "engine/engine_state.h"
 
 #include "base/bytes_text.h"
@@ -44,8 +45,7 @@ static const struct lease_id *session_of(const struct job *j)
     return (const struct lease_id *)j->leases.id;
 }
 
-/* Bytes of the entries of so many tokens. */
-static uint64_t bytes_of(const struct engine *en, uint32_t tokens)
+uint64_t engine_prefix_bytes(const struct engine *en, uint32_t tokens)
 {
     const struct pools *p = &en->pools;
     uint32_t pages = tokens / PAGE_TOKENS;
@@ -83,7 +83,7 @@ static int open_session(struct engine *en, const struct job *j, struct lease_ref
     struct lease_open open = {.id = *session_of(j),
                               .tenant = j->seq.tenant_id,
                               .deadline_ns = clock_now_ns() + j->leases.ttl_s * NS_PER_S,
-                              .bytes = bytes_of(en, j->prompt_count),
+                              .bytes = engine_prefix_bytes(en, j->prompt_count),
                               .follows = j->leases.follows};
     return leases_open(en->pools.leases, &open, why);
 }
@@ -92,7 +92,7 @@ static int open_session(struct engine *en, const struct job *j, struct lease_ref
 static int grow_session(struct engine *en, const struct job *j, struct lease_refusal *why)
 {
     uint32_t held = leases_tokens(en->pools.leases, session_of(j));
-    uint64_t all = bytes_of(en, j->seq.tokens_limit), has = bytes_of(en, held);
+    uint64_t all = engine_prefix_bytes(en, j->seq.tokens_limit), has = engine_prefix_bytes(en, held);
     return leases_grow(en->pools.leases, session_of(j), j->seq.tenant_id, all > has ? all - has : 0, why);
 }
 

@@ -74,6 +74,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     struct api_opts api = o->api;
     api.models_max = p->models;
     api.media.on = p->sees;
+    api.warms = settings_warm(o);
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
     uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
     if (least) {

@@ -110,6 +110,7 @@ static int open_api(struct server *s, struct err *e)
     uint64_t texts = p->text_bytes - p->text_floor_bytes;
     struct api_opts opts = s->live.started.api;
     opts.default_model = s->models.default_id;
+    opts.warm = s->live.started.models.warm;
     opts.host = s->live.started.http.host;
     opts.ledger = s->rt.ledger;
     opts.store = s->rt.store;

@@ -201,6 +201,15 @@ int settings_set_section(struct settings *s, const char *section, const struct s
     return settings_set(row, copy, &tried, e) < 0 ? err_prefix(e, -EINVAL, "[model %s]", section) : 0;
 }
 
+bool settings_warm(const struct settings *s)
+{
+    for (const struct settings_section *of = s->sections; of; of = of->next)
+        for (uint32_t i = 0; i < of->count; i++)
+            if (strcmp(of->settings[i].row->name, "warm") == 0)
+                return true;
+    return s->models.warm[0] || s->api.warms;
+}
+
 const char *settings_section(const struct settings *o, uint32_t index)
 {
     const struct settings_section *s = o->sections;
@@ -213,9 +222,11 @@ int settings_of_model(const struct settings *o, const char *section, struct sett
 {
     struct settings own = *o, neutral;
     int r = settings_defaults(&neutral, e);
+    own.api.warms = settings_warm(o);
     own.texts = NULL;
     own.sections = NULL;
     memset(own.models.aliases, 0, sizeof(own.models.aliases));
+    memset(own.models.warm, 0, sizeof(own.models.warm));
     own.api.live.max_tokens_default = 0;
     own.model.bytes_max = 0;
     own.model.sampling = neutral.model.sampling;

@@ -36,8 +36,9 @@ struct models_settings {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *named[SETTINGS_MODELS_MAX + 1]; /* models of serve and plan; the first is `model` */
     const char *dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1], *pins[SETTINGS_KEYS_MAX + 1];
-    const char *default_model; /* NULL: none */
-    bool hub_cache;            /* every model of the hub's cache */
+    const char *warm[SETTINGS_KEYS_MAX + 1]; /* [KEY=]FILE */
+    const char *default_model;               /* NULL: none */
+    bool hub_cache;                          /* every model of the hub's cache */
 };
 
 /* keys.c */
@@ -128,6 +129,8 @@ void settings_done(struct settings *s);
 
 /* The names of the sections [model NAME], in the order in which they came; NULL after the last. */
 const char *settings_section(const struct settings *s, uint32_t index);
+/* Whether --warm is given, for the process or for a model. */
+bool settings_warm(const struct settings *s);
 /* Makes the settings of one model: `s`, changed by its section (`section` NULL: it has none). Settings that
  * only a section may have are neutral without one. Borrows its texts from `s`; needs no settings_done. 0 or
  * -EINVAL. */

@@ -120,6 +120,9 @@ const struct setting_row settings_table[] = {
      COMMAND_SERVE | SECTION,
      "a further name of a model, such as org/name; NAME alone: of the only model; NAME=DIRECTORY renames it; "
      "up to 32 a model"},
+    {GROUP_MODEL, "warm", "[KEY=]FILE", SETTING_LIST, AT(models.warm), 0, 0, NULL, COMMAND_SIZE | SECTION,
+     "compute the prefixes of FILE's requests whenever their model has been loaded: JSON bodies of chats, "
+     "Messages, Responses or sessions; for the clients of the API key named KEY; may be given several times"},
     {GROUP_MODEL, "default-model", "MODEL", SETTING_TEXT, AT(models.default_model), 0, 0, NULL, COMMAND_SERVE,
      "serve requests for any other name, or without one, with MODEL [default: an unknown name is 404]"},
     {GROUP_MODEL, "ttl", "SECONDS", SETTING_SECONDS, AT(model.ttl_ns), 0, 1e8, "0", COMMAND_SERVE | SECTION,

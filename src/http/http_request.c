@@ -72,13 +72,18 @@ static struct http_client_net net_of_v4(const void *address)
 }
 
 /* A client on this machine has the whole of 127.0.0.0/8 to come from, and ::1: they are one network. */
-struct http_client_net http_request_client_net(const struct http_request *r)
+struct http_client_net http_request_local_net(void)
 {
     static const uint8_t loopback[] = {127, 0, 0, 1};
+    return net_of_v4(loopback);
+}
+
+struct http_client_net http_request_client_net(const struct http_request *r)
+{
     const struct sockaddr *a = &conn_of(r)->from.any;
     struct http_client_net net = {{0}};
     if (http_peer_is_loopback(a))
-        return net_of_v4(loopback);
+        return http_request_local_net();
     if (a->sa_family == AF_INET)
         return net_of_v4(&((const struct sockaddr_in *)a)->sin_addr);
     if (a->sa_family != AF_INET6)

@@ -37,6 +37,8 @@ struct http_client_net {
     uint8_t bytes[8];
 };
 struct http_client_net http_request_client_net(const struct http_request *r);
+/* The network of all clients on this machine. */
+struct http_client_net http_request_local_net(void);
 /* Within the handler's begin: counts the connection for the tenant (not 0) until the request ends. False: the
  * tenant has HTTP_SHARE_OF_FREE times as many connections with open requests as are free of them, so that
  * tenants that take all they get always leave some to others. */

@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #define MODEL_ALIASES_MAX 32
+#define MODEL_WARMS_MAX   16
 
 /* NAN and -1: the model's own. */
 struct sampling_defaults {
@@ -43,6 +44,7 @@ struct model_settings {
     char id[MODEL_ID_BYTES], dir[MODEL_DIR_BYTES];
     const char *aliases[MODEL_ALIASES_MAX];
     uint32_t alias_count;
+    const char *warm[MODEL_WARMS_MAX + 1]; /* [KEY=]FILE: prefixes that are computed after its load */
     bool shares;  /* there are other models: what each cannot run without is set aside for it */
     bool preload; /* loaded at the start; the server is not ready before */
     struct model_options options;

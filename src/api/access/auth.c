@@ -49,12 +49,19 @@ static bool refuse_admin(struct slice given, bool known, struct reject *why)
                       "%s On the server's machine, commands such as `plateau status` need no key.", what);
 }
 
+static uint64_t tenant_of_net(struct http_client_net net)
+{
+    return keyring_tenant("net", (struct slice){(const char *)net.bytes, sizeof(net.bytes)});
+}
+
 static uint64_t tenant_of(const struct http_request *r, const struct key *key)
 {
-    struct http_client_net net = http_request_client_net(r);
-    if (key)
-        return key->tenant;
-    return keyring_tenant("net", (struct slice){(const char *)net.bytes, sizeof(net.bytes)});
+    return key ? key->tenant : tenant_of_net(http_request_client_net(r));
+}
+
+uint64_t auth_local_tenant(void)
+{
+    return tenant_of_net(http_request_local_net());
 }
 
 bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,

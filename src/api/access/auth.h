@@ -30,5 +30,7 @@ enum auth_need { AUTH_NONE, AUTH_PAGE, AUTH_KEY, AUTH_METRICS, AUTH_ADMIN };
 /* False: 401 in `why`. */
 bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,
                 struct auth *ret, struct reject *why);
+/* The tenant of clients on this machine that send no key. */
+uint64_t auth_local_tenant(void);
 
 #endif

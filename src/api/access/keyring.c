@@ -453,6 +453,20 @@ uint32_t keyring_count(const struct keyring *k, enum keyring_door door)
     return k ? k->of_door[door] : 0;
 }
 
+uint64_t keyring_owner(const struct keyring *k, struct slice name)
+{
+    uint64_t tenant = 0;
+    for (uint32_t i = 0; k && i < k->count; i++) {
+        const struct entry *e = &k->entries[i];
+        if (e->door != KEYRING_MODELS || (name.len > 0 && !slice_eq(slice_of(e->key.name), name)))
+            continue;
+        if (tenant != 0 && tenant != e->key.tenant)
+            return 0;
+        tenant = e->key.tenant;
+    }
+    return tenant;
+}
+
 struct keyring_found keyring_find(const struct keyring *k, struct slice given)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];

@@ -82,6 +82,9 @@ uint64_t keyring_tenant(const char *kind, struct slice bytes);
 
 /* k NULL: 0. */
 uint32_t keyring_count(const struct keyring *k, enum keyring_door door);
+/* The tenant of the model keys with that name; without a name, of all model keys, if they have one tenant. 0:
+ * none, or several. */
+uint64_t keyring_owner(const struct keyring *k, struct slice name);
 /* The entry of `given` at each door; NULL: no such key there. k may be NULL. */
 struct keyring_found {
     const struct key *at[KEYRING_DOORS];

@@ -366,6 +366,16 @@ static struct sampling_defaults sampling_of(const struct sampling_defaults *give
                                       .top_k = given->top_k > 0 ? given->top_k : -1};
 }
 
+static int add_warms(const struct settings *own, struct model_settings *s, struct err *e)
+{
+    for (uint32_t i = 0; own->models.warm[i]; i++) {
+        if (i == MODEL_WARMS_MAX)
+            return err_set(e, -EINVAL, "%s has more than %d warm files", s->id, MODEL_WARMS_MAX);
+        s->warm[i] = own->models.warm[i];
+    }
+    return 0;
+}
+
 int models_settle(struct models *m, uint32_t index, struct err *e)
 {
     struct settings *own = &m->own[index];
@@ -384,6 +394,8 @@ int models_settle(struct models *m, uint32_t index, struct err *e)
     s->max_tokens_default = own->api.live.max_tokens_default;
     for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
         r = models_add_alias(s, own->models.aliases[i], e);
+    if (r == 0)
+        r = add_warms(own, s, e);
     if (r == 0)
         r = check_formats(own, s, e);
     return r == 0 ? read_kwargs(own, s, e) : r;

@@ -37,6 +37,21 @@ TEST(a_file_has_keys_with_and_without_names)
     keyring_free(k);
 }
 
+TEST(a_name_or_the_only_tenant_owns)
+{
+    struct err e = {{0}};
+    struct keyring *k = ring("alice sk-1\nalice sk-2\nbob sk-3", &e, 0),
+                   *one = ring("alice sk-1\nalice sk-2", &e, 0);
+    assert_int_equal(keyring_owner(k, SLICE("alice")), find(k, "sk-2")->tenant);
+    assert_int_equal(keyring_owner(k, SLICE("bob")), find(k, "sk-3")->tenant);
+    assert_int_equal(keyring_owner(k, SLICE("carol")), 0);
+    assert_int_equal(keyring_owner(k, SLICE("")), 0);
+    assert_int_equal(keyring_owner(one, SLICE("")), find(one, "sk-1")->tenant);
+    assert_int_equal(keyring_owner(NULL, SLICE("")), 0);
+    keyring_free(k);
+    keyring_free(one);
+}
+
 TEST(nothing_is_found_without_a_ring)
 {
     assert_null(find(NULL, "x"));
