@@ -12,6 +12,7 @@
 #include "base/json/json_out.h"
 #include "base/slice.h"
 #include "base/wanted.h"
+#include "engine/job_images.h"
 #include "gen/gen.h"
 #include "gen/prompt.h"
 #include "gen/reject.h"
@@ -20,6 +21,7 @@
 #include "reclaim/holders.h"
 #include "store/store.h"
 #include "tokenizer/detok.h"
+#include "vision/image.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -63,10 +65,22 @@ static bool write_texts(struct exchange *x, const struct prompt_ids *p, struct j
     return true;
 }
 
+/* Tokens that stand for the images and frames. */
+static uint32_t image_tokens(const struct exchange *x, const struct prompt_ids *p)
+{
+    const uint32_t edge = job_images_edge(x->gen.model->shape);
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < p->image_count; i++)
+        tokens += (p->images[i].image->width / edge) * (p->images[i].image->height / edge);
+    return tokens;
+}
+
 static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
 {
     struct json_out j = json_out_object(&x->reply);
     JSON_PUT_U64S(&j, {"count", p->count}, {"max_model_len", x->gen.model->max_model_len});
+    if (p->image_count > 0)
+        json_put_u64(&j, "image_tokens", image_tokens(x, p));
     if (!write_list(x, p, &j))
         return false;
     if (!x->request.return_token_strs)

@@ -141,7 +141,10 @@ static CURLcode address(CURL *h, const struct admin_client *c, const char *path)
     SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     SET(CURLOPT_USERAGENT, "plateau/" PLATEAU_VERSION);
     if (c->socket[0]) {
-        SET(CURLOPT_UNIX_SOCKET_PATH, c->socket);
+        if (c->socket[0] == '@')
+            SET(CURLOPT_ABSTRACT_UNIX_SOCKET, c->socket + 1);
+        else
+            SET(CURLOPT_UNIX_SOCKET_PATH, c->socket);
         SET(CURLOPT_NOPROXY, "*");
     }
     return code;

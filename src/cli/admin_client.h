@@ -15,7 +15,7 @@ struct settings;
 struct curl_slist;
 
 struct admin_client {
-    char socket[108]; /* "": `url` */
+    char socket[108]; /* its path, or "@NAME" of an abstract one; "": `url` */
     const char *url;
     char base[1024]; /* "": `url` */
     char key[1025];  /* "": none */

@@ -1,16 +1,13 @@
 /* generate.c - one prompt to standard output, token by token. */
-#include "cli/options.h"
-
-#include "base/charge.h"
-#include "base/log.h"
-#include "gen/request_memory.h"
-#include "host/answer.h"
+#include "cli/chat/attach.h"
+#include "cli/chat/remote.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "host/attach.h"
-#include "host/runtime.h"
+#include "cli/own_server.h"
+
+#include "base/log.h"
 #include "host/settings.h"
 
 #include <errno.h>
@@ -18,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EMPTY_PROMPT "the prompt is empty; give some text, or - to read it from standard input"
+#define PROMPT_BYTES_MAX ((size_t)16 << 20)
+#define EMPTY_PROMPT     "the prompt is empty; give some text, or - to read it from standard input"
 
 /* Standard input, when the prompt is "-". */
 static int read_prompt(const char *argument, struct buf *ret, struct err *e)
@@ -40,7 +38,7 @@ static int attach_images(struct attach *attached, const struct settings *o, stru
     uint32_t tokens;
     int r = 0;
     for (const char *const *image = o->answer.images; *image && r == 0; image++)
-        r = attach_add(attached, MEDIA_IMAGE, slice_of(*image), &tokens, e);
+        r = attach_add(attached, false, slice_of(*image), &tokens, e);
     return r;
 }
 
@@ -58,76 +56,69 @@ static json_t *messages_of(struct slice prompt, const struct attach *attached, c
     return NULL;
 }
 
-static void print_part(void *arg, const struct part *p)
+static void print_text(void *arg, bool reasoning, struct slice text)
 {
-    if (p->kind == PART_TEXT)
-        terminal_write(arg, p->text);
+    (void)reasoning;
+    terminal_write(arg, text);
 }
 
-static int answer(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
+static int answer(const struct remote *remote, struct slice prompt, struct attach *attached, struct err *e)
 {
-    const struct settings *o = a->rt->settings;
-    bool raw = o->answer.raw || !a->rt->served.template;
-    struct question q = {.attached = attached, .raw = true, .seed = answer_seed(o)};
-    struct stream_finish finish;
+    const struct settings *o = remote->settings;
+    const bool raw = o->answer.raw || !remote->chats;
+    struct remote_answer end;
     if (raw && o->answer.images[0])
         return err_set(e, -EINVAL, "--image needs the model's chat template, which says where images stand");
     int r = attach_images(attached, o, e);
     if (r < 0)
         return r;
-    if (raw) {
-        q.attached = NULL;
-        q.prompt = json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len);
-    } else {
-        q.messages = messages_of(prompt, attached, o->answer.system);
-    }
-    r = q.prompt || q.messages ? answerer_run(a, &q, print_part, stdout, &finish, e)
-                               : err_set(e, -EINVAL, "the prompt is not valid UTF-8 text");
-    json_decref(q.messages);
-    json_decref(q.prompt);
+    json_t *messages = raw ? NULL : messages_of(prompt, attached, o->answer.system);
+    json_t *text = raw ? json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len) : NULL;
+    const struct remote_question q = {.messages = messages,
+                                      .prompt = text,
+                                      .plain = true,
+                                      .seed = remote_seed(o),
+                                      .stopped = interrupt_ends_answer,
+                                      .text = print_text,
+                                      .arg = stdout};
+    r = messages || text ? remote_ask(remote, &q, &end, e)
+                         : err_set(e, -EINVAL, "the prompt is not valid UTF-8 text");
+    json_decref(messages);
+    json_decref(text);
     return r;
 }
 
-static int generate(struct runtime *rt, struct err *e)
+static int generate(const struct remote *remote, struct err *e)
 {
-    struct charge charge = account_charge(rt->text);
-    struct answerer a;
-    struct request_memory memory; /* memory of the prompt's JSON */
+    const struct settings *o = remote->settings;
     struct attach attached;
     struct buf prompt;
-    buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);
-    request_memory_init(&memory, rt->text, 4 * ANSWER_PROMPT_BYTES_MAX);
-    request_memory_enter(&memory);
-    attach_init(&attached, rt, interrupt_pending);
-    int r = answerer_init(&a, rt, interrupt_ends_answer, e);
-    if (r == 0)
-        r = read_prompt(rt->settings->argument, &prompt, e);
-    if (r == 0 && prompt.len == 0 && !rt->settings->answer.images[0])
+    buf_init(&prompt, PROMPT_BYTES_MAX, NULL);
+    attach_init(&attached, remote, interrupt_pending);
+    int r = read_prompt(o->argument, &prompt, e);
+    if (r == 0 && prompt.len == 0 && !o->answer.images[0])
         r = err_set(e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
-        r = answer(&a, buf_slice(&prompt), &attached, e);
+        r = answer(remote, buf_slice(&prompt), &attached, e);
     if (r == 0)
         putchar('\n');
-    answerer_done(&a);
     attach_done(&attached);
-    request_memory_enter(NULL);
-    request_memory_done(&memory);
     buf_done(&prompt);
     return r;
 }
 
 static int run(const struct settings *o, struct err *e)
 {
-    struct runtime rt;
-    int r = runtime_open(
-        o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = o->answer.images[0] != NULL}, &rt, e);
-    if (r < 0)
-        return r;
-    rt.needs_tokenizer = true;
-    r = progress_load(&rt, e);
+    const struct own_server_opts opts = {.talk = o, .stopped = interrupt_pending};
+    struct own_server own;
+    struct remote remote = {0};
+    int r = own_server_start(&opts, &own, e);
     if (r == 0)
-        r = generate(&rt, e);
-    runtime_close(&rt);
+        r = remote_open_own(o, &own, &remote, e);
+    if (r == 0)
+        r = generate(&remote, e);
+    remote_close(&remote);
+    own_server_stop(&own);
     return r;
 }
 

@@ -4,8 +4,8 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/launch_clients.h"
-#include "cli/launch_server.h"
 #include "cli/nearest.h"
+#include "cli/own_server.h"
 #include "cli/page_address.h"
 
 #include "base/check.h"
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 1024
+#define URL_BYTES     256
 #define NO_KEY        "none" /* clients want a key, even where the server has none */
 
 /* ---- which client ---- */
@@ -58,7 +59,7 @@ static bool is_installed(const char *name)
 /* ---- which server ---- */
 
 /* The address of a server of this machine that has the model. False: there is none. */
-static bool find(const struct settings *o, char ret[LAUNCH_URL_BYTES])
+static bool find(const struct settings *o, char ret[URL_BYTES])
 {
     struct remote r;
     struct page_address page;
@@ -69,14 +70,28 @@ static bool find(const struct settings *o, char ret[LAUNCH_URL_BYTES])
     if (r.client.socket[0] && (found = page_address_find(&r.client, NULL, &page, &e) == 0))
         snprintf(r.client.base, sizeof(r.client.base), "%s", page.text);
     if (found)
-        snprintf(ret, LAUNCH_URL_BYTES, "%.*s", SLICE_ARGS(slice_trim(slice_of(r.client.base), "/")));
+        snprintf(ret, URL_BYTES, "%.*s", SLICE_ARGS(slice_trim(slice_of(r.client.base), "/")));
     remote_close(&r);
     return found;
 }
 
+static int start_server(const struct settings *o, struct settings *at, char url[URL_BYTES], struct err *e)
+{
+    const struct own_server_opts opts = {
+        .model = o->models.model, .log_level = "error", .outlives_exec = true, .stopped = interrupt_pending};
+    struct own_server own;
+    interrupt_catch();
+    int r = own_server_start(&opts, &own, e);
+    signal(SIGINT, SIG_DFL);
+    at->models.model = NULL;
+    if (r < 0)
+        return r == -ECANCELED ? r : err_prefix(e, r, "the server did not start");
+    snprintf(url, URL_BYTES, "%s", own.url);
+    return 0;
+}
+
 /* `at` gets the server's address, and no model where the server was started for one. */
-static int choose_server(const struct settings *o, struct settings *at, char url[LAUNCH_URL_BYTES],
-                         struct err *e)
+static int choose_server(const struct settings *o, struct settings *at, char url[URL_BYTES], struct err *e)
 {
     *at = *o;
     if (o->url)
@@ -88,11 +103,7 @@ static int choose_server(const struct settings *o, struct settings *at, char url
         return err_set(e, -ENOENT, "no server of this machine has the model; plateau serve starts one");
     if (isatty(STDERR_FILENO))
         fputs("plateau: starting a server for this session\n", stderr);
-    at->models.model = NULL;
-    interrupt_catch();
-    int r = launch_server_start(o->models.model, url, e);
-    signal(SIGINT, SIG_DFL);
-    return r;
+    return start_server(o, at, url, e);
 }
 
 /* ---- the client ---- */
@@ -189,7 +200,7 @@ static int run_client(const struct settings *o, const struct launch_client *c, c
 
 static int launch(const struct settings *o, const struct launch_client *c, struct err *e)
 {
-    char url[LAUNCH_URL_BYTES];
+    char url[URL_BYTES];
     struct settings at;
     struct remote remote = {0};
     int r = choose_server(o, &at, url, e);

@@ -4,9 +4,7 @@
 #include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cli/interrupt.h"
 #include "cli/output.h"
-#include "host/runtime.h"
 
 #include <stdio.h>
 
@@ -62,19 +60,4 @@ void progress_done(struct progress *p)
     if (p->drawn)
         fputs("\r\033[K", stderr);
     p->drawn = false;
-}
-
-static int show_and_ask(void *arg, uint64_t done, uint64_t total)
-{
-    progress_show(arg, done, total);
-    return interrupt_pending();
-}
-
-int progress_load(struct runtime *rt, struct err *e)
-{
-    struct progress p;
-    progress_init(&p, rt->model_id, "Loading");
-    int r = runtime_load(rt, show_and_ask, &p, e);
-    progress_done(&p);
-    return r;
 }

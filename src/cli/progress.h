@@ -8,9 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct err;
-struct runtime;
-
 struct progress {
     const char *what;  /* the model's name; outlives this */
     const char *doing; /* "Loading" */
@@ -23,9 +20,5 @@ void progress_init(struct progress *p, const char *what, const char *doing);
 void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total);
 /* Takes the line away. */
 void progress_done(struct progress *p);
-
-/* Loads a model for one sequence at a time, for chat and generate: shows its progress, and an interrupt ends
- * it (-ECANCELED). Returns the result of runtime_load. */
-int progress_load(struct runtime *rt, struct err *e);
 
 #endif

@@ -57,10 +57,10 @@ static bool refuse_blind(struct gen *g)
             "%s: of %s the text alone is computed, so the model \"%.100s\" takes no %s.", first.at,
             g->model->shape->family, g->model->id, what);
     if (g->model->shape->has_vision && !g->model->shape->vision.present)
-        return reject_unsupported(
-            &g->reject, first.at,
-            "%s: the model \"%.100s\" was loaded without its vision encoder and takes no %s.", first.at,
-            g->model->id, what);
+        return reject_unsupported(&g->reject, first.at,
+                                  "%s: the model \"%.100s\" was loaded without its vision encoder "
+                                  "(--max-image-pixels 0) and takes no %s.",
+                                  first.at, g->model->id, what);
     return reject_unsupported(&g->reject, first.at,
                               "%s: the model \"%.100s\" takes text only, no %s. GET /v1/models lists what "
                               "each model takes (input_modalities).",
@@ -141,10 +141,11 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
     const json_t *const texts[] = {g->request->messages, g->request->tools, g->request->template_kwargs};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (texts[i] && media_prompt_forged(m, texts[i]))
-            return reject_value(&g->reject, gen_messages_name(g->request),
-                                "A text of this request contains \"%.*s\", the placeholder of images in this "
-                                "model's prompts. Remove it from requests with images.",
-                                SLICE_ARGS(m->image));
+            return reject_value(
+                &g->reject, gen_messages_name(g->request),
+                "A text of this request has \"%.*s\" in it, the placeholder of images in this "
+                "model's prompts. Remove it from requests with images.",
+                SLICE_ARGS(m->image));
     return true;
 }
 

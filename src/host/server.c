@@ -28,6 +28,8 @@ static void on_change(void *arg)
     struct server *s = arg;
     if (s->api)
         api_models_changed(s->api);
+    if (s->changed)
+        s->changed(s->arg);
 }
 
 static void on_progress(void *arg, uint32_t index, uint64_t done, uint64_t total)

@@ -29,6 +29,7 @@ struct server {
     struct model_finder finder; /* finds models that come later */
     /* Set by the front; may be NULL. On the loading thread of that model, as registry_opts.progress. */
     void (*progress)(void *arg, uint32_t index, uint64_t done, uint64_t total);
+    void (*changed)(void *arg); /* the state of a model changed: see registry_opts */
     void *arg;
     char conversations_file[4096];
     bool stopping;

@@ -123,6 +123,15 @@ int settings_defaults(struct settings *ret, struct err *e)
     return 0;
 }
 
+void settings_take(unsigned of_commands, const struct settings *from, struct settings *to)
+{
+    for (size_t i = 0; i < settings_table_count; i++) {
+        const struct setting_row *row = &settings_table[i];
+        if (row->commands & of_commands)
+            memcpy((char *)to + row->offset, (const char *)from + row->offset, row->size);
+    }
+}
+
 /* --- texts --- */
 
 struct settings_text {

@@ -56,7 +56,7 @@ struct listener_settings {
     const char *metrics; /* NULL: nowhere */
 };
 
-/* answer.c, and the prompts of its callers; temperature, top-p and top-k are the model's. */
+/* The commands chat and generate; temperature, top-p and top-k are the model's. */
 struct answer_settings {
     const char *system, *images[SETTINGS_KEYS_MAX + 1];
     uint64_t seed; /* 0: drawn */
@@ -122,6 +122,8 @@ struct settings {
 
 /* The defaults of the table. settings_done() is due afterwards. */
 int settings_defaults(struct settings *ret, struct err *e);
+/* Copies the settings that some of these commands take; their texts stay borrowed. */
+void settings_take(unsigned of_commands, const struct settings *from, struct settings *to);
 /* A copy of `text` that lives until settings_done(); NULL: no memory. */
 const char *settings_keep(struct settings *s, const char *text);
 /* Frees what it keeps, overwritten. Zeroed is fine. */

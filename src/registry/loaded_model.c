@@ -167,10 +167,15 @@ static int load_defaults(struct load *l)
     if (r < 0)
         return r;
     bool samples = !isnan(s->temperature) || !isnan(s->top_p) || !isnan(s->min_p) || s->top_k >= 0;
+    const bool greedy = l->opts->settings->greedy && !d->do_sample;
     /* A file that says "do not sample" is about its own numbers: the section's are meant to be used. */
-    if (samples && !d->do_sample)
+    if ((samples || greedy) && !d->do_sample)
         d->has_temperature = d->has_top_p = d->has_min_p = d->has_top_k = false;
-    d->do_sample = d->do_sample || samples;
+    d->do_sample = d->do_sample || samples || greedy;
+    if (greedy) {
+        d->has_temperature = true;
+        d->temperature = 0;
+    }
     override(s->temperature, &d->has_temperature, &d->temperature);
     override(s->top_p, &d->has_top_p, &d->top_p);
     override(s->min_p, &d->has_min_p, &d->min_p);

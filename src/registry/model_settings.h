@@ -62,6 +62,7 @@ struct model_settings {
     const json_t *template_kwargs;        /* NULL: none */
     uint32_t max_tokens_default;          /* when a request says none; 0: the server's */
     bool needs_tokenizer, needs_template; /* without them loading fails */
+    bool greedy; /* a request without a temperature samples only if generation_config.json says so */
 };
 
 /* Tokens that only compactions have: at most half of the planned context. */

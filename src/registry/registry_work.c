@@ -321,7 +321,8 @@ static void log_load(const struct entry *e, int error, const struct registry_fai
     else if (error == -ECANCELED)
         LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));
     else
-        LOG_ERROR("load_failed", "model=%s error=\"%s\"", e->known.id, why->e.text);
+        LOG_AT(e->registry->opts.quiet ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, "load_failed",
+               "model=%s error=\"%s\"", e->known.id, why->e.text);
 }
 
 static void thread_is_over(struct entry *e)

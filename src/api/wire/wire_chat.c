@@ -12,6 +12,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- fields ---- */
 
@@ -31,6 +32,18 @@ static bool read_verbosity(struct request *r, const struct field *f, json_t *v, 
     return field_take_verbosity(r, f->name, v, &word, why);
 }
 
+/* llama.cpp's: "none" leaves reasoning in the text, with its marks; other formats have it apart, as here. */
+static bool read_reasoning_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    static const char *const apart[] = {"auto", "deepseek", NULL};
+    const char *word, *s = json_string_value(v);
+    if (s && strcmp(s, "none") == 0) {
+        r->gen.parses = false;
+        return true;
+    }
+    return field_take_hint(r, f->name, v, apart, &word, why);
+}
+
 static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r;
@@ -46,6 +59,7 @@ static const struct field fields[] = {
     {"modalities", read_modalities},
     {"echo", field_refuse_unless_off, .say = "not supported in chats; use /v1/completions."},
     {"verbosity", read_verbosity},
+    {"reasoning_format", read_reasoning_format},
     {"functions", field_refuse, .say = "not supported; use tools."},
     {"function_call", field_refuse, .say = "not supported; use tool_choice."},
     {"audio", field_refuse, .say = "audio output is not supported."},
@@ -282,6 +296,9 @@ static bool check(struct request *r, struct reject *why)
     const struct gen_sampling *s = &r->gen.sampling;
     if (!r->gen.messages)
         return reject_value(why, "messages", "messages is missing.");
+    if (!r->gen.parses && r->gen.tools)
+        return reject_unsupported(why, "reasoning_format",
+                                  "reasoning_format \"none\" is not supported with tools.");
     if (s->top_logprobs > 0 && !s->logprobs)
         return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
     return fields_openai_check(r, why);

@@ -3,10 +3,10 @@
 #include "cli/admin_client.h"
 #include "cli/bench/bench_measure.h"
 #include "cli/bench/bench_results.h"
-#include "cli/bench/bench_server.h"
 #include "cli/chat/remote.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "cli/own_server.h"
 
 #include "base/rng.h"
 #include "host/machine_limits.h"
@@ -17,46 +17,28 @@
 #include <poll.h>
 #include <string.h>
 
-#define LOOK_MS 50   /* between looks whether a server is ready */
 #define LEFT_MS 1000 /* from an unload to a look at what stayed */
 
 struct bench {
     const struct settings *o;
     struct remote remote;
-    struct bench_server own;
+    struct own_server own;
     struct bench_measure measure;
 };
 
 /* ---- the server ---- */
 
-/* Waits until its model is loaded. */
-static int wait_ready(struct bench *b, struct err *e)
-{
-    for (;;) {
-        struct admin_reply reply = {0};
-        int r = admin_client_ask(&b->remote.client, "GET", "/health", &reply, e);
-        bool ready = r == 0 && reply.status == 200;
-        admin_reply_done(&reply);
-        if (ready)
-            return 0;
-        if (interrupt_pending())
-            return err_set(e, -ECANCELED, "stopped");
-        if (bench_server_is_gone(&b->own))
-            return err_set(e, -ECHILD, "the server of the measurement ended");
-        poll(NULL, 0, LOOK_MS);
-    }
-}
-
 static int start_server(struct bench *b, struct settings *o, struct err *e)
 {
-    int r = bench_server_start(o->models.model, &b->own, e);
+    const struct own_server_opts opts = {
+        .model = o->models.model, .log_level = "warn", .stopped = interrupt_pending};
+    int r = own_server_start(&opts, &b->own, e);
     if (r < 0)
-        return r;
+        return err_prefix(e, r, "the server of the measurement did not start");
     o->url = b->own.url;
     o->keys.api_keys[0] = b->own.key;
     o->models.model = NULL; /* it has one */
-    r = remote_open(o, &b->remote, e);
-    return r == 0 ? wait_ready(b, e) : r;
+    return remote_open(o, &b->remote, e);
 }
 
 /* A server at --url, one of this machine that has the model, or one of its own. */
@@ -102,7 +84,7 @@ static struct model_work work_of(const json_t *work)
         .routed = json_is_true(json_object_get(work, "routed"))};
 }
 
-/* The server says it, or the files of MODEL beside --name do. Returns why nobody does, or NULL. */
+/* The server says it, or the files of MODEL beside --name do. Returns why neither does, or NULL. */
 static const char *find_work(struct bench *b)
 {
     struct admin_reply model = {0};
@@ -216,7 +198,7 @@ static int run(struct settings *o, struct err *e)
         show(o, &results);
     machine_limits_close(b.measure.limits);
     remote_close(&b.remote);
-    bench_server_stop(&b.own);
+    own_server_stop(&b.own);
     return cli_status(r, e);
 }
 

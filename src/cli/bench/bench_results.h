@@ -32,7 +32,7 @@ struct bench_results {
     uint32_t threads; /* that measured the machine; 0: nobody did */
     double machine_read_bytes_s, machine_operations_s;
     bool in_cache;         /* the model's weights may stay in a cache: shares of reading can exceed 100 % */
-    const char *no_shares; /* why there are none, as half a sentence; NULL: there are */
+    const char *no_shares; /* why they are missing, as half a sentence; NULL: there are shares */
     /* 0: the server does not say. */
     uint64_t planned_bytes;           /* least bytes that the model needs */
     uint64_t peak_bytes, limit_bytes; /* bytes of the whole server */

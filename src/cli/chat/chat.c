@@ -1,9 +1,8 @@
-/* chat.c - the messages are a JSON array in the form of templates and of /save; its bytes are charged to
- * the account `text`. */
+/* chat.c - the messages are a JSON array in the form of templates and of /save. The model's context bounds
+ * it: a message that does not fit is removed. */
 #include "cli/chat/chat.h"
 
 #include "cli/chat/chat_screen.h"
-#include "cli/chat/remote.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 
@@ -16,16 +15,12 @@
 
 /* --- messages --- */
 
-int chat_open(struct chat *c, const struct chat_source *from, struct chat_screen *screen, struct err *e)
+int chat_open(struct chat *c, const struct remote *remote, struct chat_screen *screen, struct err *e)
 {
-    const char *system = from->settings->answer.system;
-    *c = (struct chat){.from = *from, .screen = screen, .seed = answer_seed(from->settings)};
-    int r = from->rt ? answerer_init(&c->answerer, from->rt, interrupt_ends_answer, e) : 0;
-    if (r < 0)
-        return r;
-    request_memory_init(&c->memory, from->text, CHAT_CONVERSATION_BYTES_MAX);
-    request_memory_enter(&c->memory);
-    attach_init(&c->attached, from->rt, interrupt_pending);
+    const char *system = remote->settings->answer.system;
+    int r = 0;
+    *c = (struct chat){.remote = remote, .screen = screen, .seed = remote_seed(remote->settings)};
+    attach_init(&c->attached, remote, interrupt_pending);
     c->messages = json_array();
     if (!c->messages)
         r = err_set(e, -ENOMEM, "no memory for a conversation");
@@ -41,10 +36,6 @@ void chat_close(struct chat *c)
     json_decref(c->messages);
     c->messages = NULL;
     attach_done(&c->attached);
-    request_memory_enter(NULL);
-    request_memory_done(&c->memory);
-    if (c->from.rt)
-        answerer_done(&c->answerer);
 }
 
 static json_t *message_of(const char *role, struct slice text)
@@ -58,17 +49,16 @@ static bool has_role(const json_t *message, const char *role)
     return found && strcmp(found, role) == 0;
 }
 
-static int refuse_text(struct chat *c, struct err *e)
+static int refuse_text(struct err *e)
 {
-    return c->memory.refused ? err_set(e, -ENOMEM, "no memory for the message")
-                             : err_set(e, -EINVAL, "the message is not valid UTF-8 text");
+    return err_set(e, -EINVAL, "the message is not valid UTF-8 text");
 }
 
 int chat_set_system(struct chat *c, struct slice text, struct err *e)
 {
     json_t *message = text.len ? message_of("system", text) : NULL;
     if (text.len && !message)
-        return refuse_text(c, e);
+        return refuse_text(e);
     if (has_role(json_array_get(c->messages, 0), "system"))
         json_array_remove(c->messages, 0);
     if (message && json_array_insert_new(c->messages, 0, message) < 0)
@@ -114,16 +104,14 @@ struct telling {
     struct buf reasoning, content;
 };
 
-static void on_part(void *arg, const struct part *p)
+static void on_text(void *arg, bool reasoning, struct slice text)
 {
     struct telling *t = arg;
-    if (p->kind == PART_REASONING) {
-        buf_put_slice(&t->reasoning, p->text);
-        chat_screen_reasoning(t->screen, p->text);
-    } else if (p->kind == PART_TEXT) {
-        buf_put_slice(&t->content, p->text);
-        chat_screen_content(t->screen, p->text);
-    }
+    buf_put_slice(reasoning ? &t->reasoning : &t->content, text);
+    if (reasoning)
+        chat_screen_reasoning(t->screen, text);
+    else
+        chat_screen_content(t->screen, text);
 }
 
 /* The answer joins the conversation, with its reasoning: which of it the model sees again is the template's
@@ -144,26 +132,26 @@ static int remember(struct chat *c, const struct telling *t, struct err *e)
 
 static void tell_end(struct chat *c)
 {
-    const struct stream_finish *f = &c->last;
-    const uint32_t context = c->from.context;
+    const struct remote_answer *f = &c->last;
+    const uint32_t context = c->remote->context;
     bool full = context && f->prompt_tokens + f->completion_tokens >= context;
-    if (f->reason == FINISH_LENGTH && full)
+    if (f->end == REMOTE_LENGTH && full)
         chat_screen_note(
             c->screen,
             "[The context of %u tokens is full (--max-model-len). /reset begins a new conversation.]",
             context);
-    else if (f->reason == FINISH_LENGTH)
+    else if (f->end == REMOTE_LENGTH)
         chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
-    else if (f->reason == FINISH_REPETITION)
+    else if (f->end == REMOTE_LOOP)
         chat_screen_note(c->screen, "[Ended at a loop: --repetition-detection.]");
-    else if (f->reason == FINISH_ABORTED && !output_failed())
+    else if (f->end == REMOTE_STOPPED && !output_failed())
         chat_screen_note(c->screen, "[Stopped. What was said stays in the conversation.]");
 }
 
 static void tell_speed(struct chat *c)
 {
-    const struct stream_finish *f = &c->last;
-    const double first_s = (double)f->prefill_ns / NS_PER_S, rest_s = (double)f->decode_ns / NS_PER_S;
+    const struct remote_answer *f = &c->last;
+    const double first_s = (double)f->first_ns / NS_PER_S, rest_s = (double)f->rest_ns / NS_PER_S;
     char speed[48] = "";
     /* The first token comes with the prompt. */
     if (f->completion_tokens > 1 && rest_s > 0)
@@ -174,20 +162,19 @@ static void tell_speed(struct chat *c)
 
 static int ask(struct chat *c, struct telling *t, struct err *e)
 {
-    const uint64_t seed = c->draws ? rng_at(c->seed, c->draws) : c->seed;
-    const struct question q = {.messages = c->messages, .attached = &c->attached, .seed = seed};
-    if (c->from.remote)
-        return remote_answer(c->from.remote, c->messages, seed, interrupt_ends_answer, on_part, t, &c->last,
-                             e);
-    return answerer_run(&c->answerer, &q, on_part, t, &c->last, e);
+    const struct remote_question q = {.messages = c->messages,
+                                      .seed = c->draws ? rng_at(c->seed, c->draws) : c->seed,
+                                      .stopped = interrupt_ends_answer,
+                                      .text = on_text,
+                                      .arg = t};
+    return remote_ask(c->remote, &q, &c->last, e);
 }
 
 static int run_answer(struct chat *c, struct err *e)
 {
-    struct charge charge = request_memory_charge(&c->memory);
     struct telling t = {.screen = c->screen};
-    buf_init(&t.reasoning, CHAT_MESSAGE_BYTES_MAX, &charge);
-    buf_init(&t.content, CHAT_MESSAGE_BYTES_MAX, &charge);
+    buf_init(&t.reasoning, CHAT_MESSAGE_BYTES_MAX, NULL);
+    buf_init(&t.content, CHAT_MESSAGE_BYTES_MAX, NULL);
     int r = ask(c, &t, e);
     if (r == 0) {
         c->answers++;
@@ -198,7 +185,7 @@ static int run_answer(struct chat *c, struct err *e)
     buf_done(&t.reasoning);
     if (r == 0)
         tell_end(c);
-    if (r == 0 && c->from.settings->stats)
+    if (r == 0 && c->remote->settings->stats)
         tell_speed(c);
     return r;
 }
@@ -211,7 +198,7 @@ static int answer(struct chat *c, struct err *e)
     return err_set(e, r,
                    "the conversation with this message does not fit into the context of %u tokens "
                    "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
-                   c->from.context);
+                   c->remote->context);
 }
 
 int chat_say(struct chat *c, struct slice text, struct err *e)
@@ -219,7 +206,7 @@ int chat_say(struct chat *c, struct slice text, struct err *e)
     size_t before = json_array_size(c->messages);
     json_t *message = message_of_user(c, text);
     if (!message)
-        return refuse_text(c, e);
+        return refuse_text(e);
     int r = json_array_append_new(c->messages, message);
     r = r < 0 ? err_set(e, -ENOMEM, "no memory for the message") : answer(c, e);
     if (r < 0)

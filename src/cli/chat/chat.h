@@ -5,44 +5,27 @@
 #ifndef PLATEAU_CLI_CHAT_H
 #define PLATEAU_CLI_CHAT_H
 
-#include "gen/request_memory.h"
-#include "host/answer.h"
-#include "host/attach.h"
-
-#include <jansson.h>
+#include "cli/chat/attach.h"
+#include "cli/chat/remote.h"
 
 struct chat_screen;
-struct remote;
 
-#define CHAT_MESSAGE_BYTES_MAX      ((size_t)16 << 20)
-#define CHAT_CONVERSATION_BYTES_MAX ((size_t)256 << 20)
-
-/* Source of answers: a model loaded here, or one that a server has. Borrowed by the conversation. */
-struct chat_source {
-    const struct settings *settings;
-    struct runtime *rt;          /* NULL: the server's */
-    const struct remote *remote; /* NULL: loaded here */
-    struct ledger *ledger;
-    struct account *text; /* pays for the conversation */
-    uint32_t context;     /* tokens; 0: unknown */
-};
+#define CHAT_MESSAGE_BYTES_MAX ((size_t)16 << 20)
 
 struct chat {
-    struct chat_source from;
+    const struct remote *remote; /* source of answers; borrowed */
     struct chat_screen *screen;
-    struct answerer answerer;     /* answers of a model loaded here */
-    struct request_memory memory; /* memory of the messages' JSON */
-    json_t *messages;             /* array; the first may be the system message */
-    struct attach attached;       /* in the order of the messages; at the end, those of the next message */
-    uint64_t seed, draws;         /* draws: answers made again, each with a seed of its own */
-    uint32_t answers;             /* ever */
-    struct stream_finish last;    /* end of the last answer, with answers > 0 */
-    bool failed, leave;           /* something did not work; /exit */
+    json_t *messages;          /* array; the first may be the system message */
+    struct attach attached;    /* in the order of the messages; at the end, those of the next message */
+    uint64_t seed, draws;      /* draws: answers made again, each with a seed of its own */
+    uint32_t answers;          /* ever */
+    struct remote_answer last; /* end of the last answer, with answers > 0 */
+    bool failed, leave;        /* something did not work; /exit */
 };
 
 /* 0 or -ENOMEM. On failure nothing remains. */
-int chat_open(struct chat *c, const struct chat_source *from, struct chat_screen *screen, struct err *e);
-/* The conversation is forgotten to the last byte. */
+int chat_open(struct chat *c, const struct remote *remote, struct chat_screen *screen, struct err *e);
+/* Forgets the conversation. */
 void chat_close(struct chat *c);
 
 /* NULL or an empty text removes it. 0, -EINVAL (invalid UTF-8), -ENOMEM. */

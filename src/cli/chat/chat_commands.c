@@ -1,15 +1,13 @@
 /* chat_commands.c - one row per command of a conversation; /help reads the same rows. */
 #include "cli/chat/chat.h"
 #include "cli/chat/chat_screen.h"
-#include "cli/chat/remote.h"
-#include "cli/chat/remote_attach.h"
 #include "cli/help_lines.h"
+#include "cli/output.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "host/runtime.h"
-#include "memory/footprint.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +34,7 @@ static int set_system(struct chat *c, struct slice argument, struct err *e)
     return r;
 }
 
-static int attach(struct chat *c, enum media_kind kind, struct slice what, struct err *e)
+static int attach(struct chat *c, bool video, struct slice what, struct err *e)
 {
     uint32_t tokens, waiting = chat_waiting(c);
     if (what.len == 0) {
@@ -45,25 +43,22 @@ static int attach(struct chat *c, enum media_kind kind, struct slice what, struc
                                             : "[Nothing goes with the next message.]");
         return 0;
     }
-    if (c->from.remote && c->from.remote->text_only)
-        return err_set(e, -EINVAL, "the model %s takes text only", c->from.remote->id);
-    int r = c->from.rt ? attach_add(&c->attached, kind, what, &tokens, e)
-                       : remote_attach(&c->attached, kind, what, e);
-    if (r == 0 && !c->from.rt && c->screen->terminal)
+    int r = attach_add(&c->attached, video, what, &tokens, e);
+    if (r == 0 && c->screen->terminal && tokens == 0)
         chat_screen_note(c->screen, "[It goes with the next message.]");
-    if (r == 0 && c->from.rt && c->screen->terminal)
+    else if (r == 0 && c->screen->terminal)
         chat_screen_note(c->screen, "[%u tokens, with the next message.]", tokens);
     return r;
 }
 
 static int attach_image(struct chat *c, struct slice argument, struct err *e)
 {
-    return attach(c, MEDIA_IMAGE, argument, e);
+    return attach(c, false, argument, e);
 }
 
 static int attach_video(struct chat *c, struct slice argument, struct err *e)
 {
-    return attach(c, MEDIA_VIDEO, argument, e);
+    return attach(c, true, argument, e);
 }
 
 static int retry(struct chat *c, struct slice argument, struct err *e)
@@ -95,54 +90,71 @@ static int save(struct chat *c, struct slice argument, struct err *e)
     return 0;
 }
 
-static void print_account(void *arg, const struct account_numbers *n)
+static uint64_t bytes_in(const json_t *object, const char *name)
 {
-    (void)arg;
-    if (n->used)
-        printf("  %*s%-*s %10s\n", (int)n->depth * 2, "", 24 - (int)n->depth * 2, n->name,
-               bytes_text(n->used).text);
+    return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static void print_memory(const struct runtime *rt)
+static void print_accounts(const json_t *accounts, int depth)
 {
-    struct footprint footprint;
-    footprint_read(&footprint);
-    printf("Memory\n");
-    ledger_walk(rt->ledger, print_account, NULL);
-    printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
-           bytes_text(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
-           bytes_text(rt->planning.plan.ceiling_bytes).text);
+    size_t i;
+    const json_t *one;
+    json_array_foreach(accounts, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const uint64_t used = bytes_in(one, "used_bytes");
+        if (name && used)
+            plain_printf(stdout, "  %*s%-*s %10s\n", 2 * depth, "", MAX_OF(24 - 2 * depth, 0), name,
+                         bytes_text(used).text);
+        print_accounts(json_object_get(one, "children"), depth + 1);
+    }
+}
+
+static int print_memory(const struct remote *r, struct err *e)
+{
+    struct admin_reply memory = {0};
+    int error = admin_client_order(&r->client, "GET", "/api/memory", &memory, e);
+    if (error == 0) {
+        const json_t *system = json_object_get(memory.json, "system");
+        printf("Memory\n");
+        print_accounts(json_object_get(memory.json, "accounts"), 0);
+        printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
+               bytes_text(bytes_in(system, "rss_anon_bytes") + bytes_in(system, "rss_shmem_bytes")).text,
+               "limit", bytes_text(bytes_in(memory.json, "limit_bytes")).text);
+    }
+    admin_reply_done(&memory);
+    return error;
 }
 
 static int stats(struct chat *c, struct slice argument, struct err *e)
 {
-    const struct stream_finish *f = &c->last;
-    (void)argument, (void)e;
+    const struct remote_answer *f = &c->last;
+    int r = 0;
+    (void)argument;
     /* A server counts with the answer's first part, and others than Plateau at its end. */
     const bool counted = f->prompt_tokens > 0 || f->completion_tokens > 0;
     if (c->answers && !counted)
         printf("Last answer\n  stopped before its tokens were counted\n");
     if (c->answers && counted) {
-        double prefill_s = (double)f->prefill_ns / NS_PER_S, decode_s = (double)f->decode_ns / NS_PER_S;
-        printf("Last answer\n  prompt   %u tokens in %.3f s", f->prompt_tokens, prefill_s);
+        double first_s = (double)f->first_ns / NS_PER_S, rest_s = (double)f->rest_ns / NS_PER_S;
+        printf("Last answer\n  prompt   %u tokens in %.3f s", f->prompt_tokens, first_s);
         if (f->cached_tokens)
             printf(", %u of them cached", f->cached_tokens);
-        printf("\n  answer   %u tokens in %.3f s", f->completion_tokens, decode_s);
+        printf("\n  answer   %u tokens in %.3f s", f->completion_tokens, rest_s);
         /* The first token comes with the prompt. Others that all arrive at once tell no speed. */
-        if (f->completion_tokens > 1 && f->decode_ns >= NS_PER_MS)
-            printf(", %.1f tokens/s", (f->completion_tokens - 1) / decode_s);
+        if (f->completion_tokens > 1 && f->rest_ns >= NS_PER_MS)
+            printf(", %.1f tokens/s", (f->completion_tokens - 1) / rest_s);
         printf("\n  context  %u", f->prompt_tokens + f->completion_tokens);
-        printf(c->from.context ? " of %u tokens\n" : " tokens\n", c->from.context);
+        printf(c->remote->context ? " of %u tokens\n" : " tokens\n", c->remote->context);
     }
     const size_t messages = json_array_size(c->messages);
     printf("Conversation\n  %zu message%s, %u answer%s since the start\n", messages, messages == 1 ? "" : "s",
            c->answers, c->answers == 1 ? "" : "s");
-    if (c->from.rt)
-        print_memory(c->from.rt);
+    if (c->remote->own)
+        r = print_memory(c->remote, e);
     else
-        printf("Server\n  %s\n", remote_where(c->from.remote));
+        printf("Server\n  %s\n", remote_where(c->remote));
     fflush(stdout);
-    return 0;
+    return r;
 }
 
 static int leave(struct chat *c, struct slice argument, struct err *e)

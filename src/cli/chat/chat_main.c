@@ -3,17 +3,15 @@
 #include "cli/chat/chat_screen.h"
 #include "cli/chat/first_question.h"
 #include "cli/chat/line_input.h"
-#include "cli/chat/remote.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/own_server.h"
 
 #include "base/err.h"
 #include "base/log.h"
 #include "host/models/model_shipped.h"
-#include "host/runtime.h"
 #include "host/settings.h"
 
 #include <errno.h>
@@ -29,6 +27,7 @@ static void one_message(struct chat *c, struct slice line)
         line = (struct slice){line.ptr + 1, line.len - 1}; /* "//" begins a message with one */
     if (line.len && chat_say(c, line, &e) < 0) {
         c->failed = true;
+        c->leave = remote_is_gone(c->remote);
         chat_screen_error(c->screen, "%s.", e.text);
     }
 }
@@ -78,41 +77,37 @@ static void tell_model(const char *id, struct chat_screen *screen)
         chat_screen_note(screen, "%s Try: %s", q.about, q.question);
 }
 
-static void greet(const struct chat_source *from, struct chat_screen *screen)
+static void greet(const struct remote *r, struct chat_screen *screen)
 {
     char context[48] = "";
-    if (from->context)
-        snprintf(context, sizeof(context), ", context of %u tokens", from->context);
-    if (from->remote && !from->settings->url)
-        chat_screen_note(screen, "The server at %s has the model; --local loads it here.",
-                         remote_where(from->remote));
-    const char *id = from->remote ? from->remote->id : from->rt->model_id;
+    if (r->context)
+        snprintf(context, sizeof(context), ", context of %u tokens", r->context);
+    if (!r->own && !r->settings->url)
+        chat_screen_note(screen, "The server at %s has the model; --local loads it here.", remote_where(r));
     chat_screen_note(screen,
-                     "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands. Ctrl-C stops an answer.", id,
-                     context);
-    tell_model(id, screen);
+                     "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands. Ctrl-C stops an answer.",
+                     r->id, context);
+    tell_model(r->id, screen);
 }
 
-static int talk(const struct chat_source *from, struct chat_screen *screen, struct err *e)
+static int talk(const struct remote *remote, struct chat_screen *screen, struct err *e)
 {
-    struct charge charge = account_charge(from->text);
     struct line_input_opts opts = {.terminal = screen->terminal,
                                    .colours = screen->colours,
-                                   .history = from->settings->history,
-                                   .bytes_max = CHAT_MESSAGE_BYTES_MAX,
-                                   .charge = &charge};
+                                   .history = remote->settings->history,
+                                   .bytes_max = CHAT_MESSAGE_BYTES_MAX};
     struct line_input *in;
     struct chat c;
     int r = line_input_create(&opts, &in);
     if (r < 0)
         return err_set(e, r, "no memory for the line editor");
-    r = chat_open(&c, from, screen, e);
+    r = chat_open(&c, remote, screen, e);
     if (r == 0) {
         if (screen->terminal)
-            greet(from, screen);
+            greet(remote, screen);
         r = converse(&c, in);
         /* On a terminal the failure has been shown; a script gets the exit status. */
-        if (r == 0 && c.failed && !screen->terminal)
+        if (r == 0 && c.failed && (!screen->terminal || remote_is_gone(remote)))
             r = 1;
         chat_close(&c);
     }
@@ -122,57 +117,35 @@ static int talk(const struct chat_source *from, struct chat_screen *screen, stru
 
 /* --- the command --- */
 
-/* With a model that a server has. The ledger bounds what the conversation takes here. */
-static int run_remote(const struct remote *remote, struct chat_screen *screen, struct err *e)
+/* A server of --url, one of this machine that has the model, or one of its own. */
+static int find_server(struct settings *o, struct own_server *own, struct remote *ret, struct err *e)
 {
-    struct chat_source from = {.settings = remote->settings, .remote = remote, .context = remote->context};
-    int r = ledger_create(2 * CHAT_CONVERSATION_BYTES_MAX, &from.ledger);
-    if (r == 0)
-        r = accounts_open(ledger_root(from.ledger), ACCOUNT_TEXT, 2 * CHAT_CONVERSATION_BYTES_MAX,
-                          &from.text);
-    r = r < 0 ? err_set(e, r, "no memory for a conversation") : talk(&from, screen, e);
-    account_close(from.text);
-    ledger_free(from.ledger);
-    return r;
+    char starter[HUB_PATH_BYTES];
+    int r = o->url ? remote_open(o, ret, e) : 0;
+    cli_hide_secrets();
+    if (r < 0 || o->url || remote_find(o, ret))
+        return r;
+    if (!o->models.model && model_shipped_starter(starter))
+        o->models.model = starter;
+    const struct own_server_opts opts = {.talk = o, .needs_template = true, .stopped = interrupt_pending};
+    r = own_server_start(&opts, own, e);
+    if (o->models.model == starter)
+        o->models.model = NULL;
+    return r == 0 ? remote_open_own(o, own, ret, e) : r;
 }
 
 /* An exit status, or an error before the conversation. */
-static int run_here(const struct settings *o, struct chat_screen *screen, struct err *e)
-{
-    struct runtime rt;
-    int r = runtime_open(o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = true}, &rt, e);
-    if (r < 0)
-        return r;
-    rt.needs_tokenizer = true;
-    rt.needs_template = true;
-    r = progress_load(&rt, e);
-    const struct chat_source from = {.settings = o,
-                                     .rt = &rt,
-                                     .ledger = rt.ledger,
-                                     .text = rt.text,
-                                     .context = rt.planning.plan.max_model_len};
-    if (r == 0)
-        r = talk(&from, screen, e);
-    runtime_close(&rt);
-    return r;
-}
-
 static int run(struct settings *o, struct err *e)
 {
-    char starter[HUB_PATH_BYTES];
+    struct own_server own = {.pid = 0};
     struct remote remote = {0};
     struct chat_screen screen;
     chat_screen_init(&screen, o->hide_reasoning);
-    int r = o->url ? remote_open(o, &remote, e) : 0;
-    cli_hide_secrets();
-    if (r == 0 && (o->url || remote_find(o, &remote))) {
-        r = run_remote(&remote, &screen, e);
-    } else if (r == 0) {
-        if (!o->models.model && model_shipped_starter(starter))
-            o->models.model = starter;
-        r = run_here(o, &screen, e);
-    }
+    int r = find_server(o, &own, &remote, e);
+    if (r == 0)
+        r = talk(&remote, &screen, e);
     remote_close(&remote);
+    own_server_stop(&own);
     return r;
 }
 

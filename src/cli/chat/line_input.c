@@ -163,7 +163,7 @@ int line_input_create(const struct line_input_opts *opts, struct line_input **re
         return -ENOMEM;
     in->colours = opts->colours;
     line_input_attached(in, 0);
-    buf_init(&in->text, opts->bytes_max, opts->charge);
+    buf_init(&in->text, opts->bytes_max, NULL);
     int r = opts->terminal ? open_terminal(in, opts->history) : 0;
     if (r < 0) {
         line_input_free(in);

@@ -6,7 +6,6 @@
 #ifndef PLATEAU_CLI_LINE_INPUT_H
 #define PLATEAU_CLI_LINE_INPUT_H
 
-#include "base/charge.h"
 #include "base/slice.h"
 
 #include <stdbool.h>
@@ -26,7 +25,6 @@ struct line_input_opts {
     bool colours;        /* the prompt is coloured */
     const char *history; /* the file that keeps messages; NULL: the usual place, "": none */
     size_t bytes_max;    /* limit of a message */
-    const struct charge *charge;
 };
 
 /* A history that cannot be read or written is an empty one. 0 or -ENOMEM. */

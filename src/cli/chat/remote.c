@@ -4,10 +4,12 @@
 
 #include "cli/chat/first_question.h"
 #include "cli/chat/stream_client.h"
+#include "cli/own_server.h"
 #include "cli/page_address.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "host/settings.h"
 #include "host/socket_dir.h"
 #include "registry/model_settings.h"
@@ -76,6 +78,16 @@ static int no_model(const json_t *list, const struct remote *r, struct err *e)
                    names, i > LISTED_MAX ? " and more" : "");
 }
 
+static void describe(const json_t *model, struct remote *ret)
+{
+    const json_int_t context = json_integer_value(json_object_get(model, "max_model_len"));
+    snprintf(ret->id, sizeof(ret->id), "%s", id_of(model));
+    ret->text_only = is_text_only(model);
+    ret->chats = !json_is_false(json_object_get(model, "chat"));
+    ret->context = context > 0 && context < UINT32_MAX ? (uint32_t)context : 0;
+}
+
+/* The own server has one model, under the name of its files. */
 static int look(struct remote *r, struct err *e)
 {
     struct admin_reply reply = {0};
@@ -87,15 +99,11 @@ static int look(struct remote *r, struct err *e)
                 remote_where(r));
     if (error == 0) {
         const json_t *list = json_object_get(reply.json, "data");
-        const json_t *model = choose(list, r->settings->models.model);
-        json_int_t context = json_integer_value(json_object_get(model, "max_model_len"));
-        if (model) {
-            snprintf(r->id, sizeof(r->id), "%s", id_of(model));
-            r->text_only = is_text_only(model);
-            r->context = context > 0 && context < UINT32_MAX ? (uint32_t)context : 0;
-        } else {
+        const json_t *model = choose(list, r->own ? NULL : r->settings->models.model);
+        if (model)
+            describe(model, r);
+        else
             error = no_model(list, r, e);
-        }
     }
     admin_reply_done(&reply);
     return error;
@@ -106,6 +114,13 @@ int remote_open(const struct settings *o, struct remote *ret, struct err *e)
     *ret = (struct remote){.settings = o};
     int r = admin_client_open_url(o, &ret->client, e);
     return r == 0 ? look(ret, e) : r;
+}
+
+int remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret, struct err *e)
+{
+    *ret = (struct remote){.settings = o, .own = s};
+    snprintf(ret->client.socket, sizeof(ret->client.socket), "%s", s->socket);
+    return look(ret, e);
 }
 
 /* ---- a server of this machine ---- */
@@ -187,20 +202,76 @@ const char *remote_where(const struct remote *r)
     return r->client.socket[0] ? r->client.socket : r->client.base;
 }
 
+/* ---- requests ---- */
+
+uint64_t remote_seed(const struct settings *o)
+{
+    uint64_t seed = o->answer.seed;
+    if (seed == 0) {
+        rng_secret(&seed, sizeof(seed));
+        seed >>= 1; /* JSON's integers have a sign */
+    }
+    return seed;
+}
+
+bool remote_is_gone(const struct remote *r)
+{
+    return r->own && r->own->pid == 0;
+}
+
+/* The own server's end explains a request that failed. */
+static int explain(const struct remote *r, int error, struct err *e)
+{
+    struct err end = {{0}};
+    if (error == -ECANCELED || error == -EPROTO || error == -E2BIG || !r->own ||
+        !own_server_is_gone(r->own, &end))
+        return error;
+    return end.text[0] ? err_set(e, -ECHILD, "%s", end.text) : error;
+}
+
+/* Consumes `json`. */
+static int run(const struct remote *r, const char *path, json_t *json, struct stream_request *q,
+               bool (*stopped)(void), struct err *e)
+{
+    struct buf body;
+    buf_init(&body, REMOTE_BODY_BYTES_MAX, NULL);
+    int error = admin_write_json(json, &body);
+    buf_putc(&body, 0);
+    json_decref(json);
+    q->client = &r->client;
+    q->path = path;
+    q->body = body.ptr;
+    if (error < 0 || body.error)
+        error = err_set(e, -ENOMEM, "no memory for the request");
+    else
+        error = stream_client_run(q, 1, stopped, e);
+    buf_done(&body);
+    if (error == 0 && q->result < 0)
+        error = err_set(e, q->result, "%s", q->e.text);
+    return error < 0 ? explain(r, error, e) : 0;
+}
+
 /* ---- an answer ---- */
 
 /* Only options that were given: for the others the server has defaults. */
-static json_t *request_of(const struct remote *r, json_t *messages, uint64_t seed)
+static json_t *request_of(const struct remote *r, const struct remote_question *q)
 {
     const struct settings *o = r->settings;
     const struct sampling_defaults *s = &o->model.sampling;
-    json_t *body =
-        json_pack("{s:s, s:O, s:b, s:{s:b}, s:I, s:{s:b}}", "model", r->id, "messages", messages, "stream", 1,
-                  "stream_options", "include_usage", 1, "seed", (json_int_t)(seed >> 2),
-                  "chat_template_kwargs", "enable_thinking", o->answer.think);
+    json_t *body = json_pack("{s:s, s:b, s:{s:b}, s:I}", "model", r->id, "stream", 1, "stream_options",
+                             "include_usage", 1, "seed", (json_int_t)(q->seed & INT64_MAX));
     /* Usage of an answer that is stopped; servers of others may refuse the member. */
     if (!o->url)
         json_object_set_new(json_object_get(body, "stream_options"), "continuous_usage_stats", json_true());
+    if (q->messages) {
+        json_object_set(body, "messages", q->messages);
+        json_object_set_new(body, "chat_template_kwargs",
+                            json_pack("{s:b}", "enable_thinking", o->answer.think));
+    } else {
+        json_object_set(body, "prompt", (json_t *)q->prompt);
+    }
+    if (q->messages && q->plain)
+        json_object_set_new(body, "reasoning_format", json_string("none"));
     if (s->temperature >= 0)
         json_object_set_new(body, "temperature", json_real(s->temperature));
     if (s->top_p > 0)
@@ -215,21 +286,20 @@ static json_t *request_of(const struct remote *r, json_t *messages, uint64_t see
 }
 
 struct answer {
-    part_sink_fn *sink;
-    void *arg;
-    struct stream_finish *finish;
+    const struct remote_question *q;
+    struct remote_answer *ret;
     uint64_t began_ns, first_ns, last_ns;
 };
 
-static void give(struct answer *a, enum part_kind kind, const json_t *text)
+static void give(struct answer *a, bool reasoning, const json_t *text)
 {
-    struct part p = {.kind = kind, .text = {json_string_value(text), json_string_length(text)}};
-    if (p.text.len == 0)
+    const struct slice s = {json_string_value(text), json_string_length(text)};
+    if (s.len == 0)
         return;
     a->last_ns = clock_now_ns();
     if (a->first_ns == 0)
         a->first_ns = a->last_ns;
-    a->sink(a->arg, &p);
+    a->q->text(a->q->arg, reasoning, s);
 }
 
 static void on_event(void *arg, const json_t *data)
@@ -239,45 +309,54 @@ static void on_event(void *arg, const json_t *data)
     const json_t *delta = json_object_get(choice, "delta");
     const json_t *thought = json_object_get(delta, "reasoning_content");
     const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
-    give(a, PART_REASONING, thought ? thought : json_object_get(delta, "reasoning"));
-    give(a, PART_TEXT, json_object_get(delta, "content"));
+    give(a, true, thought ? thought : json_object_get(delta, "reasoning"));
+    give(a, false, delta ? json_object_get(delta, "content") : json_object_get(choice, "text"));
     if (reason)
-        a->finish->reason = strcmp(reason, "length") == 0       ? FINISH_LENGTH
-                            : strcmp(reason, "repetition") == 0 ? FINISH_REPETITION
-                                                                : FINISH_STOP;
+        a->ret->end = strcmp(reason, "length") == 0       ? REMOTE_LENGTH
+                      : strcmp(reason, "repetition") == 0 ? REMOTE_LOOP
+                                                          : REMOTE_STOP;
     struct stream_usage usage;
     if (stream_usage_of(data, &usage)) {
-        a->finish->prompt_tokens = usage.prompt_tokens;
-        a->finish->completion_tokens = usage.completion_tokens;
-        a->finish->cached_tokens = usage.cached_tokens;
+        a->ret->prompt_tokens = usage.prompt_tokens;
+        a->ret->completion_tokens = usage.completion_tokens;
+        a->ret->cached_tokens = usage.cached_tokens;
     }
 }
 
-int remote_answer(const struct remote *r, json_t *messages, uint64_t seed, bool (*stopped)(void),
-                  part_sink_fn *sink, void *sink_arg, struct stream_finish *ret, struct err *e)
+int remote_ask(const struct remote *r, const struct remote_question *q, struct remote_answer *ret,
+               struct err *e)
 {
-    json_t *json = request_of(r, messages, seed);
-    struct buf body;
-    buf_init(&body, REMOTE_BODY_BYTES_MAX, NULL);
-    int error = admin_write_json(json, &body);
-    buf_putc(&body, 0);
-    *ret = (struct stream_finish){.reason = FINISH_STOP};
-    struct answer a = {.sink = sink, .arg = sink_arg, .finish = ret, .began_ns = clock_now_ns()};
-    struct stream_request q = {
-        .client = &r->client, .path = "/v1/chat/completions", .body = body.ptr, .event = on_event, .arg = &a};
-    json_decref(json);
-    if (error < 0 || body.error)
-        error = err_set(e, -ENOMEM, "no memory for the request");
-    else
-        error = stream_client_run(&q, 1, stopped, e);
-    buf_done(&body);
-    if (error < 0)
-        return error;
-    ret->prefill_ns = (a.first_ns ? a.first_ns : clock_now_ns()) - a.began_ns;
-    ret->decode_ns = a.last_ns - a.first_ns;
-    if (q.result == -ECANCELED)
-        ret->reason = FINISH_ABORTED;
-    else if (q.result < 0)
-        return err_set(e, q.result, "%s", q.e.text);
-    return 0;
+    *ret = (struct remote_answer){.end = REMOTE_STOP};
+    struct answer a = {.q = q, .ret = ret, .began_ns = clock_now_ns()};
+    struct stream_request request = {.event = on_event, .arg = &a};
+    int error = run(r, q->messages ? "/v1/chat/completions" : "/v1/completions", request_of(r, q), &request,
+                    q->stopped, e);
+    ret->first_ns = (a.first_ns ? a.first_ns : clock_now_ns()) - a.began_ns;
+    ret->rest_ns = a.last_ns - a.first_ns;
+    if (error == -ECANCELED)
+        ret->end = REMOTE_STOPPED;
+    return error == -ECANCELED ? 0 : error;
+}
+
+/* ---- one part ---- */
+
+static void on_tokens(void *arg, const json_t *data)
+{
+    *(uint32_t *)arg = (uint32_t)json_integer_value(json_object_get(data, "image_tokens"));
+}
+
+int remote_read_part(const struct remote *r, json_t *part, bool (*stopped)(void), uint32_t *ret,
+                     struct err *e)
+{
+    static const char at[] = "messages[0].content[0]";
+    json_t *json =
+        json_pack("{s:s, s:[{s:s, s:[O]}]}", "model", r->id, "messages", "role", "user", "content", part);
+    struct stream_request request = {.whole = true, .event = on_tokens, .arg = ret};
+    int error = run(r, "/tokenize", json, &request, stopped, e);
+    const size_t len = strlen(at);
+    if (error < 0 && strncmp(e->text, at, len) == 0) {
+        const struct err whole = *e;
+        err_set(e, error, "%s", whole.text + len + strspn(whole.text + len, ": "));
+    }
+    return error;
 }

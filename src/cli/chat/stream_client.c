@@ -20,6 +20,15 @@ static bool refuses(struct stream_request *r)
     return status >= 400;
 }
 
+/* The sentence of an error's body, without its full stop. Returns `code`. */
+static int say(struct stream_request *r, int code, const json_t *body)
+{
+    const char *sentence = admin_client_sentence(body);
+    struct slice text = slice_of(sentence ? sentence : "the server refused");
+    text.len -= text.len > 0 && text.ptr[text.len - 1] == '.';
+    return err_set(&r->e, code, "%.*s", SLICE_ARGS(text));
+}
+
 static void take_line(struct stream_request *r, struct slice line)
 {
     if (!slice_starts(line, SLICE("data:")))
@@ -30,9 +39,8 @@ static void take_line(struct stream_request *r, struct slice line)
         return;
     }
     json_t *json = json_loadb(data.ptr, data.len, 0, NULL);
-    const char *sentence = admin_client_sentence(json);
-    if (sentence)
-        r->result = err_set(&r->e, -EPROTO, "%s", sentence);
+    if (admin_client_sentence(json))
+        r->result = say(r, -EPROTO, json);
     else if (json)
         r->event(r->arg, json);
     json_decref(json);
@@ -43,7 +51,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
 {
     struct stream_request *r = arg;
     const size_t len = size * count;
-    const bool keep = refuses(r);
+    const bool keep = refuses(r) || r->whole;
     for (size_t from = 0; from < len;) {
         const char *end = keep ? NULL : memchr(bytes + from, '\n', len - from);
         const size_t part = end ? (size_t)(end - bytes) - from : len - from;
@@ -103,10 +111,21 @@ static int begin(CURLM *multi, struct stream_request *r)
 static void refused(struct stream_request *r)
 {
     json_t *body = json_loadb(r->line.ptr, r->line.len, 0, NULL);
-    const char *sentence = admin_client_sentence(body);
-    struct slice text = slice_of(sentence ? sentence : "the server refused");
-    text.len -= text.len > 0 && text.ptr[text.len - 1] == '.';
-    r->result = err_set(&r->e, -EPROTO, "%.*s (status %u)", SLICE_ARGS(text), r->status);
+    const char *code = json_string_value(json_object_get(json_object_get(body, "error"), "code"));
+    r->result = say(r, code && strcmp(code, "context_length_exceeded") == 0 ? -E2BIG : -EPROTO, body);
+    const size_t len = strlen(r->e.text);
+    if (!r->client->socket[0])
+        snprintf(r->e.text + len, sizeof(r->e.text) - len, " (status %u)", r->status);
+    json_decref(body);
+}
+
+static void take_whole(struct stream_request *r)
+{
+    json_t *body = json_loadb(r->line.ptr, r->line.len, 0, NULL);
+    if (body)
+        r->event(r->arg, body);
+    else
+        r->result = err_set(&r->e, -EPROTO, "the answer is not JSON");
     json_decref(body);
 }
 
@@ -118,6 +137,8 @@ static void end(struct stream_request *r, CURLcode code)
         r->result = admin_client_explain(r->client, (int)code, &r->e);
     else if (refuses(r))
         refused(r);
+    else if (r->whole)
+        take_whole(r);
 }
 
 static void let_go(CURLM *multi, struct stream_request *r)

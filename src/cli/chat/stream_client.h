@@ -19,10 +19,12 @@ struct stream_request {
     /* Filled by the caller, and borrowed until the run has ended. */
     const struct admin_client *client;
     const char *path, *body; /* body: JSON */
+    bool whole;              /* the answer is one JSON text, given as one event */
     /* The data of one event. Not called for "[DONE]". */
     void (*event)(void *arg, const json_t *data);
     void *arg;
-    /* The result: 0, -ECONNREFUSED, -EPROTO (the server refused: `e` has its sentence), -EIO, -ENOMEM,
+    /* The result: 0, -ECONNREFUSED, -EPROTO (the server refused: `e` has its sentence), -E2BIG (the
+     * context is too short for the prompt), -EIO, -ENOMEM,
      * -ECANCELED. */
     int result;
     unsigned status; /* 0: none came */
