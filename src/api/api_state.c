@@ -21,7 +21,7 @@ const char *api_model_id(const struct api *a, uint32_t index)
 
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
 {
-    struct lease look;
+    struct model_lease look;
     ASSERT(index < api_model_count(a));
     *ret = (struct engine_numbers){.idle = true};
     if (registry_look(a->opts.registry, index, &look) < 0)
@@ -33,7 +33,7 @@ bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *re
 
 void api_reclaim(struct api *a)
 {
-    struct lease look;
+    struct model_lease look;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (registry_look(a->opts.registry, i, &look) < 0)
             continue;
@@ -44,7 +44,7 @@ void api_reclaim(struct api *a)
 
 uint32_t api_clear_grammars(struct api *a, uint64_t *bytes)
 {
-    struct lease look;
+    struct model_lease look;
     uint32_t entries = 0;
     *bytes = 0;
     for (uint32_t i = 0; i < api_model_count(a); i++) {

@@ -99,7 +99,7 @@ struct exchange {
     struct buf body;
     struct request request;
     int model_index; /* in the registry; -1: not known yet */
-    struct lease lease;
+    struct model_lease lease;
     struct registry_unloading unloading;
     bool order_goes_on;      /* a load or an unload was begun, which ends without this request */
     uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */

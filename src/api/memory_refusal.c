@@ -61,7 +61,7 @@ static struct scene look(struct api *a, const struct domain *domain)
 uint32_t memory_refusal_retry_s(struct api *a)
 {
     uint32_t longest = 1;
-    struct lease look;
+    struct model_lease look;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (registry_look(a->opts.registry, i, &look) < 0)
             continue;

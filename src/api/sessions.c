@@ -37,7 +37,7 @@ static bool find(const struct call *c, uint64_t deadline_ns, struct lease_info *
     if (!parse_id(c->rest, &id))
         return false;
     for (uint32_t i = 0; i < api_model_count(c->api) && !found; i++) {
-        struct lease look;
+        struct model_lease look;
         if (registry_look(c->api->opts.registry, i, &look) < 0)
             continue;
         found = engine_session(look.model->engine, &id, c->auth.tenant, ret);

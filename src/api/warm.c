@@ -43,7 +43,7 @@ struct warm {
 
 /* Checks the requests of a file, or computes with the lease those of its model. Returns how many there are;
  * -ECANCELED: the model drains. */
-static int each_of(struct warm *w, const struct source *s, struct slice text, const struct lease *l,
+static int each_of(struct warm *w, const struct source *s, struct slice text, const struct model_lease *l,
                    struct err *e)
 {
     const struct warm_task_opts opts = {.api = w->api,
@@ -65,7 +65,7 @@ static int each_of(struct warm *w, const struct source *s, struct slice text, co
     return r < 0 ? err_prefix(e, r, "--warm %s", s->path) : count;
 }
 
-static int each_request(struct warm *w, const struct source *s, const struct lease *l, struct err *e)
+static int each_request(struct warm *w, const struct source *s, const struct model_lease *l, struct err *e)
 {
     struct buf text;
     buf_init(&text, WARM_FILE_BYTES_MAX, &w->api->text);
@@ -168,7 +168,7 @@ int warm_create(struct api *a, struct warm **ret, struct err *e)
 
 /* ---- the thread ---- */
 
-static void warm_model(struct warm *w, const struct lease *l)
+static void warm_model(struct warm *w, const struct model_lease *l)
 {
     struct err e = {0};
     for (uint32_t i = 0; i < w->source_count && e.text[0] == 0; i++) {
@@ -184,7 +184,7 @@ static void warm_model(struct warm *w, const struct lease *l)
 static void look_at(struct warm *w, uint32_t index)
 {
     struct registry_info info;
-    struct lease l = {0};
+    struct model_lease l = {0};
     registry_info(w->api->opts.registry, index, &info);
     if (info.state != MODEL_READY || info.loads == w->loads[index] ||
         registry_lease(w->api->opts.registry, index, &l) < 0)

@@ -136,7 +136,7 @@ static int model_of(struct task *t)
 
 /* ---- one request, computed ---- */
 
-bool warm_task_is_ending(const struct warm_task_opts *opts, const struct lease *lease)
+bool warm_task_is_ending(const struct warm_task_opts *opts, const struct model_lease *lease)
 {
     struct registry_info info;
     registry_info(lease->registry, lease->index, &info);
@@ -144,7 +144,7 @@ bool warm_task_is_ending(const struct warm_task_opts *opts, const struct lease *
 }
 
 /* Waits for images, or room for a grammar. False: with a refusal. */
-static bool wait_for_parts(struct task *t, const struct lease *l)
+static bool wait_for_parts(struct task *t, const struct model_lease *l)
 {
     struct timespec pause = {.tv_nsec = LOOK_NS};
     int r = -EAGAIN;
@@ -161,7 +161,7 @@ static bool wait_for_parts(struct task *t, const struct lease *l)
     return r == 0;
 }
 
-static bool prepare(struct task *t, const struct lease *l)
+static bool prepare(struct task *t, const struct model_lease *l)
 {
     enum prepare r = PREPARE_WAITS;
     while (r == PREPARE_WAITS) {
@@ -183,7 +183,7 @@ static void ignore_part(void *arg, const struct part *p)
 }
 
 /* Takes parts until the job is over. A model that drains does not wait for it. */
-static void follow(struct task *t, const struct lease *l)
+static void follow(struct task *t, const struct model_lease *l)
 {
     struct choice *c = &t->gen.choices[0];
     void *message;
@@ -199,7 +199,7 @@ static void follow(struct task *t, const struct lease *l)
     }
 }
 
-static void log_warmed(const struct task *t, const struct lease *l, uint64_t took_ns)
+static void log_warmed(const struct task *t, const struct model_lease *l, uint64_t took_ns)
 {
     const struct stream_finish *f = &t->gen.choices[0].finish;
     char id[33] = "";
@@ -213,14 +213,14 @@ static void log_warmed(const struct task *t, const struct lease *l, uint64_t too
              id[0] ? "sess_" : "-", id, f->leased_tokens, (ull)(took_ns / NS_PER_MS));
 }
 
-static void log_failed(const struct task *t, const struct lease *l, const char *why)
+static void log_failed(const struct task *t, const struct model_lease *l, const char *why)
 {
     LOG_WARN("warm_failed", "model=%s file=\"%s\" line=%u error=\"%s\"", l->model->id, t->opts->path, t->line,
              why);
 }
 
 /* The request is parsed, and the model leased. */
-static void compute(struct task *t, const struct lease *l)
+static void compute(struct task *t, const struct model_lease *l)
 {
     uint64_t began_ns = clock_now_ns();
     t->gen.model = l->model;
@@ -238,8 +238,8 @@ static void compute(struct task *t, const struct lease *l)
         log_failed(t, l, f->error[0] ? f->error : finish_reason_name(f->reason));
 }
 
-int warm_task(const struct warm_task_opts *opts, const struct warm_request *r, const struct lease *lease,
-              struct err *e)
+int warm_task(const struct warm_task_opts *opts, const struct warm_request *r,
+              const struct model_lease *lease, struct err *e)
 {
     struct task t;
     task_init(&t, opts, r->line);

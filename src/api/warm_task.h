@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct api;
-struct lease;
+struct model_lease;
 struct mailbox;
 struct warm_request;
 
@@ -23,9 +23,9 @@ struct warm_task_opts {
 
 /* Reads and checks the request, and returns its model; -EINVAL with the line and the reason. With a lease on
  * that model it computes the prefix, and the log says how that ended. */
-int warm_task(const struct warm_task_opts *opts, const struct warm_request *r, const struct lease *lease,
-              struct err *e);
+int warm_task(const struct warm_task_opts *opts, const struct warm_request *r,
+              const struct model_lease *lease, struct err *e);
 /* True: the server stops, or the leased model drains. */
-bool warm_task_is_ending(const struct warm_task_opts *opts, const struct lease *lease);
+bool warm_task_is_ending(const struct warm_task_opts *opts, const struct model_lease *lease);
 
 #endif

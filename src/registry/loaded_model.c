@@ -421,6 +421,7 @@ struct account *loaded_model_account(const struct loaded_model *h, const struct 
 
 void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64_t *used)
 {
+    ASSERT(h->account);
     struct account_numbers n = account_numbers(h->account), on_device = {0};
     if (h->device_account)
         on_device = account_numbers(h->device_account);
@@ -431,6 +432,7 @@ void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret)
 {
+    ASSERT(h->model && h->engine);
     const char *device = h->device_account ? account_domain(h->device_account)->name : "cpu";
     *ret = (struct served_model){.id = s->id,
                                  .engine = h->engine,
@@ -496,6 +498,7 @@ static const struct close_step {
 
 static void note(char *trouble, const char *step, int error)
 {
+    ASSERT(error < 0);
     size_t len = trouble ? strlen(trouble) : LOADED_MODEL_TROUBLE_BYTES;
     if (len < LOADED_MODEL_TROUBLE_BYTES)
         snprintf(trouble + len, LOADED_MODEL_TROUBLE_BYTES - len, "%s%s: %s", len ? ", " : "", step,

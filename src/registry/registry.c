@@ -73,6 +73,7 @@ static void init_sync(struct registry *r)
 
 static void init_entry(struct registry *r, uint32_t index, const struct model_settings *s)
 {
+    ASSERT(index < r->opts.models_max);
     struct entry *e = &r->entries[index];
     e->registry = r;
     e->known = e->now = *s;
@@ -164,6 +165,7 @@ int registry_add(struct registry *r, const struct model_settings *settings, stru
 
 int registry_start(struct registry *r, struct err *e)
 {
+    ASSERT(!r->has_thread && !r->stopping);
     int error = start_thread(r);
     return error < 0 ? err_set(e, error, "the registry's thread could not be started") : 0;
 }
@@ -192,6 +194,7 @@ static uint32_t loads_now(const struct registry *r)
     uint32_t count = 0;
     for (uint32_t i = 0; i < registry_count(r); i++)
         count += r->entries[i].has_thread && r->entries[i].state == MODEL_LOADING;
+    ASSERT(count <= REGISTRY_LOADS_MAX + REGISTRY_HUNG_MAX);
     return count;
 }
 
@@ -297,6 +300,7 @@ static struct entry *lock_entry(struct registry *r, uint32_t index)
 void registry_info(struct registry *r, uint32_t index, struct registry_info *ret)
 {
     struct entry *e = lock_entry(r, index);
+    ASSERT_OF(e->ends >= e->unloads && e->loads >= e->unloads, "%s", e->known.id);
     *ret = (struct registry_info){.state = e->state,
                                   .pinned = e->pinned,
                                   .leases = e->leases,
@@ -328,10 +332,11 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
 
 /* ---- using ---- */
 
-static void give_lease(struct entry *e, uint32_t index, struct lease *ret)
+static void give_lease(struct entry *e, uint32_t index, struct model_lease *ret)
 {
+    ASSERT(e->state == MODEL_READY && !e->closing && e->served.engine);
     e->leases++;
-    *ret = (struct lease){e->registry, index, &e->served};
+    *ret = (struct model_lease){e->registry, index, &e->served};
 }
 
 /* Under the lock. An engine whose device has failed refuses jobs until the registry closes it. */
@@ -340,7 +345,7 @@ static bool takes_requests(const struct entry *e)
     return e->state == MODEL_READY && engine_failure(e->loaded.engine) == 0;
 }
 
-int registry_lease(struct registry *r, uint32_t index, struct lease *ret)
+int registry_lease(struct registry *r, uint32_t index, struct model_lease *ret)
 {
     struct entry *e = lock_entry(r, index);
     bool ready = takes_requests(e) && !r->stopping;
@@ -350,43 +355,44 @@ int registry_lease(struct registry *r, uint32_t index, struct lease *ret)
     return ready ? 0 : -EAGAIN;
 }
 
-void registry_release(struct lease *l)
+void registry_release(struct model_lease *l)
 {
     struct registry *r = l->registry;
     if (!r)
         return;
     struct entry *e = lock_entry(r, l->index);
-    ASSERT(e->leases > 0);
+    ASSERT_OF(e->leases > 0 && !e->closing, "%s", e->known.id);
+    ASSERT(e->state == MODEL_READY || e->state == MODEL_DRAINING);
     e->last_used_ns = clock_now_ns();
     if (--e->leases == 0)
         registry_wake(r);
     pthread_mutex_unlock(&r->lock);
-    *l = (struct lease){0};
+    *l = (struct model_lease){0};
 }
 
-int registry_look(struct registry *r, uint32_t index, struct lease *ret)
+int registry_look(struct registry *r, uint32_t index, struct model_lease *ret)
 {
     struct entry *e = lock_entry(r, index);
     bool there = (e->state == MODEL_READY || e->state == MODEL_DRAINING) && !e->closing;
     if (there) {
         e->looks++;
-        *ret = (struct lease){r, index, &e->served};
+        *ret = (struct model_lease){r, index, &e->served};
     }
     pthread_mutex_unlock(&r->lock);
     return there ? 0 : -EAGAIN;
 }
 
-void registry_look_away(struct lease *l)
+void registry_look_away(struct model_lease *l)
 {
     struct registry *r = l->registry;
     if (!r)
         return;
     struct entry *e = lock_entry(r, l->index);
-    ASSERT(e->looks > 0);
+    ASSERT_OF(e->looks > 0 && !e->closing, "%s", e->known.id);
     if (--e->looks == 0 && e->state == MODEL_DRAINING)
         registry_wake(r);
     pthread_mutex_unlock(&r->lock);
-    *l = (struct lease){0};
+    *l = (struct model_lease){0};
 }
 
 void registry_pin(struct registry *r, uint32_t index, bool pinned)
@@ -413,6 +419,7 @@ static int shut_down(struct registry_failure *why)
 /* Under the lock. A failure for lack of memory may be over, and others expire. */
 static bool is_remembered(const struct entry *e)
 {
+    ASSERT(e->state == MODEL_FAILED && e->failure.code < 0);
     return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
 }
 
@@ -420,6 +427,7 @@ static bool is_remembered(const struct entry *e)
  * not answer. */
 static void begin_load(struct entry *e, bool operator)
 {
+    ASSERT(registry_is_wanted(e));
     if (operator)
         e->recheck = false;
     if (e->state != MODEL_FAILED && e->state != MODEL_UNLOADED)
@@ -451,13 +459,14 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
 /* When a failure that is remembered will be forgotten. */
 static uint32_t retry_after_s(const struct entry *e)
 {
+    ASSERT(e->state == MODEL_FAILED && e->failure.code < 0);
     uint64_t age_ns = clock_now_ns() - e->failed_ns;
     return e->failure.code == -ENOMEM || age_ns >= REMEMBER_NS
                ? 0
                : (uint32_t)DIV_UP(REMEMBER_NS - age_ns, NS_PER_S);
 }
 
-int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why)
+int registry_poll(struct registry *r, uint32_t index, struct model_lease *ret, struct registry_failure *why)
 {
     struct entry *e = lock_entry(r, index);
     int error = -EAGAIN;
@@ -567,6 +576,7 @@ int registry_unload(struct registry *r, uint32_t index, struct registry_unloadin
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret)
 {
     struct entry *e = lock_entry(r, index);
+    ASSERT(ticket > 0 && ticket <= e->ends + 1);
     bool over = e->ends >= ticket;
     if (over)
         *ret = e->returned;

@@ -168,20 +168,20 @@ void registry_pin(struct registry *r, uint32_t index, bool pinned);
 
 /* ---- using ---- */
 
-struct lease {
+struct model_lease {
     struct registry *registry; /* NULL: none */
     uint32_t index;
     const struct served_model *model;
 };
 
 /* 0; -EAGAIN: it is not loaded, wait for it. */
-int registry_lease(struct registry *r, uint32_t index, struct lease *ret);
+int registry_lease(struct registry *r, uint32_t index, struct model_lease *ret);
 /* As `registry_lease()`, but does not count as use, and works while the model drains: for reports, which
  * release it within a moment. */
-int registry_look(struct registry *r, uint32_t index, struct lease *ret);
+int registry_look(struct registry *r, uint32_t index, struct model_lease *ret);
 /* Zeroed is fine; zeroes it. */
-void registry_release(struct lease *l);
-void registry_look_away(struct lease *l);
+void registry_release(struct model_lease *l);
+void registry_look_away(struct model_lease *l);
 /* The model's drain is over: its engine ends all requests, and leases should be released now. */
 bool registry_is_ending(struct registry *r, uint32_t index);
 
@@ -200,7 +200,7 @@ struct registry_failure {
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
 /* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the
  * waiter is still counted. */
-int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
+int registry_poll(struct registry *r, uint32_t index, struct model_lease *ret, struct registry_failure *why);
 /* One fewer. The last one stops the load, unless an operator has ordered it. */
 void registry_unwant(struct registry *r, uint32_t index);
 

@@ -5,6 +5,7 @@
  * load. */
 #include "registry/registry_state.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "compute/device.h"
@@ -40,6 +41,7 @@ static bool is_used(const struct registry *r, uint32_t device)
 
 static bool stays_off(const struct registry_device *d)
 {
+    ASSERT(d->lost_ns >= d->before_ns);
     return d->before_ns > 0 && d->lost_ns - d->before_ns < AGAIN_NS && !d->told;
 }
 
@@ -63,6 +65,7 @@ int registry_device_ready(const struct entry *e, uint64_t now_ns, struct registr
     pthread_mutex_lock(&r->lock);
     if (error < 0)
         return err_set(&why->e, -EIO, "device %s is lost and does not open again", name);
+    ASSERT(state->lost_ns > 0);
     *state = (struct registry_device){.before_ns = state->lost_ns};
     LOG_INFO("device_reopened", "device=%s", name);
     return 0;

@@ -1,6 +1,7 @@
 /* registry_room.c - idle models make room for others; all that calls it waits for unloads. */
 #include "registry/registry_state.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/slice.h"
 #include "reclaim/victims.h"
@@ -34,6 +35,7 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, st
                                            .reload_ns = e->load_ns,
                                            .idle_ns = now_ns - e->last_used_ns};
     }
+    ASSERT(count <= VICTIMS_MAX);
     return count;
 }
 
@@ -94,6 +96,7 @@ uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uin
     uint32_t count = victims_choose(v, list_victims(r, domain, v), needed);
     for (uint32_t i = 0; i < count; i++) {
         struct entry *e = &r->entries[v[i].index];
+        ASSERT_OF(registry_is_idle(e) && !e->pinned && e->looks == 0, "%s", e->known.id);
         registry_drain(e, name ? UNLOAD_MADE_ROOM : UNLOAD_PRESSURE, clock_now_ns());
         e->leaves_for = index < 0 ? NULL : &r->entries[index];
         e->closing = true;

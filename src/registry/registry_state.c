@@ -12,7 +12,9 @@
 
 uint32_t registry_count(const struct registry *r)
 {
-    return atomic_load(&r->count);
+    uint32_t count = atomic_load(&r->count);
+    ASSERT(count <= r->opts.models_max);
+    return count;
 }
 
 static bool is_called(const struct model_settings *s, struct slice name)
@@ -76,6 +78,7 @@ void registry_unload_now(struct entry *e)
     struct registry_returned returned = {0};
     uint64_t began_ns = clock_now_ns(), before = own_memory();
     uint64_t used;
+    ASSERT_OF(e->closing && e->leases == 0 && e->looks == 0, "%s", e->known.id);
     loaded_model_bytes(&e->loaded, &returned.account_bytes, &used);
     loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
     footprint_purge_heap();

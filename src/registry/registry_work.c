@@ -253,6 +253,7 @@ static int load(struct entry *e, struct registry_failure *why)
 static void load_stopped(struct entry *e)
 {
     struct registry_failure *f = &e->failure;
+    ASSERT(e->stopped);
     e->ends++;
     e->state = e->waiters > 0 ? MODEL_FAILED : MODEL_UNLOADED;
     *f = (struct registry_failure){.code = -ECANCELED};
@@ -264,6 +265,7 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
                        struct file_stamp stamp)
 {
     uint64_t now_ns = clock_now_ns();
+    ASSERT_OF(e->state == MODEL_LOADING && error <= 0, "%s", e->known.id);
     e->last_used_ns = now_ns;
     if (error == -ECANCELED && e->stopped) {
         load_stopped(e);
@@ -327,6 +329,7 @@ static void log_load(const struct entry *e, int error, const struct registry_fai
 
 static void thread_is_over(struct entry *e)
 {
+    ASSERT(e->has_thread && !e->thread_over);
     e->thread_over = true;
     registry_tell(e->registry);
 }
@@ -387,6 +390,7 @@ static void *unload_main(void *arg)
 static void join(struct entry *e)
 {
     struct registry *r = e->registry;
+    ASSERT(e->has_thread && e->thread_over);
     pthread_mutex_unlock(&r->lock);
     pthread_join(e->thread, NULL);
     thread_stack_done(&e->stack);
@@ -400,6 +404,7 @@ static int start(struct entry *e, void *(*main)(void *), const char *name)
 {
     struct registry *r = e->registry;
     struct charge charge = account_charge(r->opts.threads);
+    ASSERT_OF(!e->has_thread && !e->thread_over, "%s", e->known.id);
     e->has_thread = true; /* from here on no other thread moves it */
     pthread_mutex_unlock(&r->lock);
     int error = thread_stack_init(&e->stack, MOVE_STACK_BYTES, &charge);
@@ -418,6 +423,7 @@ static uint32_t threads_now(const struct registry *r)
     uint32_t count = 0;
     for (uint32_t i = 0; i < registry_count(r); i++)
         count += r->entries[i].has_thread;
+    ASSERT(count <= REGISTRY_LOADS_MAX + REGISTRY_HUNG_MAX);
     return count;
 }
 
@@ -451,6 +457,7 @@ static bool is_its_turn(const struct entry *e)
 /* A load that never began. */
 static void refuse_load(struct entry *e, int error, struct registry_failure *why)
 {
+    ASSERT(error < 0);
     why->code = error;
     log_load(e, error, why, 0);
     load_ended(e, error, why, 0, (struct file_stamp){0});
@@ -460,6 +467,7 @@ static void refuse_load(struct entry *e, int error, struct registry_failure *why
 static void start_load(struct entry *e)
 {
     struct registry_failure why = {.code = -EAGAIN};
+    ASSERT(e->state == MODEL_LOADING && !e->has_thread);
     if (e->stopped || !registry_is_wanted(e)) {
         load_ended(e, -ECANCELED, &why, 0, (struct file_stamp){0});
         registry_tell(e->registry);
@@ -491,6 +499,7 @@ static void start_load(struct entry *e)
 static void start_unload(struct entry *e)
 {
     struct registry *r = e->registry;
+    ASSERT_OF(e->leases == 0 && e->looks == 0 && !e->closing, "%s", e->known.id);
     e->closing = true;
     if (has_place(r) && start(e, unload_main, "unload") == 0)
         return;
@@ -501,6 +510,7 @@ static void start_unload(struct entry *e)
 
 static void drain(struct entry *e, uint64_t now_ns)
 {
+    ASSERT(e->state == MODEL_DRAINING);
     if (e->closing)
         return;
     if (e->leases == 0 && e->looks == 0) {
@@ -524,6 +534,7 @@ static uint64_t ttl_end_ns(const struct entry *e)
 /* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */
 static void rest(struct entry *e, uint64_t now_ns)
 {
+    ASSERT(e->state == MODEL_READY);
     int failure = registry_device_is_lost(e, now_ns) ? -ENODEV : engine_failure(e->loaded.engine);
     if (failure == 0 && ttl_end_ns(e) > now_ns)
         return;

@@ -42,6 +42,7 @@ struct drafting_opts speculation_drafting(const struct speculation *s, bool has_
 
 void speculation_parts(const struct speculation *s, const struct drafting_opts *g, struct model_parts *parts)
 {
+    ASSERT((g->by == DRAFTING_NONE) == (g->drafts_max == 0));
     parts->mtp = g->by == DRAFTING_MTP;
     parts->drafts_max = g->drafts_max;
     /* Drafts accepted without verification need the whole vocabulary for the best choice. */

@@ -91,6 +91,7 @@ uint32_t staging_take(struct staging *s, uint32_t blocks)
         first = find(s, 0, s->blocks, blocks);
     if (first == NONE)
         return NONE;
+    ASSERT(first + blocks <= s->blocks && !is_taken(s, first));
     set(s, first, blocks);
     s->used += blocks;
     s->hint = first + blocks == s->blocks ? 0 : first + blocks;
@@ -106,5 +107,6 @@ void staging_give(struct staging *s, uint32_t first, uint32_t blocks)
 
 char *staging_at(const struct staging *s, uint32_t first)
 {
+    ASSERT(first < s->blocks);
     return s->base + first * BLOCK_BYTES;
 }

@@ -53,6 +53,7 @@ uint64_t store_table_bytes_max(uint64_t limit_bytes)
 static struct store_op *pop(struct list *queue, uint32_t *count)
 {
     struct store_op *op = LIST_FIRST(queue, struct store_op, link);
+    ASSERT(*count > 0 && op->state == STORE_OP_QUEUED);
     list_remove(&op->link);
     op->state = STORE_OP_RUNNING;
     (*count)--;
@@ -61,6 +62,7 @@ static struct store_op *pop(struct list *queue, uint32_t *count)
 
 static void measure_read(struct store *st, uint64_t bytes, uint64_t ns)
 {
+    ASSERT(bytes > 0);
     double byte_ns = (double)(ns > FILE_NS ? ns - FILE_NS : 0) / (double)bytes;
     st->read_byte_ns += (byte_ns - st->read_byte_ns) / 16;
 }
@@ -116,6 +118,7 @@ static void run_write(struct store *st, struct store_worker *w)
         st->numbers.drops++;
         store_table_remove(st->table, op->entry);
     }
+    ASSERT(st->written_blocks >= op->blocks);
     st->written_blocks -= op->blocks;
     store_op_free(st, op);
     store_wake_clients(st);
@@ -124,6 +127,7 @@ static void run_write(struct store *st, struct store_worker *w)
 static void run_clear(struct store *st, struct store_worker *w)
 {
     struct store_cleared cleared;
+    ASSERT(st->writing && !st->clearing);
     st->clear_wanted = false;
     st->clearing = true;
     pthread_mutex_unlock(&st->lock);
@@ -182,6 +186,7 @@ static void run_listing(struct store *st, struct store_worker *w)
 
 static void run_writer(struct store *st, struct store_worker *w, bool list)
 {
+    ASSERT(!st->writing);
     st->writing = true;
     if (list)
         run_listing(st, w);
@@ -445,6 +450,7 @@ void store_numbers(struct store *st, struct store_numbers *ret)
     ret->entries_max = t.entries_max;
     ret->queued_reads = st->read_count;
     ret->queued_writes = st->write_count;
+    ASSERT(st->written_blocks <= st->staging.used && st->staging.used <= st->staging.blocks);
     ret->staging_bytes = (uint64_t)st->staging.blocks * STORE_BLOCK_BYTES;
     ret->staging_used_bytes = (uint64_t)st->staging.used * STORE_BLOCK_BYTES;
     pthread_mutex_unlock(&st->lock);

@@ -67,6 +67,7 @@ static void client_used(void *arg, uint32_t share, const struct prefix_key *keys
                         const uint32_t first[TIER_KINDS])
 {
     struct store_client *c = lock_client(arg);
+    ASSERT(share < CACHE_SHARES);
     uint64_t now_ns = store_now_ns();
     for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--)
         for (enum tier_kind kind = TIER_KINDS; kind-- > 0;)
@@ -137,7 +138,7 @@ static void forget(struct store_client *c, bool all, uint64_t tag)
         struct store_op *op = &st->ops[i];
         if (op->state == STORE_OP_FREE || op->client != c || (!all && op->tag != tag))
             continue;
-        ASSERT(op->state != STORE_OP_TAKEN);
+        ASSERT(op->state != STORE_OP_TAKEN && (op->state != STORE_OP_QUEUED || st->read_count > 0));
         op->client = NULL;
         st->read_count -= op->state == STORE_OP_QUEUED;
         if (op->state != STORE_OP_RUNNING)
@@ -159,6 +160,7 @@ static bool client_take(void *arg, struct tier_arrival *ret)
     bool any = !list_empty(&c->arrivals);
     if (any) {
         struct store_op *op = LIST_FIRST(&c->arrivals, struct store_op, link);
+        ASSERT(op->state == STORE_OP_ARRIVED && op->client == c);
         list_remove(&op->link);
         op->state = STORE_OP_TAKEN;
         *ret = (struct tier_arrival){.tag = op->tag,
@@ -176,6 +178,7 @@ static bool client_take(void *arg, struct tier_arrival *ret)
 static void client_give(void *arg, const struct tier_arrival *a)
 {
     struct store_client *c = lock_client(arg);
+    ASSERT(a->handle < STORE_OPS_MAX);
     struct store_op *op = &c->store->ops[a->handle];
     ASSERT(op->state == STORE_OP_TAKEN && op->client == c);
     store_op_free(c->store, op);
@@ -237,8 +240,9 @@ static void client_write_end(void *arg, const struct tier_write *w, bool whole)
 {
     struct store_client *c = lock_client(arg);
     struct store *st = c->store;
+    ASSERT(w->handle < STORE_OPS_MAX);
     struct store_op *op = &st->ops[w->handle];
-    ASSERT(op->state == STORE_OP_FILLING);
+    ASSERT(op->state == STORE_OP_FILLING && st->written_blocks >= op->blocks);
     ASSERT(w->pending <= (op->header.kind == TIER_SNAPSHOT ? c->opts.pending_max : 0));
     op->header.pending = w->pending;
     if (whole && !st->off) {
@@ -260,6 +264,7 @@ static void client_write_end(void *arg, const struct tier_write *w, bool whole)
 int store_client_open(struct store *st, const struct store_client_opts *opts, struct tier_io *ret)
 {
     struct store_client *c = NULL;
+    ASSERT(opts->wake);
     pthread_mutex_lock(&st->lock);
     for (uint32_t i = 0; i < STORE_CLIENTS_MAX && !c; i++)
         c = st->clients[i].open ? NULL : &st->clients[i];

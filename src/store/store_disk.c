@@ -55,6 +55,7 @@ static void add_sectors(struct store *st, uint64_t *where, uint64_t now)
 static bool count_leaf(struct store *st, struct store_worker *w, uint32_t leaf)
 {
     static const char digits[] = "0123456789abcdef";
+    ASSERT(leaf < STORE_LEAVES);
     char path[4] = {digits[leaf >> 4], '/', digits[leaf & 15], 0};
     struct stat s;
     if (CALL(st, w, stat, st->dir_fd, path, &s) < 0)
@@ -241,6 +242,7 @@ int store_disk_write(struct store *st, struct store_worker *w, struct store_op *
 {
     char path[48];
     uint64_t sectors;
+    ASSERT(op->state == STORE_OP_RUNNING && op->entry != NONE);
     store_file_seal(store_op_file(st, op), &op->header);
     int r = make_room(st, w, bytes_of(op));
     if (r < 0)

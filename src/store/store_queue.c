@@ -26,6 +26,7 @@ struct store_op *store_op_take(struct store *st, uint32_t blocks)
     if (first == NONE)
         return NULL;
     struct store_op *op = LIST_FIRST(&st->free, struct store_op, link);
+    ASSERT(op->state == STORE_OP_FREE);
     list_remove(&op->link);
     op->first = first;
     op->blocks = blocks;
@@ -46,6 +47,7 @@ void store_op_free(struct store *st, struct store_op *op)
 void store_op_arrive(struct store *st, struct store_op *op, int status)
 {
     struct store_client *c = op->client;
+    ASSERT(op->state == STORE_OP_QUEUED || op->state == STORE_OP_RUNNING);
     op->status = status;
     if (!c) {
         store_op_free(st, op);
@@ -82,17 +84,20 @@ void store_turn_off(struct store *st, const char *format, ...)
     memcpy(st->numbers.reason, reason, sizeof(reason));
     LIST_EACH(it, &st->reads) {
         struct store_op *op = LIST_ENTRY(it, struct store_op, link);
+        ASSERT(st->read_count > 0);
         st->read_count--;
         store_op_arrive(st, op, -ENODEV);
     }
     LIST_EACH(it, &st->writes) {
         struct store_op *op = LIST_ENTRY(it, struct store_op, link);
+        ASSERT(st->write_count > 0 && st->written_blocks >= op->blocks);
         st->write_count--;
         st->written_blocks -= op->blocks;
         st->numbers.drops++;
         store_table_remove(st->table, op->entry);
         store_op_free(st, op);
     }
+    ASSERT(st->read_count == 0 && st->write_count == 0);
     pthread_cond_broadcast(&st->done);
 }
 

@@ -40,6 +40,7 @@ int store_table_create(struct arena *a, uint32_t entries_max, struct store_table
     if (!t)
         return -ENOMEM;
     uint32_t buckets = hash_buckets(1024, entries_max);
+    ASSERT(buckets > 0 && (buckets & (buckets - 1)) == 0);
     *t = (struct store_table){.arena = a,
                               .entries_max = entries_max,
                               .bucket_mask = buckets - 1,
@@ -70,6 +71,7 @@ static uint32_t *bucket_of(const struct store_table *t, const struct prefix_key 
 
 uint32_t store_table_find(const struct store_table *t, const struct prefix_key *key, enum tier_kind kind)
 {
+    ASSERT(kind < TIER_KINDS);
     uint32_t at = *bucket_of(t, key, kind);
     while (at != NONE &&
            (store_table_at(t, at)->kind != kind || !prefix_key_eq(&store_table_at(t, at)->key, key)))
@@ -98,7 +100,7 @@ static bool add_block(struct store_table *t)
 uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, enum tier_kind kind,
                          uint32_t share)
 {
-    ASSERT(share <= STORE_SHARE_UNKNOWN);
+    ASSERT(share <= STORE_SHARE_UNKNOWN && kind < TIER_KINDS);
     if (t->free == NONE && !add_block(t))
         return NONE;
     uint32_t entry = t->free, *bucket = bucket_of(t, key, kind);
@@ -135,6 +137,7 @@ static void link_newest(struct store_table *t, uint32_t entry)
     struct store_entry *n = store_table_at(t, entry);
     struct share_list *list = &t->shares[n->share];
     ASSERT((list->newest == NONE) == (list->oldest == NONE));
+    ASSERT(n->state == STORE_ENTRY_STORED && n->newer == NONE && n->older == NONE);
     n->newer = NONE;
     n->older = list->newest;
     *(n->older == NONE ? &list->oldest : &store_table_at(t, n->older)->newer) = entry;
@@ -206,7 +209,9 @@ static void share_age(const void *cache, uint32_t entry, struct share_claim *ret
 uint32_t store_table_victim(const struct store_table *t, uint64_t now_ns)
 {
     const struct look l = {t, now_ns};
-    return share_list_victim(t->shares, COUNT_OF(t->shares), share_age, &l);
+    uint32_t entry = share_list_victim(t->shares, COUNT_OF(t->shares), share_age, &l);
+    ASSERT(entry == NONE || store_table_at(t, entry)->state == STORE_ENTRY_STORED);
+    return entry;
 }
 
 /* ---- the order at the start ---- */
@@ -236,6 +241,7 @@ void store_table_sort(struct store_table *t)
         store_table_at(t, at)->older = NONE;
         for (; runs[i] != NONE; runs[i++] = NONE)
             at = merge(t, runs[i], at);
+        ASSERT(i < COUNT_OF(runs));
         runs[i] = at;
         at = next;
     }
@@ -253,4 +259,5 @@ void store_table_sort(struct store_table *t)
 void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret)
 {
     *ret = t->numbers;
+    ASSERT(ret->pending + store_table_pages(ret) + ret->stored[TIER_SNAPSHOT] <= t->made);
 }

@@ -183,7 +183,7 @@ static void write_for_anthropic(struct slice name, int64_t created_s, struct jso
 
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct json_out *j)
 {
-    struct lease look = {0};
+    struct model_lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     int64_t created_s = loaded ? look.model->created_s : a->started_s;
     json_open(j, NULL);
@@ -258,7 +258,7 @@ static void write_model_info(const struct served_model *m, struct json_out *j)
 }
 
 /* The first loaded model: the tools that read this know one model only. */
-static bool look_at_first(struct api *a, struct lease *ret)
+static bool look_at_first(struct api *a, struct model_lease *ret)
 {
     for (uint32_t i = 0; i < api_model_count(a); i++)
         if (registry_look(a->opts.registry, i, ret) == 0)
@@ -268,7 +268,7 @@ static bool look_at_first(struct api *a, struct lease *ret)
 
 void report_model_info(struct api *a, struct buf *ret)
 {
-    struct lease look;
+    struct model_lease look;
     struct json_out j = json_out_object(ret);
     if (look_at_first(a, &look)) {
         write_model_info(look.model, &j);
@@ -287,7 +287,7 @@ static void write_text(const char *name, struct slice text, struct json_out *j)
 
 void report_tokenizer_info(struct api *a, struct buf *ret)
 {
-    struct lease look;
+    struct model_lease look;
     struct json_out j = json_out_object(ret);
     json_put_string(&j, "tokenizer_class", "plateau");
     if (look_at_first(a, &look)) {
@@ -303,7 +303,7 @@ void report_tokenizer_info(struct api *a, struct buf *ret)
 
 void report_server_info(struct api *a, struct buf *ret)
 {
-    struct lease look;
+    struct model_lease look;
     struct json_out j = json_out_object(ret);
     json_put_string(&j, "version", PLATEAU_VERSION);
     if (look_at_first(a, &look)) {

@@ -12,7 +12,7 @@
 
 static void read_grammars(struct api *a, uint32_t index, struct grammar_cache_numbers *ret)
 {
-    struct lease look;
+    struct model_lease look;
     if (registry_look(a->opts.registry, index, &look) < 0)
         return;
     if (look.model->grammars)

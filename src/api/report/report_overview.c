@@ -54,7 +54,7 @@ static void write_use(const struct report_model *n, const struct model_settings 
 static void write_model(struct api *a, uint32_t index, bool admin, struct engine_numbers *cache,
                         struct json_out *j)
 {
-    struct lease look = {0};
+    struct model_lease look = {0};
     const struct model_settings *s = registry_settings(a->opts.registry, index);
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     struct report_model n;

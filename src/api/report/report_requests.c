@@ -16,7 +16,7 @@ static uint32_t read_jobs(struct api *a)
     uint32_t count = 0;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         uint32_t room = API_JOBS_SHOWN_MAX - count;
-        struct lease look;
+        struct model_lease look;
         if (registry_look(a->opts.registry, i, &look) < 0)
             continue;
         uint32_t have = engine_jobs(look.model->engine, a->jobs + count, room);

@@ -36,7 +36,7 @@ static void write_objects(const struct report_model *n, struct json_out *j)
 /* Writes a model's entry; all figures of a model that is not loaded are zero. */
 static void write_model(struct api *a, uint32_t index, struct report_model *n, struct json_out *j)
 {
-    struct lease look = {0};
+    struct model_lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     report_read_model(a, index, n);
     json_open(j, NULL);

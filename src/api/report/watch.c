@@ -19,7 +19,7 @@ static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
     struct request_id ids[IDS_SHOWN_MAX];
     char text[IDS_SHOWN_MAX * 33 + 1] = "";
     uint32_t count = 0;
-    struct lease look = {0};
+    struct model_lease look = {0};
     if (registry_look(a->opts.registry, model, &look) == 0)
         count = engine_step_ids(look.model->engine, ids, IDS_SHOWN_MAX);
     registry_look_away(&look);

@@ -111,7 +111,7 @@ static struct registry_info info(uint32_t index)
     return i;
 }
 
-static int lease(uint32_t index, struct lease *ret, struct registry_failure *why)
+static int lease(uint32_t index, struct model_lease *ret, struct registry_failure *why)
 {
     int r = registry_lease(scene.registry, index, ret);
     if (r == 0)
@@ -146,7 +146,7 @@ static int ask(struct fixture *f, uint32_t index, uint64_t seed, uint32_t tokens
     struct registry_failure why = {0};
     struct err e = {""};
     struct client *c = NULL;
-    struct lease l;
+    struct model_lease l;
     uint32_t ids[400], count = 100 + (uint32_t)rng_at(seed, 1000) % 300;
     int r = lease(index, &l, &why);
     if (r < 0)

@@ -9,7 +9,7 @@
 
 TEST(nothing_is_loaded_until_somebody_wants_it)
 {
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene_open();
     for (uint32_t i = 0; i < MODELS; i++) {
@@ -52,7 +52,7 @@ TEST(names_and_aliases_lead_to_one_model_and_clash_loudly)
 TEST(all_who_wait_share_one_load)
 {
     struct registry_failure why;
-    struct lease l[5];
+    struct model_lease l[5];
     scene_set();
     scene_open();
     set_gate(true);
@@ -99,7 +99,7 @@ TEST(a_load_stops_when_the_last_waiter_leaves_and_leaves_nothing)
 TEST(who_comes_while_a_load_stops_gets_another)
 {
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene_open();
     set_gate(true);
@@ -121,7 +121,7 @@ TEST(who_comes_while_a_load_stops_gets_another)
 TEST(loads_of_several_models_do_not_wait_for_each_other)
 {
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene_open();
     set_gate(true);
@@ -166,7 +166,7 @@ TEST(what_is_to_be_loaded_at_the_start_is)
 TEST(a_model_whose_device_failed_takes_no_request_and_is_loaded_anew)
 {
     struct registry_failure why = {0};
-    struct lease l, none;
+    struct model_lease l, none;
     scene_set();
     scene_open();
     assert_int_equal(use(0, false, &l, &why), 0);
@@ -189,7 +189,7 @@ TEST(a_model_whose_device_failed_takes_no_request_and_is_loaded_anew)
 TEST(a_failed_load_is_remembered_until_the_files_change_or_the_operator_asks)
 {
     struct registry_failure why = {0};
-    struct lease l;
+    struct model_lease l;
     scene_set();
     const char *dir = test_dir();
     snprintf(scene.models[0].dir, sizeof(scene.models[0].dir), "%s", dir);
@@ -228,7 +228,7 @@ static void set_failing(const char *step)
 TEST(each_step_of_a_load_fails_once_and_leaves_nothing_and_the_next_load_succeeds)
 {
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene_open();
     load(1);
@@ -313,7 +313,7 @@ TEST(an_unload_gives_everything_back)
 TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
 {
     struct registry_failure why;
-    struct lease l, look, other;
+    struct model_lease l, look, other;
     struct err e;
     struct registry_unloading u;
     scene_set();
@@ -383,7 +383,7 @@ TEST(an_operator_stops_a_load)
     struct registry_returned returned;
     struct registry_failure why;
     struct err e;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene_open();
     uint64_t before = held();
@@ -415,7 +415,7 @@ TEST(an_operator_stops_a_load)
 
 TEST(who_rests_for_its_time_goes_by_itself_unless_it_is_pinned)
 {
-    struct lease l;
+    struct model_lease l;
     struct registry_failure why;
     scene_set();
     for (int i = 0; i < MODELS; i++)
@@ -479,7 +479,7 @@ TEST(an_idle_model_goes_for_another)
 static void expect_no_room(uint32_t index)
 {
     struct registry_failure why = {0};
-    struct lease l;
+    struct model_lease l;
     uint64_t before = held();
     assert_int_equal(use(index, false, &l, &why), -ENOMEM);
     assert_non_null(strstr(why.e.text, "no memory to load"));
@@ -490,7 +490,7 @@ static void expect_no_room(uint32_t index)
 TEST(busy_and_pinned_models_are_no_victims_and_a_refusal_has_the_numbers)
 {
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene.models[2].options.pinned = true;
     scene_open();
@@ -543,7 +543,7 @@ static void *crowd(void *arg)
 {
     struct rng rng = {(uint64_t)(uintptr_t)arg, 0};
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     struct registry_unloading u;
     struct err e;
     for (int i = 0; i < 25; i++) {
@@ -578,7 +578,7 @@ TEST(many_who_load_use_leave_and_unload_under_a_ceiling_that_holds_one)
 {
     pthread_t threads[4];
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set_equal();
     scene_open();
     leave_room_for_one();
@@ -700,7 +700,7 @@ TEST(the_list_grows_under_those_who_read_it)
 TEST(a_registry_ends_in_the_middle_of_everything)
 {
     struct registry_failure why;
-    struct lease l;
+    struct model_lease l;
     scene_set();
     scene.models[2].preload = true;
     scene_open();

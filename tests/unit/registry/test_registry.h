@@ -195,7 +195,7 @@ static inline void wait_state(uint32_t index, enum model_state state)
 }
 
 /* Waits for the model's load; the lease is the caller's. */
-static inline int wait_for(uint32_t index, struct lease *ret, struct registry_failure *why)
+static inline int wait_for(uint32_t index, struct model_lease *ret, struct registry_failure *why)
 {
     int r;
     while ((r = registry_poll(scene.registry, index, ret, why)) == -EAGAIN)
@@ -204,7 +204,7 @@ static inline int wait_for(uint32_t index, struct lease *ret, struct registry_fa
     return r;
 }
 
-static inline int use(uint32_t index, bool operator, struct lease * ret, struct registry_failure *why)
+static inline int use(uint32_t index, bool operator, struct model_lease * ret, struct registry_failure *why)
 {
     int r = registry_lease(scene.registry, index, ret);
     if (r == 0)
@@ -216,7 +216,7 @@ static inline int use(uint32_t index, bool operator, struct lease * ret, struct 
 static inline void load(uint32_t index)
 {
     struct registry_failure why = {0};
-    struct lease l;
+    struct model_lease l;
     if (use(index, false, &l, &why) < 0)
         fail_msg("%s", why.e.text);
     registry_release(&l);
