@@ -7,7 +7,7 @@ import json
 import anthropic
 import pytest
 
-from conftest import events, serving
+from conftest import FEW_PAGES, events, serving
 from test_cache import clear
 from test_later_tools import NAMES, SYSTEM, Both, ask, both, model, offered  # noqa: F401
 from test_responses import names
@@ -132,9 +132,9 @@ def test_a_stored_conversation_is_compacted(both, model):
 
 
 def test_a_summary_outlasts_a_restart():
-    with serving() as server:
+    with serving(FEW_PAGES) as server:
         (item,) = server.post("/v1/responses", input=[says("user", "What is it?"), TRIGGER], max_output_tokens=16, store=False).json()["output"]
-    with serving() as server:
+    with serving(FEW_PAGES) as server:
         count = [server.post("/v1/responses/input_tokens", input=[i]).json()["input_tokens"]
                  for i in (item, says("user", f"Summary of the conversation until here:\n\n{summary(item)}"))]
         assert count[0] == count[1]
@@ -161,7 +161,7 @@ def test_thousands_of_compactions_are_bounded(both):
 
 
 def test_a_conversation_beyond_the_context_loses_its_oldest_turns():
-    with serving("--max-model-len", "1024") as server:
+    with serving(FEW_PAGES, "--max-model-len", "1024") as server:
         body = {"store": False, "input": [says("user", f"{i}: " + "word " * 200) for i in range(8)] + [TRIGGER]}
         reply = server.http.post("/v1/responses", json=body)
         assert reply.status_code == 200 and int(reply.headers["x-plateau-dropped-messages"]) > 0, reply.text
@@ -271,15 +271,15 @@ def test_a_compaction_in_a_stream_has_one_delta(both, model):
 
 
 def test_anthropics_client_compacts(both):
-    client = anthropic.Anthropic(base_url=both.url, api_key="none", max_retries=0)
     fields = {"model": "canary", "max_tokens": 24, "system": SYSTEM, "messages": rounds(1)[:-1], "extra_body": {"temperature": 0}}
-    whole = client.beta.messages.create(**fields, **NOW, betas=["compact-2026-01-12"])
-    with client.beta.messages.stream(**fields, **edit(100), betas=["compact-2026-01-12"]) as stream:
-        streamed = stream.get_final_message()
-    assert whole.stop_reason == streamed.stop_reason == "compaction"
-    assert whole.content[0].content == streamed.content[0].content and whole.content[0].tool_changes == []
-    again = [*rounds(1)[:-1], {"role": "assistant", "content": whole.to_dict()["content"]}, {"role": "user", "content": "Go on."}]
-    assert client.beta.messages.create(**{**fields, "messages": again}).stop_reason in ("end_turn", "max_tokens")
+    with anthropic.Anthropic(base_url=both.url, api_key="none", max_retries=0) as client:
+        whole = client.beta.messages.create(**fields, **NOW, betas=["compact-2026-01-12"])
+        with client.beta.messages.stream(**fields, **edit(100), betas=["compact-2026-01-12"]) as stream:
+            streamed = stream.get_final_message()
+        assert whole.stop_reason == streamed.stop_reason == "compaction"
+        assert whole.content[0].content == streamed.content[0].content and whole.content[0].tool_changes == []
+        again = [*rounds(1)[:-1], {"role": "assistant", "content": whole.to_dict()["content"]}, {"role": "user", "content": "Go on."}]
+        assert client.beta.messages.create(**{**fields, "messages": again}).stop_reason in ("end_turn", "max_tokens")
 
 
 def test_a_summary_has_the_words_of_its_instructions(both):
@@ -323,7 +323,7 @@ def test_many_and_large_compaction_blocks_are_bounded(both):
 
 def test_a_full_conversation_is_compacted_in_its_reserve():
     """Without the reserve, the oldest turns would leave, and the prefix cache would have nothing."""
-    with serving("--max-model-len", "2048", "--compaction-reserve", "512", "--host-cache", "64M") as server:
+    with serving(FEW_PAGES, "--max-model-len", "2048", "--compaction-reserve", "512", "--host-cache", "64M") as server:
         assert server.http.get("/v1/models/canary").json()["max_model_len"] == 1536
         items = turns(1)
         while found(respond(server, "canary", items))[0] < 1440:

@@ -219,8 +219,8 @@ def test_the_first_turn_has_a_head_of_its_own(both):
 
 
 def test_memory_is_bounded_and_counted():
-    with serving("--conversation-store", "256K") as s:
-        for i in range(60):
+    with serving(FEW_PAGES, "--conversation-store", "256K") as s:
+        for i in range(24):
             ask(s, "canary", [{"role": "user", "content": f"Question {i}?"}], offered(f"tool{i}", description="directory " * 1200), max_tokens=1)
             row = account(s.http.get("/api/memory").json(), "conversations")
             assert 0 < row["used_bytes"] <= row["limit_bytes"] == 256 << 10
@@ -231,8 +231,8 @@ def test_memory_is_bounded_and_counted():
 def test_it_can_be_off_and_a_restart_renders_anew():
     first = begun("What was said?")
     turns = [(first, offered(*NAMES)), (later(first, "And before?"), offered("weather", *NAMES))]
-    with serving("--conversation-store", "0", "--host-cache", "256M") as s:
+    with serving(FEW_PAGES, "--conversation-store", "0", "--host-cache", "256M") as s:
         assert [ask(s, "canary", *turn)[1] for turn in turns][1] == 0
         off = ask(s, "canary", *turns[1])[0]
-    with serving("--host-cache", "256M") as s:
+    with serving(FEW_PAGES, "--host-cache", "256M") as s:
         assert ask(s, "canary", *turns[1])[0] == off
