@@ -129,7 +129,7 @@ def plot(report, rows, steps):
 
 def long_generation(report, options):
     # Two ahead at most: at three tokens a step 10,000 steps fit in the bundled model's 32768.
-    with Server(options, "--mtp", 2) as server:
+    with Server(options, "--mtp", 2, "--compaction-reserve", 0) as server:
         if server.model()["speculation"]["method"] == "off":
             raise SystemExit("draft: nobody drafts in this model: it has no head, see --serve=--spec=ngram")
         rng = random.Random(options.seed)

@@ -80,7 +80,7 @@ static void add_row(struct table *t, const char *path, const char *id, const str
     pull_plain_reason(m->why.text, path, why, sizeof(why));
     if (m->state != LISTING_FITS)
         table_cell(t, "no: %s", why);
-    else if (m->max_model_len < m->shape.context_max)
+    else if (listing_shortens(m))
         table_cell(t, "%s, with a context of %u", yes_texts[m->kind], m->max_model_len);
     else
         table_cell(t, "%s", yes_texts[m->kind]);

@@ -143,7 +143,9 @@ static void print_table(const struct planning *p)
         "%s: %s, %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
         "queue\n",
         plan->model.name, p->model.shape.family, p->model.shape.form, (double)p->model.shape.parameters / 1e6,
-        p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
+        p->model.shape.layers, plan_context(plan), plan->model.context_max, plan->seqs, plan->queue);
+    if (plan->reserve > 0)
+        plain_printf(stdout, "%u tokens more are for compaction (--compaction-reserve)\n", plan->reserve);
     if (p->seqs == 0 && plan->device.name)
         plain_printf(stdout, "%u sequences are what the memory of %s carries (--max-num-seqs)\n", plan->seqs,
                      plan->device.name);
@@ -241,9 +243,9 @@ static void json_model(const struct planning *p, struct buf *b)
     json_write_member(b, "id", plan->model.name);
     json_write_member(b, "form", p->model.shape.form);
     buf_printf(b,
-               ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
-               "bytes\":%llu",
-               plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
+               ",\"max_model_len\":%u,\"compaction_reserve\":%u,\"context_max\":%u,\"max_num_seqs\":%u,"
+               "\"max_queue\":%u,\"ceiling_bytes\":%llu",
+               plan_context(plan), plan->reserve, plan->model.context_max, plan->seqs, plan->queue,
                (ull)plan->ceiling_bytes);
     json_write_member(b, "max_num_seqs_from",
                       p->seqs > 0         ? "--max-num-seqs"

@@ -57,7 +57,7 @@ int pull_plan_show(const struct settings *o, const char *model, const char *path
     plain_printf(f, "%s: family %s, %s, context %u, %s to fetch; serving takes at least %s of %s: ", model,
                  m.shape.family, m.shape.form, m.shape.context_max, bytes_text(bytes).text,
                  bytes_text(m.floor_bytes).text, bytes_text(m.ceiling_bytes).text);
-    if (m.state == LISTING_FITS && m.max_model_len < m.shape.context_max)
+    if (m.state == LISTING_FITS && listing_shortens(&m))
         fprintf(f, "it fits with a context of %u\n", m.max_model_len);
     else
         fprintf(f, m.state == LISTING_FITS ? "it fits\n" : "it does not fit\n");

@@ -11,9 +11,13 @@
 #include "gen/thinking_budget.h"
 
 #include "base/arena.h"
+#include "base/check.h"
 #include "registry/registry.h"
 
-#define ROOM_PART 32 /* a summary has at least this part of the context, or the oldest turns leave */
+/* A summary has at least this part of the context, and no more than a default reserve gives it, or the oldest
+ * turns leave. */
+#define ROOM_PART 32
+#define ROOM_MOST 1024
 
 /* Half of the reply is left for the text. */
 static bool limit_reasoning(struct gen *g, struct arena *scratch)
@@ -71,7 +75,7 @@ static bool make_way(struct gen *g)
 static bool has_room(const struct gen *g)
 {
     uint32_t context = resolve_context(g->request, g->model);
-    return g->prompts[0].count + context / ROOM_PART < context;
+    return g->prompts[0].count + MIN_OF(context / ROOM_PART, (uint32_t)ROOM_MOST) < context;
 }
 
 bool compaction_make(struct gen *g, struct arena *scratch)

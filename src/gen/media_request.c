@@ -207,9 +207,10 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
     uint32_t images;
     if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &g->reject))
         return false;
-    if (total > ids_max)
-        return reject_too_long(&g->reject, gen_messages_name(g->request),
-                               resolve_context(g->request, g->model), ids_max);
+    if (total > ids_max) {
+        const struct reject_context context = resolve_limit(g->request, g->model);
+        return reject_too_long(&g->reject, gen_messages_name(g->request), &context, ids_max);
+    }
     uint32_t *ids = request_memory_alloc(&g->memory, total * sizeof(*ids));
     p->images = request_memory_alloc(&g->memory, images * sizeof(*p->images));
     p->image_count = p->images ? images : 0;

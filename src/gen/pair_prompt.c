@@ -8,6 +8,7 @@
 #include "gen/prompt.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
+#include "gen/resolve.h"
 
 #include "base/charge.h"
 #include "base/check.h"
@@ -125,8 +126,10 @@ static bool make_template_pair(struct gen *g, struct arena *scratch, uint32_t in
     uint32_t room = room_of(g, tokenizer_pair_fixed(p)), most = r->truncate ? UINT32_MAX : room;
     bool ok = encode_text(g, scratch, text_of(r->queries, index), most, &a) &&
               encode_text(g, scratch, text_of(r->documents, index), most, &b);
-    if (ok && !r->truncate && a.count + b.count > room)
-        ok = reject_too_long(&g->reject, r->prompt_name, g->model->max_model_len, g->model->max_model_len);
+    if (ok && !r->truncate && a.count + b.count > room) {
+        const struct reject_context context = resolve_limit(r, g->model);
+        ok = reject_too_long(&g->reject, r->prompt_name, &context, context.tokens);
+    }
     ok = ok && join_pair(g, p, &a, &b, room, &g->prompts[index]);
     free_ids(g, &a);
     free_ids(g, &b);

@@ -34,8 +34,9 @@ static const char *name_of(const struct gen *g)
 
 static bool too_long(struct gen *g, uint32_t ids_max)
 {
+    const struct reject_context context = resolve_limit(g->request, g->model);
     return reject_too_long(&g->reject, g->request->messages ? gen_messages_name(g->request) : name_of(g),
-                           resolve_context(g->request, g->model), ids_max);
+                           &context, ids_max);
 }
 
 /* A prompt beyond this is refused without all of its tokens. One that is truncated needs all of them first;

@@ -68,14 +68,26 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
     return false;
 }
 
-bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max)
+const char *reject_context_options(const struct reject_context *c, char *ret)
 {
+    if (c->reserve > 0)
+        snprintf(ret, REJECT_CONTEXT_BYTES,
+                 "--max-model-len; %u more are for compaction, --compaction-reserve", c->reserve);
+    else
+        snprintf(ret, REJECT_CONTEXT_BYTES, "--max-model-len");
+    return ret;
+}
+
+bool reject_too_long(struct reject *r, const char *param, const struct reject_context *context,
+                     uint32_t ids_max)
+{
+    char options[REJECT_CONTEXT_BYTES];
     r->tokens = ids_max + 1;
-    r->tokens_max = context - 1;
+    r->tokens_max = context->tokens - 1;
     return reject_set(r, REJECT_CONTEXT_LENGTH, param,
-                      "This model's maximum context length is %u tokens (--max-model-len), and the prompt "
-                      "alone has more than %u. Shorten it.",
-                      context, ids_max);
+                      "This model's maximum context length is %u tokens (%s), and the prompt alone has more "
+                      "than %u. Shorten it.",
+                      context->tokens, reject_context_options(context, options), ids_max);
 }
 
 bool reject_too_complex(struct reject *r, const char *sentence)

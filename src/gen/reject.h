@@ -92,8 +92,17 @@ bool reject_value(struct reject *r, const char *param, const char *format, ...)
 bool reject_unsupported(struct reject *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* 400: the prompt has more than ids_max tokens, of a context of `context`. */
-bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max);
+/* The context of a request. */
+struct reject_context {
+    uint32_t tokens;
+    uint32_t reserve; /* tokens beyond, which only compactions may use */
+};
+#define REJECT_CONTEXT_BYTES 112
+/* Writes the options that bound a context into `ret`, which has REJECT_CONTEXT_BYTES. Returns `ret`. */
+const char *reject_context_options(const struct reject_context *c, char *ret);
+/* 400: the prompt has more than ids_max tokens. */
+bool reject_too_long(struct reject *r, const char *param, const struct reject_context *context,
+                     uint32_t ids_max);
 /* True, and *r is filled: this sentence of the engine says that a grammar is too complex. */
 bool reject_too_complex(struct reject *r, const char *sentence);
 /* The error of a result of wanted_look(): 499, or 503 when preparation took too long. */

@@ -149,20 +149,28 @@ uint64_t resolve_seed(const struct gen_request *r, uint64_t sampled, uint32_t k)
 bool resolve_length(const struct gen_request *r, const struct served_model *m, uint32_t prompt_tokens,
                     struct reject *why)
 {
-    if (prompt_tokens <= m->max_model_len)
+    const struct reject_context context = resolve_limit(r, m);
+    char options[REJECT_CONTEXT_BYTES];
+    if (prompt_tokens <= context.tokens)
         return true;
     why->tokens = prompt_tokens;
-    why->tokens_max = m->max_model_len;
-    return reject_set(
-        why, REJECT_CONTEXT_LENGTH, r->prompt_name,
-        "This model's maximum context length is %u tokens (--max-model-len), but an input has %u "
-        "tokens. Shorten it, or set truncate_prompt_tokens to -1.",
-        m->max_model_len, prompt_tokens);
+    why->tokens_max = context.tokens;
+    return reject_set(why, REJECT_CONTEXT_LENGTH, r->prompt_name,
+                      "This model's maximum context length is %u tokens (%s), but an input has %u tokens. "
+                      "Shorten it, or set truncate_prompt_tokens to -1.",
+                      context.tokens, reject_context_options(&context, options), prompt_tokens);
+}
+
+struct reject_context resolve_limit(const struct gen_request *r, const struct served_model *m)
+{
+    if (r->compaction.on || r->appends)
+        return (struct reject_context){.tokens = m->max_model_len + m->compaction_reserve};
+    return (struct reject_context){.tokens = m->max_model_len, .reserve = m->compaction_reserve};
 }
 
 uint32_t resolve_context(const struct gen_request *r, const struct served_model *m)
 {
-    return m->max_model_len + (r->compaction.on || r->appends ? m->compaction_reserve : 0);
+    return resolve_limit(r, m).tokens;
 }
 
 uint32_t resolve_summary(const struct gen_request *r, const struct served_model *m)
@@ -176,14 +184,16 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
                         struct reject *why)
 {
     const struct generation_defaults *d = &m->defaults;
-    const uint32_t context = resolve_context(r, m);
+    const struct reject_context limit = resolve_limit(r, m);
+    const uint32_t context = limit.tokens;
+    char options[REJECT_CONTEXT_BYTES];
     if (prompt_tokens >= context) {
         why->tokens = prompt_tokens;
         why->tokens_max = context - 1;
         return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? gen_messages_name(r) : "prompt",
-                          "This model's maximum context length is %u tokens (--max-model-len), at least one "
-                          "of them for the reply, but the prompt has %u tokens. Shorten it.",
-                          context, prompt_tokens);
+                          "This model's maximum context length is %u tokens (%s), at least one of them for "
+                          "the reply, but the prompt has %u tokens. Shorten it.",
+                          context, reject_context_options(&limit, options), prompt_tokens);
     }
     uint32_t room = context - prompt_tokens;
     int64_t wanted = r->sampling.max_tokens;
@@ -192,11 +202,12 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
     if (r->clamps)
         wanted = MIN_OF(wanted, (int64_t)room);
     if (wanted > room)
-        return reject_set(
-            why, REJECT_CONTEXT_LENGTH, "max_tokens",
-            "This model's maximum context length is %u tokens (--max-model-len), but %lld were requested: %u "
-            "in the prompt and %lld for the reply. Shorten the prompt or lower max_tokens.",
-            context, (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);
+        return reject_set(why, REJECT_CONTEXT_LENGTH, "max_tokens",
+                          "This model's maximum context length is %u tokens (%s), but %lld were requested: "
+                          "%u in the prompt "
+                          "and %lld for the reply. Shorten the prompt or lower max_tokens.",
+                          context, reject_context_options(&limit, options),
+                          (long long)(prompt_tokens + wanted), prompt_tokens, (long long)wanted);
     if (wanted < 0 && max_tokens_default > 0)
         wanted = max_tokens_default;
     if (wanted < 0 && d->has_max_new_tokens && d->max_new_tokens > 0)

@@ -2,6 +2,7 @@
 #ifndef PLATEAU_GEN_RESOLVE_H
 #define PLATEAU_GEN_RESOLVE_H
 
+#include "gen/reject.h"
 #include "sample/sampler_params.h"
 
 #include <stdbool.h>
@@ -34,7 +35,9 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
                         uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
                         struct reject *why);
 
-/* Tokens of a prompt and its reply. A compaction has the model's reserve, too. */
+/* Context of the request. A compaction has the model's reserve, too. */
+struct reject_context resolve_limit(const struct gen_request *r, const struct served_model *m);
+/* Tokens of a prompt and its reply: those of `resolve_limit()`. */
 uint32_t resolve_context(const struct gen_request *r, const struct served_model *m);
 /* Tokens of a summary, at most. */
 uint32_t resolve_summary(const struct gen_request *r, const struct served_model *m);

@@ -175,6 +175,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){
         .max_model_len = length,
+        .reserve = p->serves && p->kind == MODEL_GENERATES ? o->model.compaction_reserve : 0,
         .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
         .image_cache_bytes = o->model.engine.image_cache_bytes,
         .grammar_cache_bytes = o->model.grammar_cache_bytes,
@@ -241,6 +242,17 @@ static bool speculation_of(const struct settings *o, struct speculation *ret)
     return speculation_parse(o->model.spec ? o->model.spec : "auto", &ret->way);
 }
 
+static enum model_kind kind_of(const struct planning *p, const char *dir, struct model_files *files)
+{
+    struct model_settings s = {.planned = false};
+    struct model_use use = {.kind = MODEL_GENERATES};
+    struct err ignored = {{0}};
+    snprintf(s.dir, sizeof(s.dir), "%s", dir);
+    snprintf(s.id, sizeof(s.id), "%s", p->model.name);
+    (void)model_use_load(&s, files, &p->model.shape, NULL, NULL, &use, &ignored);
+    return use.kind;
+}
+
 static int probe(struct planning *p, const char *dir, struct err *e)
 {
     struct model_files *files;
@@ -248,6 +260,8 @@ static int probe(struct planning *p, const char *dir, struct err *e)
     if (r < 0)
         return r;
     r = model_plan_probe(&p->model, files, e);
+    if (r == 0)
+        p->kind = kind_of(p, dir, files);
     model_files_close(files);
     return r;
 }

@@ -4,6 +4,7 @@
 
 #include "memory/plan.h"
 #include "registry/model_plan.h"
+#include "registry/model_use.h"
 
 struct device_choices;
 struct settings;
@@ -24,6 +25,7 @@ struct planning {
     uint64_t model_bytes_max; /* limit of the model's account; 0: the ceiling */
     /* Filled by planning_make. */
     struct model_plan model;
+    enum model_kind kind;     /* MODEL_GENERATES where the files do not say */
     const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
     struct plan plan;
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */

@@ -34,10 +34,11 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "max-model-len", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, "0",
      FIRST | COMMAND_ANY | COMMAND_PULL | SECTION,
      "context length: prompt and answer together; 0: the model's own, or what fits"},
-    {GROUP_MODEL, "compaction-reserve", "TOKENS", SETTING_COUNT, AT(model.compaction_reserve), 0, 1e7, "0",
-     COMMAND_SIZE | SECTION,
-     "part of --max-model-len that only a request for a summary of its conversation may use, so that a full "
-     "one can still be compacted; at most half"},
+    {GROUP_MODEL, "compaction-reserve", "TOKENS", SETTING_COUNT, AT(model.compaction_reserve), 0, 1e7,
+     SETTINGS_NOT_GIVEN, COMMAND_SIZE | SECTION,
+     "context that only compaction may use, so that a full conversation can be compacted: beyond "
+     "--max-model-len where there is room, else at most half of it [default: a sixteenth of a context from "
+     "8192 tokens on, at most 4096]"},
     {GROUP_MODEL, "ctx", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, NULL,
      FIRST | COMMAND_PLAN, "the same as --max-model-len"},
     {GROUP_MODEL, "max-image-pixels", "N", SETTING_COUNT, AT(model.image_pixels_max), 0, 268435456, "4194304",

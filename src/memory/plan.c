@@ -18,7 +18,11 @@
 #define GRAMMARS_PART  32 /* the ceiling divided by this is left by a default context to compiled grammars */
 #define GRAMMARS_LEAST ((uint64_t)4 << 20) /* before images get more than was asked for */
 #define IMAGES_PART    16 /* default: the ceiling divided by this, and at most a quarter of the rest */
-#define SPARE_UNITS    2  /* blocks start and end within commit units, in each pool */
+/* The default reserve for compactions: a summary and its request, in a context that agents use. */
+#define RESERVE_PART          16
+#define RESERVE_MOST          4096
+#define RESERVE_CONTEXT_LEAST 8192
+#define SPARE_UNITS           2 /* blocks start and end within commit units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
 {
@@ -635,6 +639,31 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
         why->context = 0;
 }
 
+/* ---- the context ---- */
+
+static uint32_t reserve_of(const struct plan_wish *w, uint32_t length)
+{
+    uint32_t tokens = w->reserve;
+    ASSERT(length > 0);
+    if (tokens == PLAN_RESERVE_DEFAULT)
+        tokens = length < RESERVE_CONTEXT_LEAST ? 0 : MIN_OF(length / RESERVE_PART, (uint32_t)RESERVE_MOST);
+    return MIN_OF(tokens, length / 2);
+}
+
+/* Sets p->max_model_len and p->reserve. The reserve lies beyond a requested context, if there is room. */
+static void plan_length(const struct plan_process *process, const struct plan_wish *w, struct plan *p)
+{
+    const struct plan_model *m = &p->model;
+    uint32_t asked = w->max_model_len;
+    p->max_model_len =
+        asked ? asked : MAX_OF(longest_unasked(process, m, w), MIN_OF(m->context_max, PLAN_CONTEXT_LEAST));
+    p->reserve = reserve_of(w, p->max_model_len);
+    uint32_t beyond = MIN_OF(p->reserve, m->context_max - p->max_model_len);
+    if (asked && fits(process, m, w, asked + beyond))
+        p->max_model_len += beyond;
+    ASSERT(p->max_model_len > p->reserve && p->max_model_len <= m->context_max);
+}
+
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t seqs,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why)
 {
@@ -645,10 +674,7 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
         *why = (struct plan_refusal){.context_max = m->context_max};
         return -EINVAL;
     }
-    uint32_t longest_len = longest_unasked(process, m, wish);
-    p.max_model_len = wish->max_model_len ? wish->max_model_len
-                                          : MAX_OF(longest_len, MIN_OF(m->context_max, PLAN_CONTEXT_LEAST));
-    ASSERT(p.max_model_len > 0 && p.max_model_len <= m->context_max);
+    plan_length(process, wish, &p);
     p.queue = m->queue;
     p.loading_bytes = m->loading_bytes;
     p.requests_bytes = requests_bytes(process, m, p.max_model_len);

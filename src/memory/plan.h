@@ -93,8 +93,14 @@ struct plan_model {
 #define PLAN_TABLES_LEAST ((uint64_t)16 << 20)
 #define PLAN_TABLES_PART  64
 
+#define PLAN_RESERVE_DEFAULT UINT32_MAX
+
 struct plan_wish {
     uint32_t max_model_len; /* 0: the model's own limit, or the longest that fits */
+    /* Tokens that only compactions may use: beyond max_model_len, as far as the model's limit and the memory
+     * allow, else part of the context, at most half. PLAN_RESERVE_DEFAULT: a sixteenth of a context of at
+     * least 8192 tokens, at most 4096. */
+    uint32_t reserve;
     /* PLAN_ALL: the rest, as far as the tables of its pages stay small; 0: no prefix cache. */
     uint64_t prefix_cache_bytes;
     /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the model's
@@ -132,6 +138,7 @@ struct plan {
     struct plan_device device;
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
+    uint32_t reserve; /* part of max_model_len for compactions, see plan_wish */
     uint32_t pages_max, states_max;
     /* Bytes of the machine that a load reserves before it begins: the minimum for the model to run, with its
      * engine's tables whole; and the parts of that for the pools and for one request. */
@@ -147,6 +154,12 @@ struct plan {
     struct plan_line lines[PLAN_LINES_MAX];
     uint32_t line_count;
 };
+
+/* Context of requests that are no compactions. */
+static inline uint32_t plan_context(const struct plan *p)
+{
+    return p->max_model_len - p->reserve;
+}
 
 /* The model's numbers with `seqs` sequences. */
 typedef void plan_model_fn(void *arg, uint32_t seqs, struct plan_model *ret);

@@ -35,7 +35,7 @@ struct model_options {
     uint64_t image_pixels_max;                  /* 0: no images */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
-    uint32_t compaction_reserve;                /* tokens of the context that only compactions have */
+    uint32_t compaction_reserve;                /* tokens that only compactions have, see plan_wish.reserve */
     bool embeddings;                            /* a generator serves vectors and scores too */
     bool pinned;                                /* neither idle time nor others' needs unload it */
 };
@@ -64,17 +64,5 @@ struct model_settings {
     bool needs_tokenizer, needs_template; /* without them loading fails */
     bool greedy; /* a request without a temperature samples only if generation_config.json says so */
 };
-
-/* Tokens that only compactions have: at most half of the planned context. */
-static inline uint32_t model_settings_reserve(const struct model_settings *s)
-{
-    return MIN_OF(s->options.compaction_reserve, s->plan.max_model_len / 2);
-}
-
-/* The planned context of all other requests. */
-static inline uint32_t model_settings_context(const struct model_settings *s)
-{
-    return s->plan.max_model_len - model_settings_reserve(s);
-}
 
 #endif

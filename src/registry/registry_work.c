@@ -307,10 +307,10 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
         "model_loaded",
         "model=%s form=\"%s\" context=%u%s%s device=%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
         "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
-        e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
+        e->known.id, s->form, plan_context(plan), s->longrope ? " longrope=" : "",
         s->longrope ? s->longrope : "", e->served.device, compute_mode_name(s->compute), (ull)s->weight_bytes,
         (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-        model_kv_dtype(s), plan->max_model_len / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
+        model_kv_dtype(s), plan_context(plan) / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
         (ull)(took_ns / NS_PER_MS));
 }
 

@@ -321,18 +321,58 @@ def test_many_and_large_compaction_blocks_are_bounded(both):
 
 # ---- the reserve ----
 
+def filled(server, model, tokens, items):
+    """Extends the first message until the prompt has that number of tokens."""
+    def counted():
+        body = {"model": model, "instructions": SYSTEM, "tools": TOOLS, "input": items}
+        return server.post("/v1/responses/input_tokens", **body).json()["input_tokens"]
+
+    items[0]["content"][0]["text"] += " word" * (tokens - counted())
+    assert counted() == tokens
+    return items
+
+
+ASK = says("user", "Write a summary of this conversation.")
+
+
+def assert_full_compacts(server, model, context):
+    """The server compacts a conversation that has reached the limit, and so does a client. Both find it."""
+    assert server.http.get(f"/v1/models/{model}").json()["max_model_len"] == context
+    items = filled(server, model, context - 1, turns(1))
+    whole = found(respond(server, model, items, max_output_tokens=1))[0]
+    for more, tools in ((TRIGGER, TOOLS), (ASK, [])):
+        reply = respond(server, model, [*items, more], tools=tools, max_output_tokens=100)
+        assert found(reply)[1] >= 0.95 * whole and found(reply)[0] > context and "x-plateau-dropped-messages" not in reply.headers
+    # Requests that do not compact have none of it.
+    error = respond(server, model, [*items, says("user", "Go on.")], status=400).json()["error"]
+    assert f"is {context} tokens (--max-model-len; " in error["message"] and "for compaction, --compaction-reserve)" in error["message"]
+    assert error["code"] == "context_length_exceeded"
+    return items
+
+
+def test_a_full_conversation_is_compacted_in_the_default_reserve(both):
+    assert_full_compacts(both, Both.dense.name, 16384 - 1024)
+    messages, room = rounds(1)[:-1], 15359
+    room -= read(message(both, Both.dense.name, messages, max_tokens=1))[0]
+    messages[0]["content"] += " word" * room
+    whole = read(message(both, Both.dense.name, messages, max_tokens=1))[0]
+    assert whole == 15359
+    reply = message(both, Both.dense.name, messages, **NOW)
+    assert read(reply)[1] >= 0.95 * whole and reply.json()["stop_reason"] == "compaction"
+
+
 def test_a_full_conversation_is_compacted_in_its_reserve():
-    """Without the reserve, the oldest turns would leave, and the prefix cache would have nothing."""
+    """The reserve lies beyond --max-model-len."""
     with serving(FEW_PAGES, "--max-model-len", "2048", "--compaction-reserve", "512", "--host-cache", "64M") as server:
-        assert server.http.get("/v1/models/canary").json()["max_model_len"] == 1536
-        items = turns(1)
-        while found(respond(server, "canary", items))[0] < 1440:
-            items[0]["content"][0]["text"] += " word" * 10
-        whole = found(respond(server, "canary", items, max_output_tokens=1))[0]
-        reply = respond(server, "canary", [*items, TRIGGER], max_output_tokens=100)
-        assert found(reply)[1] >= 0.95 * (whole - 32) and "x-plateau-dropped-messages" not in reply.headers
-        # A compaction of the client may use it, too, and other requests may not.
+        items = assert_full_compacts(server, "canary", 2048)
         items[0]["content"][0]["text"] += " word" * 100
-        error = respond(server, "canary", [*items, says("user", "Go on.")], status=400).json()["error"]
-        assert "1536 tokens" in error["message"] and error["code"] == "context_length_exceeded"
         assert respond(server, "canary", [*items, TRIGGER]).json()["status"] == "completed"
+
+
+def test_without_a_reserve_the_oldest_turns_leave():
+    with serving(FEW_PAGES, "--max-model-len", "2048", "--compaction-reserve", "0", "--host-cache", "64M") as server:
+        items = filled(server, "canary", 2047, turns(1))
+        respond(server, "canary", items, max_output_tokens=1)
+        assert respond(server, "canary", [*items, ASK], tools=[], status=400).json()["error"]["code"] == "context_length_exceeded"
+        reply = respond(server, "canary", [*items, says("user", "And now?"), TRIGGER])
+        assert int(reply.headers["x-plateau-dropped-messages"]) > 0

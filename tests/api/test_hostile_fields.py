@@ -40,7 +40,7 @@ LENGTHS = {"max_tokens", "max_completion_tokens", "max_output_tokens", "min_toke
 
 @pytest.fixture(scope="module")
 def brief():
-    """A server whose answers are short, whatever their length may be: the usual one has 32768 tokens."""
+    """A server whose answers are short, whatever their length may be: the usual one has 30720 tokens."""
     with serving("--max-model-len=256") as s:
         yield s
 

@@ -205,7 +205,7 @@ def test_count_tokens(claude, server):
 def test_errors(claude, server):
     with pytest.raises(anthropic.NotFoundError, match="nobody"):
         claude.messages.create(model="nobody", max_tokens=1, messages=ASK)
-    with pytest.raises(anthropic.BadRequestError, match="prompt is too long: [0-9]+ tokens > 32767 maximum"):
+    with pytest.raises(anthropic.BadRequestError, match="prompt is too long: [0-9]+ tokens > 30719 maximum"):
         claude.messages.create(model="canary", max_tokens=1, messages=[user("word " * 40000)])
     with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
         claude.messages.create(model="canary", max_tokens=1, messages=ASK, tool_choice={"type": "any"})
@@ -482,7 +482,7 @@ def test_max_tokens_beyond_the_context_are_lowered(server):
     reply = post(server, max_tokens=100000)
     m = answered(reply)
     prompt = prompt_tokens(m["usage"])
-    assert int(reply.headers["x-plateau-max-tokens"]) == 32768 - prompt
+    assert int(reply.headers["x-plateau-max-tokens"]) == 30720 - prompt
     assert "x-plateau-max-tokens" not in post(server, max_tokens=5).headers
 
 

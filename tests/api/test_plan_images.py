@@ -36,7 +36,7 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
         plan, accounts = planned(*options)
         return plan["max_model_len"], accounts["images"]["limit_bytes"]
 
-    assert cache() == (32768, 256 << 20)
+    assert cache() == (30720, 256 << 20)
     small = ["--memory-limit", "340M"]
     length, few = cache(*small)
     shorter, many = cache(*small, "--image-cache", "50M")

@@ -59,7 +59,7 @@ def test_models(server):
     assert get(server, "/v1/models/canary") == model
     assert (model["id"], model["object"], model["owned_by"]) == ("canary", "model", "plateau")
     assert abs(model["created"] - time.time()) < 3600
-    assert model["max_model_len"] == 32768 and model["compute"] == "int16"
+    assert model["max_model_len"] == 30720 and model["compute"] == "int16"
     assert model["exact"] is True and model["chat"] is True and model["tokenizer"] is True
     assert model["input_modalities"] == ["text", "image", "video"]
     assert model["vision"] == {
@@ -74,7 +74,7 @@ def test_models(server):
 @pytest.mark.smoke
 def test_infos(server):
     info = get(server, "/model_info")
-    assert info["max_model_len"] == 32768 and info["vocab_size"] == 8192 and info["is_generation"] is True
+    assert info["max_model_len"] == 30720 and info["vocab_size"] == 8192 and info["is_generation"] is True
     assert info["model_type"] == "qwen3_5_moe" and info["weight_bytes"] > 20 << 20
     more = get(server, "/server_info")
     assert info.items() <= more.items() and more["served_model_name"] == "canary"
@@ -86,7 +86,7 @@ def test_tokenize(server):
     text = "What does mkdir do? <|im_end|> é 日本"
     reply = server.post("/tokenize", prompt=text).json()
     assert set(reply) == {"count", "max_model_len", "tokens", "token_strs"}
-    assert reply["count"] == len(reply["tokens"]) > 8 and reply["max_model_len"] == 32768
+    assert reply["count"] == len(reply["tokens"]) > 8 and reply["max_model_len"] == 30720
     assert reply["token_strs"] is None
     assert server.post("/detokenize", tokens=reply["tokens"]).json() == {"prompt": text, "content": text}
     for field in "return_token_strs", "with_pieces":
@@ -136,7 +136,7 @@ def test_status(server):
     idle = server.wait_idle()
     assert (idle["active_requests"], idle["waiting_requests"], idle["requests"]) == (0, 0, [])
     (model,) = idle["models"]
-    assert (model["id"], model["state"], model["max_model_len"]) == ("canary", "ready", 32768)
+    assert (model["id"], model["state"], model["max_model_len"]) == ("canary", "ready", 30720)
     assert model["pages_max"] >= 1024 and model["pages_used"] == 0
     with server.begin(prompt=[7] * 40, max_tokens=5000, stream=False) as running:
         shown = until(lambda: [r for r in server.requests("decoding") if r["tokens"] > 5])[0]

@@ -11,7 +11,7 @@ PACKAGE = "claude-agent-sdk"
 MODELS = ["canary"]
 OVERFLOW = "Prompt is too long"
 TOOL = ("Read", "file_path")
-WINDOW = 32768
+WINDOW = 30720
 LAUNCH = ("claude", {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "300", "CLAUDE_CODE_EXTRA_BODY": '{"temperature": 0}', "DISABLE_AUTOUPDATER": "1"})
 
 

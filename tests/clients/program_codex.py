@@ -31,7 +31,7 @@ def home(at):
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(f"""model = "{at.model}"
 model_provider = "plateau"
-model_context_window = 32768
+model_context_window = 30720
 [model_providers.plateau]
 name = "Plateau"
 base_url = "{at.base}"

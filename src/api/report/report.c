@@ -115,7 +115,7 @@ static void write_unloaded(struct api *a, uint32_t index, struct json_out *j)
         json_put_null(j, "max_model_len");
         return;
     }
-    json_put_u64(j, "max_model_len", model_settings_context(s));
+    json_put_u64(j, "max_model_len", plan_context(&s->plan));
     write_image_sched(a, &s->shape.vision, j);
 }
 
@@ -204,7 +204,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     const struct model_settings *s = registry_settings(a->opts.registry, index);
     report_capabilities(a, look.model,
                         loaded       ? look.model->max_model_len
-                        : s->planned ? model_settings_context(s)
+                        : s->planned ? plan_context(&s->plan)
                                      : 0,
                         j);
     json_close(j);

@@ -37,7 +37,7 @@ static void write_unloaded(const struct model_settings *s, struct json_out *j)
 {
     if (!s->planned)
         return;
-    json_put_u64(j, "max_model_len", model_settings_context(s));
+    json_put_u64(j, "max_model_len", plan_context(&s->plan));
     json_put_bool(j, "images", s->shape.vision.present);
 }
 

@@ -7,7 +7,6 @@
 #include "host/settings.h"
 
 #include "base/check.h"
-#include "weights/model_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,22 +41,6 @@ static void add_files(const char *path, struct model_listing *m)
         closedir(d);
 }
 
-/* Finds the kind of model in its files; generating where they are not read. */
-static void find_kind(const char *path, const char *id, struct model_listing *m)
-{
-    struct model_settings s = {.planned = false};
-    struct model_files *files;
-    struct model_use use;
-    struct err ignored = {{0}};
-    if (model_files_open(path, &files, &ignored) < 0)
-        return;
-    snprintf(s.dir, sizeof(s.dir), "%s", path);
-    snprintf(s.id, sizeof(s.id), "%s", id);
-    if (model_use_load(&s, files, &m->shape, NULL, NULL, &use, &ignored) == 0)
-        m->kind = use.kind;
-    model_files_close(files);
-}
-
 void model_listing_make(const struct settings *o, const char *path, const char *id, struct model_listing *ret)
 {
     struct planning p = {.settings = o,
@@ -76,10 +59,11 @@ void model_listing_make(const struct settings *o, const char *path, const char *
     }
     ret->state = r < 0 ? LISTING_TOO_LARGE : LISTING_FITS;
     ret->shape = p.model.shape;
-    find_kind(path, id, ret);
+    ret->kind = p.kind;
     ret->floor_bytes = p.plan.floor_bytes;
     ret->ceiling_bytes = p.plan.ceiling_bytes;
-    ret->max_model_len = r < 0 ? 0 : p.plan.max_model_len;
+    ret->compaction_reserve = p.plan.reserve;
+    ret->max_model_len = r < 0 ? 0 : plan_context(&p.plan);
 }
 
 const char *listing_state_name(enum listing_state s)

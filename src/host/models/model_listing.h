@@ -22,6 +22,7 @@ struct model_listing {
     struct model_shape shape;
     enum model_kind kind;                /* purpose of the model */
     uint64_t floor_bytes, ceiling_bytes; /* least bytes that serving takes, and the limit */
+    uint32_t compaction_reserve;         /* beyond max_model_len */
     uint32_t max_model_len;              /* that it would be served with; 0: it does not fit */
 };
 
@@ -30,5 +31,11 @@ void model_listing_make(const struct settings *o, const char *path, const char *
                         struct model_listing *ret);
 /* "fits", "too large", "refused" */
 const char *listing_state_name(enum listing_state s);
+
+/* True for a model that is served with less than its own context. */
+static inline bool listing_shortens(const struct model_listing *m)
+{
+    return m->max_model_len + m->compaction_reserve < m->shape.context_max;
+}
 
 #endif

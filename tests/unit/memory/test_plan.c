@@ -301,6 +301,61 @@ TEST(more_than_the_model_was_made_for_is_refused)
     assert_int_equal(why.context_max, 32768);
 }
 
+/* Returns the context of other requests; *total has the whole of it. */
+static uint32_t context_with(uint32_t asked, uint32_t reserve, uint64_t ceiling, uint32_t *total)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(ceiling);
+    struct plan_wish wish = {.max_model_len = asked, .reserve = reserve};
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    check_plan(&p);
+    *total = p.max_model_len;
+    return plan_context(&p);
+}
+
+TEST(compactions_have_a_reserve)
+{
+    const struct {
+        uint32_t asked, reserve, context, total;
+    } cases[] = {{0, 0, 32768, 32768},
+                 {0, PLAN_RESERVE_DEFAULT, 32768 - 2048, 32768}, /* part of the model's own */
+                 {16384, PLAN_RESERVE_DEFAULT, 16384, 16384 + 1024},
+                 {8191, PLAN_RESERVE_DEFAULT, 8191, 8191},
+                 {32000, PLAN_RESERVE_DEFAULT, 32768 - 2000, 32768},
+                 {1024, 256, 1024, 1280},
+                 {1024, 1 << 20, 1024, 1536},
+                 {0, 1 << 20, 16384, 32768}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        uint32_t total = 0;
+        assert_int_equal(context_with(cases[i].asked, cases[i].reserve, 16384 * MIB, &total),
+                         cases[i].context);
+        assert_int_equal(total, cases[i].total);
+    }
+}
+
+TEST(the_largest_default_reserve_has_4096_tokens)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(65536 * MIB);
+    struct plan_wish wish = {.reserve = PLAN_RESERVE_DEFAULT};
+    struct plan p;
+    m.model.context_max = 131072;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    assert_int_equal(p.max_model_len, 131072);
+    assert_int_equal(p.reserve, 4096);
+}
+
+/* A context that fits without the reserve is not refused for it. */
+TEST(without_memory_beyond_it_the_reserve_is_part_of_the_context)
+{
+    uint32_t longest = 0, total = 0;
+    (void)context_with(0, 0, 240 * MIB, &longest);
+    assert_in_range(longest, 8192, 32767);
+    assert_int_equal(context_with(longest, 4096, 240 * MIB, &total), longest - 4096);
+    assert_int_equal(total, longest);
+}
+
 TEST(loading_has_to_fit_too)
 {
     struct made m = a_model();
