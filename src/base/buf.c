@@ -41,8 +41,6 @@ static bool buf_grow(struct buf *b, size_t more)
 {
     if (b->error)
         return false;
-    if (more < b->capacity - b->len)
-        return true;
     if (more > b->bytes_max || b->len > b->bytes_max - more) {
         b->error = -E2BIG;
         return false;
@@ -67,24 +65,36 @@ static bool buf_grow(struct buf *b, size_t more)
     return true;
 }
 
-char *buf_extend(struct buf *b, size_t len)
+static inline bool buf_room(struct buf *b, size_t more)
 {
-    if (!buf_grow(b, len))
+    return (!b->error && more < b->capacity - b->len) || buf_grow(b, more);
+}
+
+static inline char *extend(struct buf *b, size_t len)
+{
+    if (!buf_room(b, len))
         return NULL;
     b->len += len;
     return b->ptr + b->len - len;
 }
 
+char *buf_extend(struct buf *b, size_t len)
+{
+    return extend(b, len);
+}
+
 void buf_put(struct buf *b, const void *bytes, size_t len)
 {
-    char *at = len ? buf_extend(b, len) : NULL;
+    char *at = len ? extend(b, len) : NULL;
     if (at)
         memcpy(at, bytes, len);
 }
 
 void buf_putc(struct buf *b, char c)
 {
-    buf_put(b, &c, 1);
+    char *at = extend(b, 1);
+    if (at)
+        *at = c;
 }
 
 void buf_puts(struct buf *b, const char *cstr)
@@ -110,7 +120,7 @@ void buf_printf(struct buf *b, const char *format, ...)
         buf_put(b, small, (size_t)n);
         return;
     }
-    if (!buf_grow(b, (size_t)n))
+    if (!buf_room(b, (size_t)n))
         return;
     va_start(ap, format);
     vsnprintf(b->ptr + b->len, (size_t)n + 1, format, ap);

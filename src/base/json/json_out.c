@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct json_out json_out(struct buf *b)
 {
@@ -22,20 +23,22 @@ struct json_out json_out_items(struct buf *b)
 
 /* ---- before a value ---- */
 
-/* Writes the comma before an item of the open container. */
-static void begin_item(struct json_out *j)
+/* Notes an item of the open container. True if a comma goes before it. */
+static bool begin_item(struct json_out *j)
 {
     uint32_t bit = 1u << j->depth;
-    if (j->filled & bit) {
-        ASSERT(j->depth > 0 || j->items);
-        buf_put(j->buf, ", ", j->spaced ? 2 : 1);
-    }
+    bool comma = j->filled & bit;
+    ASSERT(!comma || j->depth > 0 || j->items);
     j->filled |= bit;
+    return comma;
 }
 
-static void put_colon(struct json_out *j)
+static char *put_separator(const struct json_out *j, char *at, char c)
 {
-    buf_put(j->buf, ": ", j->spaced ? 2 : 1);
+    *at++ = c;
+    if (j->spaced)
+        *at++ = ' ';
+    return at;
 }
 
 static bool takes_keys(const struct json_out *j)
@@ -43,7 +46,7 @@ static bool takes_keys(const struct json_out *j)
     return j->depth > 0 && !(j->arrays & 1u << j->depth);
 }
 
-/* Writes what stands before a value: comma, key and colon. */
+/* Writes comma, key and colon before a value, in one append. */
 static void begin(struct json_out *j, const char *key)
 {
     if (j->keyed) {
@@ -52,24 +55,25 @@ static void begin(struct json_out *j, const char *key)
         return;
     }
     ASSERT(key ? takes_keys(j) || (j->items && j->depth == 0) : !takes_keys(j));
-    begin_item(j);
-    if (!key)
+    bool comma = begin_item(j);
+    size_t len = key ? strlen(key) : 0, separator = j->spaced ? 2 : 1;
+    char *at = buf_extend(j->buf, (comma ? separator : 0) + (key ? len + 2 + separator : 0));
+    if (at && comma)
+        at = put_separator(j, at, ',');
+    if (!at || !key)
         return;
-    size_t len = strlen(key);
-    char *at = buf_extend(j->buf, len + 2);
-    if (at) {
-        at[0] = at[len + 1] = '"';
-        memcpy(at + 1, key, len);
-    }
-    put_colon(j);
+    at[0] = at[len + 1] = '"';
+    memcpy(at + 1, key, len);
+    put_separator(j, at + len + 2, ':');
 }
 
 void json_key(struct json_out *j, struct slice key)
 {
     ASSERT(!j->keyed && takes_keys(j));
-    begin_item(j);
+    if (begin_item(j))
+        buf_puts(j->buf, j->spaced ? ", " : ",");
     json_write_string(j->buf, key);
-    put_colon(j);
+    buf_puts(j->buf, j->spaced ? ": " : ":");
     j->keyed = true;
 }
 
@@ -127,8 +131,16 @@ void json_put_items(struct json_out *j, struct slice items)
 {
     if (!items.len)
         return;
-    begin_item(j);
+    if (begin_item(j))
+        buf_puts(j->buf, j->spaced ? ", " : ",");
     buf_put_slice(j->buf, items);
+}
+
+void json_put_list(struct json_out *j, const char *key, struct slice items)
+{
+    json_open_array(j, key);
+    json_put_items(j, items);
+    json_close(j);
 }
 
 void json_put_null(struct json_out *j, const char *key)
@@ -173,6 +185,16 @@ void json_put_real(struct json_out *j, const char *key, double value)
 {
     begin(j, key);
     json_write_real(j->buf, value);
+}
+
+void json_put_float(struct json_out *j, const char *key, float value)
+{
+    int digits = 6;
+    char text[32];
+    do
+        snprintf(text, sizeof(text), "%.*g", digits, (double)value);
+    while (digits++ < 9 && strtof(text, NULL) != value);
+    json_put_raw(j, key, isfinite(value) ? slice_of(text) : SLICE("null"));
 }
 
 static void put_printed(struct json_out *j, const char *key, bool general, int digits, double value)

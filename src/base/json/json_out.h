@@ -29,8 +29,8 @@ struct json_out {
 struct json_out json_out(struct buf *b);
 /* As `json_out()`, but the value is an object, which is open. */
 struct json_out json_out_object(struct buf *b);
-/* Returns a writer that appends items of one container, without its brackets, to those that `b` has.
- * json_put_items() puts them into the container. */
+/* Returns a writer that appends items of one container, without its brackets, to the items in `b`.
+ * json_put_items() puts all of them into the container. */
 struct json_out json_out_items(struct buf *b);
 
 void json_open(struct json_out *j, const char *key); /* an object */
@@ -46,9 +46,10 @@ void json_put_bool(struct json_out *j, const char *key, bool value);
 void json_put_u64(struct json_out *j, const char *key, uint64_t value);
 void json_put_i64(struct json_out *j, const char *key, int64_t value);
 /* Puts the fewest digits that parse to the same value. A number that is not finite is null, here and in the
- * next two. */
+ * next three. */
 void json_put_real(struct json_out *j, const char *key, double value);
 /* Puts the number as printf() writes it with "%.*f", and with "%.*g". */
+void json_put_float(struct json_out *j, const char *key, float value);
 void json_put_fixed(struct json_out *j, const char *key, int decimals, double value);
 void json_put_general(struct json_out *j, const char *key, int digits, double value);
 void json_put_text(struct json_out *j, const char *key, struct slice value);
@@ -60,6 +61,8 @@ void json_put_value(struct json_out *j, const char *key, const json_t *value); /
 void json_put_raw(struct json_out *j, const char *key, struct slice json);
 /* Puts the text of a json_out_items() into the open container. */
 void json_put_items(struct json_out *j, struct slice items);
+/* Puts it as an array. */
+void json_put_list(struct json_out *j, const char *key, struct slice items);
 
 struct json_u64 {
     const char *key;

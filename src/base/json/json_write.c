@@ -14,28 +14,57 @@
 /* Deeper values are refused when they are parsed; this is the second line. */
 #define JSON_WRITE_DEPTH_MAX 512
 
-void json_write_string(struct buf *ret, struct slice s)
+static bool needs_escape(unsigned char c)
+{
+    return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+}
+
+#define EACH(byte) (0x0101010101010101u * (byte))
+
+/* True if one of eight bytes needs an escape. A subtraction borrows only from bytes above one that does. */
+static bool any_needs_escape(const char *bytes)
+{
+    uint64_t w;
+    memcpy(&w, bytes, sizeof(w));
+    uint64_t quote = w ^ EACH('"'), back = w ^ EACH('\\'), delete = w ^ EACH(0x7f);
+    return (((w - EACH(0x20)) & ~w) | ((quote - EACH(1)) & ~quote) | ((back - EACH(1)) & ~back) |
+            ((delete - EACH(1)) & ~delete)) &
+           EACH(0x80);
+}
+
+/* Returns the index of the next byte that needs an escape, from `at` on; s.len if all bytes are plain. */
+static size_t find_escape(struct slice s, size_t at)
+{
+    while (s.len - at >= sizeof(uint64_t) && !any_needs_escape(s.ptr + at))
+        at += sizeof(uint64_t);
+    while (at < s.len && !needs_escape((unsigned char)s.ptr[at]))
+        at++;
+    return at;
+}
+
+static void write_escape(struct buf *ret, unsigned char c)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t from = 0;
-    buf_putc(ret, '"');
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
-            continue;
-        buf_put(ret, s.ptr + from, i - from);
-        from = i + 1;
-        const char *at = strchr("\"\"\\\\\nn\rr\tt\bb\ff", c);
-        if (c && at && (c == '"' || c == '\\' || c < 0x20)) {
-            char two[2] = {'\\', at[1]};
-            buf_put(ret, two, 2);
-        } else {
-            char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-            buf_put(ret, six, 6);
-        }
+    const char *at = c ? strchr("\"\"\\\\\nn\rr\tt\bb\ff", c) : NULL;
+    if (at && c < 0x60) {
+        char two[2] = {'\\', at[1]};
+        buf_put(ret, two, 2);
+    } else {
+        char six[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+        buf_put(ret, six, 6);
     }
-    if (from < s.len)
-        buf_put(ret, s.ptr + from, s.len - from);
+}
+
+void json_write_string(struct buf *ret, struct slice s)
+{
+    buf_putc(ret, '"');
+    for (size_t from = 0; from < s.len; from++) {
+        size_t end = find_escape(s, from);
+        buf_put(ret, s.ptr + from, end - from);
+        if (end < s.len)
+            write_escape(ret, (unsigned char)s.ptr[end]);
+        from = end;
+    }
     buf_putc(ret, '"');
 }
 

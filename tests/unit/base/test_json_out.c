@@ -95,6 +95,43 @@ TEST(texts_are_escaped_and_bytes_beyond_ascii_stay)
         "\"id\":\"resp_\\\"_7\",\"a \\\"key\\\"\\n\":[1 , 2],\"seal\":\"QUJD\"}");
 }
 
+/* Eight bytes are looked at together: every byte, at every place among plain ones. */
+TEST(each_byte_is_escaped_at_each_place)
+{
+    for (unsigned c = 0; c < 0x80; c++)
+        for (size_t place = 0; place < 19; place++) {
+            char plain[19];
+            memset(plain, c & 1 ? '!' : '~', sizeof(plain));
+            plain[place] = (char)c;
+            struct json_out j = begin();
+            json_put_text(&j, NULL, (struct slice){plain, sizeof(plain)});
+            size_t more = c == '"' || c == '\\' || (c && strchr("\n\r\t\b\f", (int)c)) ? 1
+                          : c < 0x20 || c == 0x7f                                      ? 5
+                                                                                       : 0;
+            assert_int_equal(text.len, 2 + sizeof(plain) + more);
+            json_t *got = json_loadb(text.ptr, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+            assert_int_equal(json_string_length(got), sizeof(plain));
+            assert_memory_equal(json_string_value(got), plain, sizeof(plain));
+            json_decref(got);
+            buf_done(&text);
+        }
+}
+
+TEST(floats_have_the_fewest_digits)
+{
+    struct json_out j = begin();
+    json_open_array(&j, NULL);
+    json_put_float(&j, NULL, 0.7f);
+    json_put_float(&j, NULL, 1);
+    json_put_float(&j, NULL, -0.105809905f);
+    json_put_float(&j, NULL, 16777217.0f);
+    json_put_float(&j, NULL, INFINITY);
+    json_put_list(&j, NULL, SLICE("1,2"));
+    json_put_list(&j, NULL, SLICE(""));
+    json_end(&j);
+    assert_text("[0.7,1,-0.105809905,16777216,null,[1,2],[]]");
+}
+
 TEST(values_of_jansson_and_many_members)
 {
     json_t *value = json_loads("{\"x\":[1,2.5,\"a\",null,{}]}", 0, NULL);
