@@ -7,6 +7,7 @@
 #include "api/exchange.h"
 
 #include "base/clock.h"
+#include "base/json/json_out.h"
 #include "base/slice.h"
 #include "gen/choice.h"
 
@@ -53,31 +54,35 @@ static double ratio(double a, double b)
 }
 
 /* Writes the cached tokens by tier. Those of no lower tier were in the memory that computes the model. */
-static void write_tiers(const struct exchange *x, const struct gen_usage *u, struct buf *ret)
+static void write_tiers(const struct exchange *x, const struct gen_usage *u, struct json_out *j)
 {
     uint64_t lower = u->pinned_tokens + u->ssd_tokens;
     uint64_t here = u->cached_tokens - MIN_OF(lower, u->cached_tokens);
     bool on_host = strcmp(x->gen.model->device, "cpu") == 0;
-    buf_printf(ret, "\"cached_tokens\":{\"device\":%llu,\"host\":%llu,\"pinned\":%llu,\"ssd\":%llu}",
-               on_host ? 0 : (ull)here, on_host ? (ull)here : 0, (ull)u->pinned_tokens, (ull)u->ssd_tokens);
+    json_open(j, "cached_tokens");
+    JSON_PUT_U64S(j, {"device", on_host ? 0 : here}, {"host", on_host ? here : 0},
+                  {"pinned", u->pinned_tokens}, {"ssd", u->ssd_tokens});
+    json_close(j);
 }
 
-void timings_write(const struct exchange *x, struct buf *ret)
+void timings_write(const struct exchange *x, struct json_out *j)
 {
     if (!x->request.include_timings)
         return;
     struct exchange_sums s = timings_sum_up(x);
     struct gen_usage u = gen_usage(&x->gen);
-    buf_printf(ret,
-               ",\"timings\":{\"queued_ms\":%.3f,\"prefill_ms\":%.3f,\"first_token_ms\":%.3f,"
-               "\"decode_ms\":%.3f,\"prefill_tokens\":%llu,\"decode_tokens\":%llu,",
-               ms_of(s.queued_ns), ms_of(s.prefill_ns), timings_first_token_ms(x), ms_of(s.decode_ns),
-               (ull)(u.prompt_tokens - u.cached_tokens), (ull)u.completion_tokens);
-    write_tiers(x, &u, ret);
-    buf_putc(ret, '}');
+    json_open(j, "timings");
+    json_put_fixed(j, "queued_ms", 3, ms_of(s.queued_ns));
+    json_put_fixed(j, "prefill_ms", 3, ms_of(s.prefill_ns));
+    json_put_fixed(j, "first_token_ms", 3, timings_first_token_ms(x));
+    json_put_fixed(j, "decode_ms", 3, ms_of(s.decode_ns));
+    JSON_PUT_U64S(j, {"prefill_tokens", u.prompt_tokens - u.cached_tokens},
+                  {"decode_tokens", u.completion_tokens});
+    write_tiers(x, &u, j);
+    json_close(j);
 }
 
-void timings_write_llama(const struct exchange *x, struct buf *ret)
+void timings_write_llama(const struct exchange *x, struct json_out *j)
 {
     if (!x->request.timings_per_token)
         return;
@@ -87,11 +92,15 @@ void timings_write_llama(const struct exchange *x, struct buf *ret)
     double predicted_n = (double)u.completion_tokens, predicted_ms = ms_of(s.decode_ns);
     /* The prefill gives each choice its first token. */
     double steps = predicted_n - MIN_OF(predicted_n, (double)s.choices);
-    buf_printf(ret,
-               ",\"timings\":{\"cache_n\":%llu,\"prompt_n\":%.0f,\"prompt_ms\":%.3f,"
-               "\"prompt_per_token_ms\":%.6g,\"prompt_per_second\":%.6g,\"predicted_n\":%.0f,"
-               "\"predicted_ms\":%.3f,\"predicted_per_token_ms\":%.6g,\"predicted_per_second\":%.6g}",
-               (ull)u.cached_tokens, prompt_n, prompt_ms, ratio(prompt_ms, prompt_n),
-               ratio(prompt_n * 1000, prompt_ms), predicted_n, predicted_ms, ratio(predicted_ms, steps),
-               ratio(steps * 1000, predicted_ms));
+    json_open(j, "timings");
+    json_put_u64(j, "cache_n", u.cached_tokens);
+    json_put_fixed(j, "prompt_n", 0, prompt_n);
+    json_put_fixed(j, "prompt_ms", 3, prompt_ms);
+    json_put_general(j, "prompt_per_token_ms", 6, ratio(prompt_ms, prompt_n));
+    json_put_general(j, "prompt_per_second", 6, ratio(prompt_n * 1000, prompt_ms));
+    json_put_fixed(j, "predicted_n", 0, predicted_n);
+    json_put_fixed(j, "predicted_ms", 3, predicted_ms);
+    json_put_general(j, "predicted_per_token_ms", 6, ratio(predicted_ms, steps));
+    json_put_general(j, "predicted_per_second", 6, ratio(steps * 1000, predicted_ms));
+    json_close(j);
 }

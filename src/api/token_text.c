@@ -1,7 +1,7 @@
 /* token_text.c - a token may end within a character. */
 #include "api/token_text.h"
 
-#include "base/json/json_write.h"
+#include "base/buf.h"
 #include "tokenizer/tokenizer.h"
 #include "unicode/utf8.h"
 
@@ -18,10 +18,4 @@ struct slice token_text(const struct tokenizer *t, uint32_t id, char room[TOKEN_
     struct buf text = {.ptr = room, .capacity = TOKEN_TEXT_BYTES, .bytes_max = TOKEN_TEXT_BYTES - 1};
     utf8_put_lossy(&text, slice_sub(bytes, 0, TOKEN_TEXT_BYTES / 4));
     return buf_slice(&text);
-}
-
-void token_text_write(const struct tokenizer *t, uint32_t id, struct buf *ret)
-{
-    char room[TOKEN_TEXT_BYTES];
-    json_write_string(ret, token_text(t, id, room));
 }

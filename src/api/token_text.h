@@ -6,7 +6,6 @@
 
 #include <stdint.h>
 
-struct buf;
 struct tokenizer;
 
 #define TOKEN_TEXT_BYTES 1024
@@ -14,7 +13,5 @@ struct tokenizer;
 /* Returns the token's text, if need be in `room`: bytes that are not UTF-8 become U+FFFD. Without a tokenizer
  * it is the token's number. */
 struct slice token_text(const struct tokenizer *t, uint32_t id, char room[TOKEN_TEXT_BYTES]);
-/* Writes it as a JSON string. */
-void token_text_write(const struct tokenizer *t, uint32_t id, struct buf *ret);
 
 #endif

@@ -217,14 +217,12 @@ static struct cache_miss now_of(const struct exchange *x)
     return ret;
 }
 
-void cache_miss_write_usage(const struct exchange *x, struct buf *ret)
+void cache_miss_write_usage(const struct exchange *x, struct json_out *j)
 {
     if (!x->request.include_diagnostics)
         return;
     struct cache_miss m = now_of(x);
-    buf_puts(ret, ",\"cache_miss_reason\":");
-    struct json_out j = json_out(ret);
-    cache_miss_write(&m, NULL, &j);
+    cache_miss_write(&m, "cache_miss_reason", j);
 }
 
 /* The client names a message of which there is no record. */
@@ -233,19 +231,20 @@ static bool lacks_named(const struct exchange *x)
     return x->compared && x->compared->turn.previous && !x->compared->loss.named;
 }
 
-void cache_miss_write_diagnostics(const struct exchange *x, struct buf *ret)
+void cache_miss_write_diagnostics(const struct exchange *x, struct json_out *j)
 {
     struct cache_miss m = now_of(x);
-    buf_puts(ret, ",\"diagnostics\":");
     if (!x->request.diagnoses || (!m.part[0] && !lacks_named(x))) {
-        buf_puts(ret, "null");
+        json_put_null(j, "diagnostics");
         return;
     }
-    buf_puts(ret, "{\"cache_miss_reason\":");
-    struct json_out j = json_out(ret);
-    if (lacks_named(x))
-        buf_puts(ret, "{\"type\":\"previous_message_not_found\"}");
-    else
-        cache_miss_write(&m, NULL, &j);
-    buf_putc(ret, '}');
+    json_open(j, "diagnostics");
+    if (lacks_named(x)) {
+        json_open(j, "cache_miss_reason");
+        json_put_string(j, "type", "previous_message_not_found");
+        json_close(j);
+    } else {
+        cache_miss_write(&m, "cache_miss_reason", j);
+    }
+    json_close(j);
 }

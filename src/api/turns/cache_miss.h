@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 
-struct buf;
 struct cache_miss; /* trace.h */
 struct exchange;
 struct json_out;
@@ -23,9 +22,9 @@ void cache_miss_text(const struct cache_miss *m, char ret[CACHE_MISS_TEXT_BYTES]
 /* An object, or null where nothing was lost. `type` is Anthropic's word for it. */
 void cache_miss_write(const struct cache_miss *m, const char *key, struct json_out *j);
 
-/* Writes `,"cache_miss_reason":...`, a member of `usage`, where the request wants it. */
-void cache_miss_write_usage(const struct exchange *x, struct buf *ret);
-/* Writes `,"diagnostics":...`, a member of a message of Anthropic's. */
-void cache_miss_write_diagnostics(const struct exchange *x, struct buf *ret);
+/* Puts cache_miss_reason, a member of `usage`, where the request wants it. */
+void cache_miss_write_usage(const struct exchange *x, struct json_out *j);
+/* Puts diagnostics, a member of a message of Anthropic's. */
+void cache_miss_write_diagnostics(const struct exchange *x, struct json_out *j);
 
 #endif

@@ -11,6 +11,7 @@
 
 struct http_request;
 struct http_wording;
+struct json_out;
 
 /* ---- errors, and the frame of streams ---- */
 
@@ -70,7 +71,8 @@ field_read_fn messages_read_compaction, messages_read_edits;
 /* After the blocks: the reply is a summary, if the request says so or grows too long. */
 bool messages_ask_summary(struct messages_place *p);
 /* The block; without text the summary is still to come. */
-void messages_write_compaction(const struct request *r, struct slice text, struct buf *ret);
+void messages_write_compaction(const struct request *r, struct slice text, const char *key,
+                               struct json_out *j);
 
 /* ---- signatures of thinking ---- */
 

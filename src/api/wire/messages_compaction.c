@@ -7,7 +7,7 @@
 #include "api/request/field.h"
 #include "api/wire/messages.h"
 
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/reject.h"
 
 #include <string.h>
@@ -156,14 +156,15 @@ bool messages_ask_summary(struct messages_place *p)
 
 /* ---- the reply ---- */
 
-void messages_write_compaction(const struct request *r, struct slice text, struct buf *ret)
+void messages_write_compaction(const struct request *r, struct slice text, const char *key,
+                               struct json_out *j)
 {
-    buf_puts(ret, "{\"type\":\"compaction\",\"content\":");
+    json_open(j, key);
+    json_put_string(j, "type", "compaction");
     if (text.len > 0)
-        json_write_string(ret, text);
+        json_put_text(j, "content", text);
     else
-        buf_puts(ret, "null");
-    buf_puts(ret, ",\"tool_changes\":");
-    json_write_value(ret, json_object_get(r->root, TOOL_CHANGES));
-    buf_putc(ret, '}');
+        json_put_null(j, "content");
+    json_put_value(j, "tool_changes", json_object_get(r->root, TOOL_CHANGES));
+    json_close(j);
 }

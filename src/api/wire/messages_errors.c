@@ -7,7 +7,7 @@
 #include "api/wire/messages.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/reject.h"
 #include "http/http_request.h"
 #include "http/http_server.h"
@@ -41,6 +41,18 @@ static const char *type_of(unsigned status)
     }
 }
 
+static void write_error(unsigned status, const char *message, const char *id, struct buf *ret)
+{
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "type", "error");
+    json_open(&j, "error");
+    json_put_string(&j, "type", type_of(status));
+    json_put_string(&j, "message", message);
+    json_close(&j);
+    json_put_string(&j, "request_id", id);
+    json_end(&j);
+}
+
 unsigned messages_status(const struct reject *why)
 {
     return status_of(reject_status(why));
@@ -49,21 +61,10 @@ unsigned messages_status(const struct reject *why)
 void messages_write_error(const struct reject *why, const char *id, struct buf *ret)
 {
     char too_long[96];
-    struct slice message = slice_of(why->message);
-    if (why->kind == REJECT_CONTEXT_LENGTH && why->tokens > 0) {
-        snprintf(too_long, sizeof(too_long), "prompt is too long: %u tokens > %u maximum", why->tokens,
-                 why->tokens_max);
-        message = slice_of(too_long);
-    }
-    buf_printf(ret,
-               "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type_of(messages_status(why)));
-    json_write_string(ret, message);
-    buf_puts(ret, "},\"request_id\":");
-    if (id[0])
-        json_write_string(ret, slice_of(id));
-    else
-        buf_puts(ret, "null");
-    buf_putc(ret, '}');
+    bool counted = why->kind == REJECT_CONTEXT_LENGTH && why->tokens > 0;
+    snprintf(too_long, sizeof(too_long), "prompt is too long: %u tokens > %u maximum", why->tokens,
+             why->tokens_max);
+    write_error(messages_status(why), counted ? too_long : why->message, id[0] ? id : NULL, ret);
 }
 
 bool messages_owns(struct slice path)
@@ -77,13 +78,11 @@ bool messages_owns(struct slice path)
 void messages_word(struct http_request *r, struct http_wording *w)
 {
     const struct exchange *x = http_request_user(r);
-    const char *id = w->id ? w->id : x ? x->id_text : "";
+    struct buf body = {.ptr = w->body, .capacity = w->body_bytes_max, .bytes_max = w->body_bytes_max - 1};
     w->status = status_of(w->status);
-    int n =
-        snprintf(w->body, w->body_bytes_max,
-                 "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"%s\"},\"request_id\":\"%s\"}",
-                 type_of(w->status), w->message, id);
-    ASSERT(n > 0 && (size_t)n < w->body_bytes_max);
+    write_error(w->status, w->message, w->id ? w->id : x ? x->id_text : "", &body);
+    buf_putc(&body, 0);
+    ASSERT(body.error == 0);
     if (w->id)
         http_header_set(r, "request-id", w->id);
 }

@@ -9,6 +9,7 @@
 #include "api/request/tool_set.h"
 
 struct exchange;
+struct json_out;
 struct request_id;
 
 /* The request's key of lists with the client's tools that items bring. `tools` keeps those of the request,
@@ -78,9 +79,10 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
 
 /* ---- replies ---- */
 
-/* responses_place.c: `,"usage":{...}`. */
-void responses_write_usage(const struct exchange *x, struct buf *ret);
+/* responses_place.c: puts the member usage. */
+void responses_write_usage(const struct exchange *x, struct json_out *j);
 /* An item of type compaction, the reply's `index`-th. */
-void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, struct buf *ret);
+void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, const char *key,
+                             struct json_out *j);
 
 #endif

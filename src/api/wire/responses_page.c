@@ -4,7 +4,7 @@
 
 #include "api/responses_store.h"
 
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 
 #include <errno.h>
 
@@ -66,8 +66,8 @@ static int skip_to(struct slice *rest, const struct responses_page *page)
     struct buf after;
     int r = page->after.len == 0 ? 0 : -ENOENT;
     buf_init(&after, SIZE_MAX / 4, NULL);
-    if (r < 0)
-        json_write_string(&after, page->after);
+    struct json_out j = json_out(&after);
+    json_put_text(&j, NULL, page->after);
     while (r == -ENOENT && rest->len) {
         int stopped = wanted_look(page->wanted);
         if (stopped < 0)
@@ -85,7 +85,9 @@ int responses_page_write(struct slice items, const struct responses_page *page, 
     int r = skip_to(&rest, page);
     if (r < 0)
         return r;
-    buf_puts(ret, "{\"object\":\"list\",\"data\":[");
+    struct json_out j = json_out_object(ret);
+    json_put_string(&j, "object", "list");
+    json_open_array(&j, "data");
     for (uint64_t count = 0; rest.len && (page->limit == 0 || count < page->limit); count++) {
         if ((r = wanted_look(page->wanted)) < 0)
             return r;
@@ -97,10 +99,10 @@ int responses_page_write(struct slice items, const struct responses_page *page, 
             buf_puts(ret, RESPONSES_BETWEEN);
         buf_put_slice(ret, item);
     }
-    buf_puts(ret, "],\"first_id\":");
-    buf_put_slice(ret, first);
-    buf_puts(ret, ",\"last_id\":");
-    buf_put_slice(ret, last);
-    buf_puts(ret, rest.len ? ",\"has_more\":true}" : ",\"has_more\":false}");
+    json_close(&j);
+    json_put_raw(&j, "first_id", first);
+    json_put_raw(&j, "last_id", last);
+    json_put_bool(&j, "has_more", rest.len > 0);
+    json_end(&j);
     return 0;
 }

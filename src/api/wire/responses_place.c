@@ -5,6 +5,7 @@
 #include "api/turns/cache_miss.h"
 #include "api/wire/responses.h"
 
+#include "base/json/json_out.h"
 #include "gen/gen.h"
 #include "gen/request_memory.h"
 
@@ -13,25 +14,33 @@ bool responses_no_memory(const struct responses_place *p)
     return request_memory_reject(p->memory, p->why);
 }
 
-void responses_write_usage(const struct exchange *x, struct buf *ret)
+void responses_write_usage(const struct exchange *x, struct json_out *j)
 {
     struct gen_usage u = gen_usage(&x->gen);
-    buf_printf(ret,
-               ",\"usage\":{\"input_tokens\":%llu,\"input_tokens_details\":{\"cached_tokens\":%llu,"
-               "\"cache_write_tokens\":%llu},\"output_tokens\":%llu,\"output_tokens_details\":{"
-               "\"reasoning_tokens\":%llu},\"total_tokens\":%llu",
-               (ull)u.prompt_tokens, (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.completion_tokens,
-               (ull)u.reasoning_tokens, (ull)(u.prompt_tokens + u.completion_tokens));
-    timings_write(x, ret);
-    cache_miss_write_usage(x, ret);
-    buf_putc(ret, '}');
+    json_open(j, "usage");
+    json_put_u64(j, "input_tokens", u.prompt_tokens);
+    json_open(j, "input_tokens_details");
+    JSON_PUT_U64S(j, {"cached_tokens", u.cached_tokens}, {"cache_write_tokens", u.written_tokens});
+    json_close(j);
+    json_put_u64(j, "output_tokens", u.completion_tokens);
+    json_open(j, "output_tokens_details");
+    json_put_u64(j, "reasoning_tokens", u.reasoning_tokens);
+    json_close(j);
+    json_put_u64(j, "total_tokens", u.prompt_tokens + u.completion_tokens);
+    timings_write(x, j);
+    cache_miss_write_usage(x, j);
+    json_close(j);
 }
 
-void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, struct buf *ret)
+void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, const char *key,
+                             struct json_out *j)
 {
-    buf_printf(ret, "{\"type\":\"compaction\",\"id\":\"cmp_%s_%u\",\"encrypted_content\":\"", x->id_text,
-               index);
+    json_open(j, key);
+    json_put_string(j, "type", "compaction");
+    json_put_format(j, "id", "cmp_%s_%u", x->id_text, index);
+    struct buf *sealed = json_begin_text(j, "encrypted_content");
     if (text.len > 0)
-        summary_seal(text, ret);
-    buf_puts(ret, "\"}");
+        summary_seal(text, sealed);
+    json_end_text(j);
+    json_close(j);
 }

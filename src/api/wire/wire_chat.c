@@ -6,7 +6,6 @@
 #include "api/wire/wire_openai.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
 #include "gen/choice.h"
 #include "gen/reject.h"
 #include "tokenizer/tokenizer.h"
@@ -83,86 +82,84 @@ static bool is_custom(const struct reply *r)
     return own->custom;
 }
 
-/* The members of a call, and its last brace; a later piece of a stream has no id and no name. */
-static void write_call(const struct reply *r, bool begins, struct buf *ret)
+/* Puts the members of a call; a later piece of a stream has no id and no name. */
+static void write_call(const struct reply *r, bool begins, struct json_out *j)
 {
     const char *kind = is_custom(r) ? "custom" : "function";
-    if (begins)
-        buf_printf(ret, "\"id\":\"%s\",\"type\":\"%s\",", r->call_id, kind);
-    buf_printf(ret, "\"%s\":{", kind);
     if (begins) {
-        buf_puts(ret, "\"name\":");
-        json_write_string(ret, buf_slice(&r->call_name));
-        buf_putc(ret, ',');
+        json_put_string(j, "id", r->call_id);
+        json_put_string(j, "type", kind);
     }
-    buf_printf(ret, "\"%s\":", is_custom(r) ? "input" : "arguments");
-    json_write_string(ret, buf_slice(&r->arguments));
-    buf_puts(ret, "}}");
+    json_open(j, kind);
+    if (begins)
+        json_put_text(j, "name", buf_slice(&r->call_name));
+    json_put_text(j, is_custom(r) ? "input" : "arguments", buf_slice(&r->arguments));
+    json_close(j);
 }
 
 /* ---- whole ---- */
 
-static void write_message(const struct reply *r, struct buf *ret)
+static void write_message(const struct reply *r, struct json_out *j)
 {
-    buf_puts(ret, "{\"role\":\"assistant\",\"content\":");
+    json_open(j, "message");
+    json_put_string(j, "role", "assistant");
     /* null where there is nothing but calls, as OpenAI has it. */
     if (r->content.len == 0 && r->items.len > 0)
-        buf_puts(ret, "null");
+        json_put_null(j, "content");
     else
-        json_write_string(ret, buf_slice(&r->content));
-    buf_puts(ret, ",\"refusal\":null");
-    if (r->reasoning.len > 0) {
-        buf_puts(ret, ",\"reasoning_content\":");
-        json_write_string(ret, buf_slice(&r->reasoning));
-    }
-    if (r->items.len > 0) {
-        buf_putc(ret, ',');
-        openai_write_list("tool_calls", &r->items, ret);
-    }
-    buf_putc(ret, '}');
+        json_put_text(j, "content", buf_slice(&r->content));
+    json_put_null(j, "refusal");
+    if (r->reasoning.len > 0)
+        json_put_text(j, "reasoning_content", buf_slice(&r->reasoning));
+    if (r->items.len > 0)
+        json_put_list(j, "tool_calls", buf_slice(&r->items));
+    json_close(j);
 }
 
-static void write_logprobs(const struct reply *r, struct buf *ret)
+static void write_logprobs(const struct reply *r, struct json_out *j)
 {
     if (!r->exchange->request.gen.sampling.logprobs) {
-        buf_puts(ret, ",\"logprobs\":null");
+        json_put_null(j, "logprobs");
         return;
     }
-    buf_puts(ret, ",\"logprobs\":{\"content\":[");
-    buf_put_slice(ret, buf_slice(&r->logprobs));
-    buf_puts(ret, "],\"refusal\":null}");
+    json_open(j, "logprobs");
+    json_put_list(j, "content", buf_slice(&r->logprobs));
+    json_put_null(j, "refusal");
+    json_close(j);
 }
 
-static void write_choice(const struct reply *r, struct buf *ret)
+static void write_choice(const struct reply *r, struct json_out *j)
 {
-    buf_printf(ret, "{\"index\":%u,\"message\":", r->choice->index);
-    write_message(r, ret);
-    write_logprobs(r, ret);
-    openai_write_finish(r, ret);
-    openai_write_ids(r, ret);
-    buf_putc(ret, '}');
+    json_open(j, NULL);
+    json_put_u64(j, "index", r->choice->index);
+    write_message(r, j);
+    write_logprobs(r, j);
+    openai_write_finish(r, j);
+    openai_write_ids(r, j);
+    json_close(j);
 }
 
 static void write_whole(struct exchange *x, struct buf *ret)
 {
-    openai_whole(x, write_choice, ret);
-    openai_write_prompt_logprobs(&x->replies[0], ret);
+    struct json_out j = openai_whole(x, write_choice, ret);
+    openai_write_prompt_logprobs(&x->replies[0], &j);
     if (x->request.return_token_ids)
-        openai_write_prompt_ids(&x->gen.prompts[0], ret);
-    buf_putc(ret, '}');
+        openai_write_prompt_ids(&x->gen.prompts[0], &j);
+    json_end(&j);
 }
 
 /* ---- in pieces ---- */
 
 static void write_role(struct reply *r)
 {
-    struct exchange *x = r->exchange;
-    openai_chunk_begin(x);
-    buf_printf(&x->out,
-               "{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
-               "\"finish_reason\":null}",
-               r->choice->index);
-    openai_chunk_end(x, r->choice->index == 0);
+    struct json_out j = openai_chunk_begin(r);
+    json_open(&j, "delta");
+    json_put_string(&j, "role", "assistant");
+    json_put_string(&j, "content", "");
+    json_close(&j);
+    json_put_null(&j, "logprobs");
+    json_put_null(&j, "finish_reason");
+    openai_chunk_end(r->exchange, r->choice->index == 0, &j);
 }
 
 static void begin(struct exchange *x)
@@ -171,50 +168,48 @@ static void begin(struct exchange *x)
         write_role(&x->replies[i]);
 }
 
-static void write_call_piece(const struct reply *r, struct buf *ret)
+static void write_call_piece(const struct reply *r, struct json_out *j)
 {
-    buf_printf(ret, "\"tool_calls\":[{\"index\":%u,", r->call_index);
-    write_call(r, r->call_begun, ret);
-    buf_puts(ret, "]");
+    json_open_array(j, "tool_calls");
+    json_open(j, NULL);
+    json_put_u64(j, "index", r->call_index);
+    write_call(r, r->call_begun, j);
+    json_close(j);
+    json_close(j);
 }
 
-static void write_delta(const struct reply *r, struct buf *ret)
+static void write_delta(const struct reply *r, struct json_out *j)
 {
-    buf_puts(ret, "\"delta\":{");
+    json_open(j, "delta");
     switch (r->pending) {
     case PIECE_NONE:
         break;
     case PIECE_REASONING:
-        buf_puts(ret, "\"reasoning_content\":");
-        json_write_string(ret, buf_slice(&r->reasoning));
+        json_put_text(j, "reasoning_content", buf_slice(&r->reasoning));
         break;
     case PIECE_CONTENT:
-        buf_puts(ret, "\"content\":");
-        json_write_string(ret, buf_slice(&r->content));
+        json_put_text(j, "content", buf_slice(&r->content));
         break;
     case PIECE_CALL:
-        write_call_piece(r, ret);
+        write_call_piece(r, j);
         break;
     }
-    buf_putc(ret, '}');
+    json_close(j);
 }
 
 static void flush(struct reply *r)
 {
-    struct exchange *x = r->exchange;
-    openai_chunk_begin(x);
-    buf_printf(&x->out, "{\"index\":%u,", r->choice->index);
-    write_delta(r, &x->out);
-    write_logprobs(r, &x->out);
-    buf_puts(&x->out, ",\"finish_reason\":null");
-    openai_write_ids(r, &x->out);
-    buf_putc(&x->out, '}');
-    openai_chunk_end(x, false);
+    struct json_out j = openai_chunk_begin(r);
+    write_delta(r, &j);
+    write_logprobs(r, &j);
+    json_put_null(&j, "finish_reason");
+    openai_write_ids(r, &j);
+    openai_chunk_end(r->exchange, false, &j);
 }
 
 static void finish(struct reply *r)
 {
-    openai_finish(r, "\"delta\":{}");
+    openai_finish(r, "delta", SLICE("{}"));
 }
 
 /* ---- parts ---- */
@@ -242,9 +237,10 @@ static void end_call(struct reply *r)
     }
     if (r->exchange->request.stream)
         return;
-    openai_comma(&r->items);
-    buf_putc(&r->items, '{');
-    write_call(r, true, &r->items);
+    struct json_out j = json_out_items(&r->items);
+    json_open(&j, NULL);
+    write_call(r, true, &j);
+    json_end(&j);
 }
 
 /* True for a token of a stream with logprobs that the text leaves out, such as the end token. Clients take

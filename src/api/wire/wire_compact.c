@@ -10,6 +10,7 @@
 #include "api/wire/responses.h"
 #include "api/wire/wire.h"
 
+#include "base/json/json_out.h"
 #include "gen/gen.h"
 #include "gen/reject.h"
 
@@ -48,15 +49,16 @@ static void write_whole(struct exchange *x, struct buf *ret)
         refuse_empty(x, ret);
         return;
     }
-    struct slice kept = newest(buf_slice(&x->request.kept), (size_t)x->gen.model->max_model_len * KEPT_BYTES);
-    buf_printf(ret, "{\"id\":\"resp_%s\",\"object\":\"response.compaction\",\"created_at\":%lld,\"output\":[",
-               x->id_text, (long long)x->gen.created_s);
-    buf_put_slice(ret, kept);
-    buf_puts(ret, kept.len > 0 ? "," : "");
-    responses_write_summary(x, 0, buf_slice(&r->content), ret);
-    buf_putc(ret, ']');
-    responses_write_usage(x, ret);
-    buf_putc(ret, '}');
+    struct json_out j = json_out_object(ret);
+    json_put_format(&j, "id", "resp_%s", x->id_text);
+    json_put_string(&j, "object", x->wire->object);
+    json_put_i64(&j, "created_at", x->gen.created_s);
+    json_open_array(&j, "output");
+    json_put_items(&j, newest(buf_slice(&x->request.kept), (size_t)x->gen.model->max_model_len * KEPT_BYTES));
+    responses_write_summary(x, 0, buf_slice(&r->content), NULL, &j);
+    json_close(&j);
+    responses_write_usage(x, &j);
+    json_end(&j);
 }
 
 const struct wire wire_compact = {

@@ -6,7 +6,6 @@
 #include "api/wire/wire_openai.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
 #include "gen/reject.h"
@@ -85,57 +84,53 @@ struct own {
     bool prompt_ids_sent; /* streams */
 };
 
-static void write_logprobs(const struct reply *r, struct buf *ret)
+static void write_logprobs(const struct reply *r, struct json_out *j)
 {
     if (!r->exchange->request.gen.sampling.logprobs) {
-        buf_puts(ret, ",\"logprobs\":null");
+        json_put_null(j, "logprobs");
         return;
     }
-    buf_puts(ret, ",\"logprobs\":{");
-    openai_write_list("tokens", &r->logprob_tokens, ret);
-    buf_putc(ret, ',');
-    openai_write_list("token_logprobs", &r->logprobs, ret);
-    buf_putc(ret, ',');
-    openai_write_list("top_logprobs", &r->logprob_tops, ret);
-    buf_putc(ret, ',');
-    openai_write_list("text_offset", &r->logprob_offsets, ret);
-    buf_putc(ret, '}');
+    json_open(j, "logprobs");
+    json_put_list(j, "tokens", buf_slice(&r->logprob_tokens));
+    json_put_list(j, "token_logprobs", buf_slice(&r->logprobs));
+    json_put_list(j, "top_logprobs", buf_slice(&r->logprob_tops));
+    json_put_list(j, "text_offset", buf_slice(&r->logprob_offsets));
+    json_close(j);
 }
 
-static void write_choice(const struct reply *r, struct buf *ret)
+static void write_choice(const struct reply *r, struct json_out *j)
 {
-    buf_printf(ret, "{\"index\":%u,\"text\":", r->choice->index);
-    json_write_string(ret, buf_slice(&r->content));
-    write_logprobs(r, ret);
-    openai_write_finish(r, ret);
-    openai_write_prompt_logprobs(r, ret);
-    openai_write_ids(r, ret);
+    json_open(j, NULL);
+    json_put_u64(j, "index", r->choice->index);
+    json_put_text(j, "text", buf_slice(&r->content));
+    write_logprobs(r, j);
+    openai_write_finish(r, j);
+    openai_write_prompt_logprobs(r, j);
+    openai_write_ids(r, j);
     if (r->exchange->request.return_token_ids)
-        openai_write_prompt_ids(&r->exchange->gen.prompts[r->choice->prompt_index], ret);
-    buf_putc(ret, '}');
+        openai_write_prompt_ids(&r->exchange->gen.prompts[r->choice->prompt_index], j);
+    json_close(j);
 }
 
 static void write_whole(struct exchange *x, struct buf *ret)
 {
-    openai_whole(x, write_choice, ret);
-    buf_putc(ret, '}');
+    struct json_out j = openai_whole(x, write_choice, ret);
+    json_end(&j);
 }
 
 static void flush(struct reply *r)
 {
-    struct exchange *x = r->exchange;
+    const struct exchange *x = r->exchange;
     struct own *own = r->own;
-    openai_chunk_begin(x);
-    buf_printf(&x->out, "{\"index\":%u,\"text\":", r->choice->index);
-    json_write_string(&x->out, buf_slice(&r->content));
-    write_logprobs(r, &x->out);
-    buf_puts(&x->out, ",\"finish_reason\":null");
-    openai_write_ids(r, &x->out);
+    struct json_out j = openai_chunk_begin(r);
+    json_put_text(&j, "text", buf_slice(&r->content));
+    write_logprobs(r, &j);
+    json_put_null(&j, "finish_reason");
+    openai_write_ids(r, &j);
     if (x->request.return_token_ids && !own->prompt_ids_sent)
-        openai_write_prompt_ids(&x->gen.prompts[r->choice->prompt_index], &x->out);
+        openai_write_prompt_ids(&x->gen.prompts[r->choice->prompt_index], &j);
     own->prompt_ids_sent = true;
-    buf_putc(&x->out, '}');
-    openai_chunk_end(x, false);
+    openai_chunk_end(r->exchange, false, &j);
 }
 
 /* The prompt of an empty output is still to be sent. */
@@ -145,7 +140,31 @@ static void finish(struct reply *r)
         flush(r);
         reply_clear(r);
     }
-    openai_finish(r, "\"text\":\"\"");
+    openai_finish(r, "text", SLICE("\"\""));
+}
+
+static void note_top(const struct tokenizer *t, uint32_t id, float logprob, struct json_out *j)
+{
+    char room[TOKEN_TEXT_BYTES];
+    json_key(j, token_text(t, id, room));
+    openai_write_logprob(j, NULL, logprob);
+}
+
+static void note_tops(struct reply *r, const struct stream_token *t)
+{
+    uint32_t top_max = (uint32_t)r->exchange->request.gen.sampling.top_logprobs;
+    const struct tokenizer *tokenizer = r->exchange->gen.model->tokenizer;
+    struct json_out j = json_out_items(&r->logprob_tops);
+    /* The token itself is always listed, as in OpenAI's API: last, when it is not among the best. */
+    bool listed = false;
+    json_open(&j, NULL);
+    for (uint32_t i = 0; i < MIN_OF(t->top_count, top_max); i++) {
+        listed = listed || t->top[i].id == t->id;
+        note_top(tokenizer, t->top[i].id, t->top[i].logprob, &j);
+    }
+    if (!listed)
+        note_top(tokenizer, t->id, t->logprob, &j);
+    json_end(&j);
 }
 
 /* ---- parts ---- */
@@ -161,42 +180,21 @@ static uint64_t characters_of(struct slice s)
 static void note_logprob(struct reply *r, const struct stream_token *t)
 {
     struct own *own = r->own;
-    uint32_t top_max = (uint32_t)r->exchange->request.gen.sampling.top_logprobs;
     const struct tokenizer *tokenizer = r->exchange->gen.model->tokenizer;
-    openai_comma(&r->logprob_tokens);
-    token_text_write(tokenizer, t->id, &r->logprob_tokens);
-    openai_comma(&r->logprobs);
-    if (isnan(t->logprob))
-        buf_puts(&r->logprobs, "null");
-    else
-        openai_write_logprob(&r->logprobs, t->logprob);
-    openai_comma(&r->logprob_offsets);
-    buf_printf(&r->logprob_offsets, "%llu", (ull)own->characters);
+    char room[TOKEN_TEXT_BYTES];
+    struct json_out tokens = json_out_items(&r->logprob_tokens), logprobs = json_out_items(&r->logprobs),
+                    offsets = json_out_items(&r->logprob_offsets), tops = json_out_items(&r->logprob_tops);
+    json_put_text(&tokens, NULL, token_text(tokenizer, t->id, room));
+    json_put_u64(&offsets, NULL, own->characters);
     if (tokenizer)
         own->characters += characters_of(tokenizer_token_bytes(tokenizer, t->id));
-    openai_comma(&r->logprob_tops);
     if (isnan(t->logprob)) {
-        buf_puts(&r->logprob_tops, "null"); /* the first token has no predecessor */
+        json_put_null(&logprobs, NULL); /* the first token has no predecessor */
+        json_put_null(&tops, NULL);
         return;
     }
-    /* The token itself is always listed, as in OpenAI's API: last, when it is not among the best. */
-    bool listed = false;
-    buf_putc(&r->logprob_tops, '{');
-    for (uint32_t i = 0; i < MIN_OF(t->top_count, top_max); i++) {
-        if (i > 0)
-            buf_putc(&r->logprob_tops, ',');
-        listed = listed || t->top[i].id == t->id;
-        token_text_write(tokenizer, t->top[i].id, &r->logprob_tops);
-        buf_putc(&r->logprob_tops, ':');
-        openai_write_logprob(&r->logprob_tops, t->top[i].logprob);
-    }
-    if (!listed) {
-        buf_puts(&r->logprob_tops, MIN_OF(t->top_count, top_max) ? "," : "");
-        token_text_write(tokenizer, t->id, &r->logprob_tops);
-        buf_putc(&r->logprob_tops, ':');
-        openai_write_logprob(&r->logprob_tops, t->logprob);
-    }
-    buf_putc(&r->logprob_tops, '}');
+    openai_write_logprob(&logprobs, NULL, t->logprob);
+    note_tops(r, t);
 }
 
 static void part(void *arg, const struct part *p)

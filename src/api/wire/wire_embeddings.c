@@ -5,6 +5,7 @@
 #include "api/wire/wire_results.h"
 
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "gen/choice.h"
 #include "gen/reject.h"
 
@@ -48,11 +49,12 @@ static const struct field_group *const groups[] = {&fields_results, &own_fields,
 /* Little-endian, as every machine that this runs on. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "base64 has the bytes of little-endian floats");
 
-static void write_base64(const float *v, uint32_t count, struct buf *ret)
+static void write_base64(const float *v, uint32_t count, struct json_out *j)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *bytes = (const unsigned char *)v;
     size_t len = count * sizeof(*v);
+    struct buf *ret = json_begin_text(j, "embedding");
     for (size_t i = 0; i < len; i += 3) {
         uint32_t left = (uint32_t)MIN_OF(len - i, (size_t)3);
         uint32_t word = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
@@ -61,26 +63,29 @@ static void write_base64(const float *v, uint32_t count, struct buf *ret)
                         left > 2 ? digits[word & 63] : '='};
         buf_put(ret, four, sizeof(four));
     }
+    json_end_text(j);
 }
 
-static void write_floats(const float *v, uint32_t count, struct buf *ret)
+static void write_floats(const float *v, uint32_t count, struct json_out *j)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        results_write_float(ret, v[i]);
-    }
+    json_open_array(j, "embedding");
+    for (uint32_t i = 0; i < count; i++)
+        json_put_general(j, NULL, 9, (double)v[i]);
+    json_close(j);
 }
 
 static void result(struct reply *r)
 {
-    bool base64 = r->exchange->request.base64;
+    struct json_out j = json_out_object(&r->items);
     uint32_t count;
     const float *v = choice_vector(r->choice, &count);
-    buf_printf(&r->items, "{\"object\":\"embedding\",\"index\":%u,\"embedding\":%c", r->choice->index,
-               base64 ? '"' : '[');
-    (base64 ? write_base64 : write_floats)(v, count, &r->items);
-    buf_puts(&r->items, base64 ? "\"}" : "]}");
+    json_put_string(&j, "object", "embedding");
+    json_put_u64(&j, "index", r->choice->index);
+    if (r->exchange->request.base64)
+        write_base64(v, count, &j);
+    else
+        write_floats(v, count, &j);
+    json_end(&j);
 }
 
 const struct wire wire_embeddings = {

@@ -13,14 +13,12 @@
 #include "api/wire/messages.h"
 #include "api/wire/wire.h"
 
-#include "base/charge.h"
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "engine/stream.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
 #include "gen/request_memory.h"
-#include "http/sse.h"
 
 struct own {
     enum piece_kind open; /* kind of the block that is open in the stream */
@@ -32,7 +30,7 @@ struct own {
 /* ---- members ---- */
 
 /* Divides the written tokens by their ttl. */
-static void write_creation(const struct gen *g, const struct gen_usage *u, struct buf *ret)
+static void write_creation(const struct gen *g, const struct gen_usage *u, struct json_out *j)
 {
     const struct gen_request *r = g->request;
     uint64_t head = g->prompts ? g->prompts[0].head : 0;
@@ -40,40 +38,51 @@ static void write_creation(const struct gen *g, const struct gen_usage *u, struc
     if (r->keep_s > 300)
         longer = u->written_tokens;
     longer = MIN_OF(longer, u->written_tokens);
-    buf_printf(ret,
-               ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":%llu,\"ephemeral_1h_input_tokens\":%llu}",
-               (ull)(u->written_tokens - longer), (ull)longer);
+    json_open(j, "cache_creation");
+    JSON_PUT_U64S(j, {"ephemeral_5m_input_tokens", u->written_tokens - longer},
+                  {"ephemeral_1h_input_tokens", longer});
+    json_close(j);
 }
 
-static void write_usage(const struct exchange *x, struct buf *ret)
+static void write_tokens(const struct gen_usage *u, struct json_out *j)
+{
+    JSON_PUT_U64S(j, {"input_tokens", u->prompt_tokens - u->cached_tokens - u->written_tokens},
+                  {"cache_creation_input_tokens", u->written_tokens},
+                  {"cache_read_input_tokens", u->cached_tokens}, {"output_tokens", u->completion_tokens});
+}
+
+static void write_usage(const struct exchange *x, struct json_out *j)
 {
     struct gen_usage u = gen_usage(&x->gen);
-    buf_printf(ret,
-               "\"usage\":{\"input_tokens\":%llu,\"cache_creation_input_tokens\":%llu,"
-               "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu,"
-               "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"",
-               (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
-               (ull)u.cached_tokens, (ull)u.completion_tokens, (ull)u.reasoning_tokens);
-    if (x->request.gen.compaction.on)
-        buf_printf(
-            ret,
-            ",\"iterations\":[{\"type\":\"compaction\",\"input_tokens\":%llu,"
-            "\"cache_creation_input_tokens\":%llu,\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu}]",
-            (ull)(u.prompt_tokens - u.cached_tokens - u.written_tokens), (ull)u.written_tokens,
-            (ull)u.cached_tokens, (ull)u.completion_tokens);
-    write_creation(&x->gen, &u, ret);
-    timings_write(x, ret);
-    cache_miss_write_usage(x, ret);
-    buf_putc(ret, '}');
+    json_open(j, "usage");
+    write_tokens(&u, j);
+    json_open(j, "output_tokens_details");
+    json_put_u64(j, "thinking_tokens", u.reasoning_tokens);
+    json_close(j);
+    json_put_string(j, "service_tier", "standard");
+    if (x->request.gen.compaction.on) {
+        json_open_array(j, "iterations");
+        json_open(j, NULL);
+        json_put_string(j, "type", "compaction");
+        write_tokens(&u, j);
+        json_close(j);
+        json_close(j);
+    }
+    write_creation(&x->gen, &u, j);
+    timings_write(x, j);
+    cache_miss_write_usage(x, j);
+    json_close(j);
 }
 
-/* `"id":...` up to the content. */
-static void write_head(const struct exchange *x, struct buf *ret)
+/* Puts the members before the content. */
+static void write_head(const struct exchange *x, struct json_out *j)
 {
-    buf_printf(ret, "\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", x->id_text);
-    json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
+    json_put_format(j, "id", "msg_%s", x->id_text);
+    json_put_string(j, "type", "message");
+    json_put_string(j, "role", "assistant");
+    json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
     if (!exchange_is_exact(x))
-        buf_puts(ret, ",\"exact\":false");
+        json_put_bool(j, "exact", false);
 }
 
 static bool compacts(const struct exchange *x)
@@ -95,98 +104,102 @@ static const char *stop_reason(const struct choice *c, bool by_sequence)
     return c->call_count > 0 ? "tool_use" : "end_turn";
 }
 
-/* `"stop_reason":...,"stop_sequence":...` */
-static void write_stop(const struct reply *r, struct buf *ret)
+/* Puts stop_reason and stop_sequence. */
+static void write_stop(const struct reply *r, struct json_out *j)
 {
     struct slice string = {0};
     uint32_t token;
     ASSERT(r->choice->over);
     bool asked = choice_stopped_by(r->choice, &string, &token) && string.len > 0;
-    buf_printf(ret, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(r->choice, asked));
+    json_put_string(j, "stop_reason", stop_reason(r->choice, asked));
     if (asked)
-        json_write_string(ret, string);
+        json_put_text(j, "stop_sequence", string);
     else
-        buf_puts(ret, "null");
+        json_put_null(j, "stop_sequence");
 }
 
-static void write_call_head(const struct reply *r, struct buf *ret)
+static void open_call(const struct reply *r, const char *key, struct json_out *j)
 {
-    buf_printf(ret, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", r->call_id);
-    json_write_string(ret, buf_slice(&r->call_name));
+    json_open(j, key);
+    json_put_string(j, "type", "tool_use");
+    json_put_string(j, "id", r->call_id);
+    json_put_text(j, "name", buf_slice(&r->call_name));
     const char *toolset = messages_toolset_of(&r->exchange->request, buf_slice(&r->call_name));
     if (toolset)
-        json_write_member(ret, "toolset_name", toolset);
-    buf_puts(ret, ",\"input\":");
+        json_put_string(j, "toolset_name", toolset);
 }
 
 /* ---- whole ---- */
 
-static void write_signature(struct own *own, bool omitted, struct slice text, struct buf *ret)
+static void write_signature(struct own *own, bool omitted, struct slice text, struct json_out *j)
 {
     char signature[MESSAGES_SIGNATURE_BYTES];
     messages_signature_end(&own->signature, signature);
+    struct buf *ret = json_begin_text(j, "signature");
     if (omitted)
         reasoning_seal(text, ret);
     else
         buf_puts(ret, signature);
+    json_end_text(j);
 }
 
-static void write_thinking(struct reply *r, struct buf *ret)
+static void write_thinking(struct reply *r, struct json_out *j)
 {
     struct own *own = r->own;
     bool omitted = r->exchange->request.thinking_omitted;
     messages_signature_begin(&own->signature);
     messages_signature_add(&own->signature, buf_slice(&r->reasoning));
-    buf_puts(ret, "{\"type\":\"thinking\",\"thinking\":");
-    json_write_string(ret, omitted ? SLICE("") : buf_slice(&r->reasoning));
-    buf_puts(ret, ",\"signature\":\"");
-    write_signature(own, omitted, buf_slice(&r->reasoning), ret);
-    buf_puts(ret, "\"}");
+    json_open(j, NULL);
+    json_put_string(j, "type", "thinking");
+    json_put_text(j, "thinking", omitted ? SLICE("") : buf_slice(&r->reasoning));
+    write_signature(own, omitted, buf_slice(&r->reasoning), j);
+    json_close(j);
 }
 
 /* An input is an object: one that was cut has its open text inside, in the form in which Anthropic's
  * documentation has clients return such a text. No tool takes it for its arguments. */
-static void write_input(const struct reply *r, struct buf *ret)
+static void write_input(const struct reply *r, struct json_out *j)
 {
     struct slice text = buf_slice(&r->arguments);
     if (!r->choice->call_cut) {
-        buf_put_slice(ret, text.len ? text : SLICE("{}"));
+        json_put_raw(j, "input", text.len ? text : SLICE("{}"));
         return;
     }
-    buf_puts(ret, "{\"INVALID_JSON\":");
-    json_write_string(ret, text);
-    buf_putc(ret, '}');
+    json_open(j, "input");
+    json_put_text(j, "INVALID_JSON", text);
+    json_close(j);
+}
+
+static void write_text(struct slice text, const char *key, struct json_out *j)
+{
+    json_open(j, key);
+    json_put_string(j, "type", "text");
+    json_put_text(j, "text", text);
+    json_close(j);
 }
 
 /* The collected block goes to the items. */
 static void write_block(struct reply *r)
 {
-    struct buf *ret = &r->items;
-    if (r->pending == PIECE_NONE)
-        return;
-    if (ret->len > 0)
-        buf_putc(ret, ',');
+    struct json_out j = json_out_items(&r->items);
     switch (r->pending) {
     case PIECE_NONE:
         break;
     case PIECE_REASONING:
-        write_thinking(r, ret);
+        write_thinking(r, &j);
         buf_clear(&r->reasoning);
         break;
     case PIECE_CONTENT:
-        if (compacts(r->exchange)) {
-            messages_write_compaction(&r->exchange->request, buf_slice(&r->content), ret);
-        } else {
-            buf_puts(ret, "{\"type\":\"text\",\"text\":");
-            json_write_string(ret, buf_slice(&r->content));
-            buf_putc(ret, '}');
-        }
+        if (compacts(r->exchange))
+            messages_write_compaction(&r->exchange->request, buf_slice(&r->content), NULL, &j);
+        else
+            write_text(buf_slice(&r->content), NULL, &j);
         buf_clear(&r->content);
         break;
     case PIECE_CALL:
-        write_call_head(r, ret);
-        write_input(r, ret);
-        buf_putc(ret, '}');
+        open_call(r, NULL, &j);
+        write_input(r, &j);
+        json_end(&j);
         break;
     }
     r->pending = PIECE_NONE;
@@ -203,71 +216,73 @@ static void write_whole(struct exchange *x, struct buf *ret)
         messages_write_error(&why, x->id_text, ret);
         return;
     }
-    buf_putc(ret, '{');
-    write_head(x, ret);
-    buf_puts(ret, ",\"content\":[");
-    buf_put_slice(ret, buf_slice(&r->items));
-    buf_puts(ret, "],");
-    write_stop(r, ret);
-    buf_putc(ret, ',');
-    write_usage(x, ret);
-    cache_miss_write_diagnostics(x, ret);
-    buf_putc(ret, '}');
+    struct json_out j = json_out_object(ret);
+    write_head(x, &j);
+    json_put_list(&j, "content", buf_slice(&r->items));
+    write_stop(r, &j);
+    write_usage(x, &j);
+    cache_miss_write_diagnostics(x, &j);
+    json_end(&j);
 }
 
 /* ---- events ---- */
 
-static void event_begin(struct exchange *x, const char *type)
+static struct json_out event_begin(struct exchange *x, const char *type)
 {
-    buf_printf(&x->out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
+    buf_printf(&x->out, "event: %s\ndata: ", type);
+    struct json_out j = json_out_object(&x->out);
+    json_put_string(&j, "type", type);
+    return j;
 }
 
-static void event_end(struct exchange *x)
+static void event_end(struct json_out *j)
 {
-    buf_puts(&x->out, "}\n\n");
+    json_end(j);
+    buf_puts(j->buf, "\n\n");
 }
 
 static void ping(struct exchange *x)
 {
-    event_begin(x, "ping");
-    event_end(x);
+    struct json_out j = event_begin(x, "ping");
+    event_end(&j);
 }
 
 static void begin(struct exchange *x)
 {
-    event_begin(x, "message_start");
-    buf_puts(&x->out, ",\"message\":{");
-    write_head(x, &x->out);
-    buf_puts(&x->out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
-    write_usage(x, &x->out);
-    cache_miss_write_diagnostics(x, &x->out);
-    buf_putc(&x->out, '}');
-    event_end(x);
-    event_begin(x, "ping");
-    event_end(x);
+    struct json_out j = event_begin(x, "message_start");
+    json_open(&j, "message");
+    write_head(x, &j);
+    json_put_list(&j, "content", SLICE(""));
+    json_put_null(&j, "stop_reason");
+    json_put_null(&j, "stop_sequence");
+    write_usage(x, &j);
+    cache_miss_write_diagnostics(x, &j);
+    json_close(&j);
+    event_end(&j);
+    ping(x);
 }
 
-static void delta_begin(struct reply *r, const char *type)
+static struct json_out delta_begin(struct reply *r, const char *type)
 {
     const struct own *own = r->own;
-    event_begin(r->exchange, "content_block_delta");
-    buf_printf(&r->exchange->out, ",\"index\":%u,\"delta\":{\"type\":\"%s\",", own->blocks - 1, type);
+    struct json_out j = event_begin(r->exchange, "content_block_delta");
+    json_put_u64(&j, "index", own->blocks - 1);
+    json_open(&j, "delta");
+    json_put_string(&j, "type", type);
+    return j;
 }
 
-static void delta_end(struct reply *r)
+static void delta_end(struct json_out *j)
 {
-    buf_putc(&r->exchange->out, '}');
-    event_end(r->exchange);
+    json_close(j);
+    event_end(j);
 }
 
 static void sign(struct reply *r)
 {
-    struct buf *out = &r->exchange->out;
-    delta_begin(r, "signature_delta");
-    buf_puts(out, "\"signature\":\"");
-    write_signature(r->own, r->exchange->request.thinking_omitted, buf_slice(&r->block), out);
-    buf_putc(out, '"');
-    delta_end(r);
+    struct json_out j = delta_begin(r, "signature_delta");
+    write_signature(r->own, r->exchange->request.thinking_omitted, buf_slice(&r->block), &j);
+    delta_end(&j);
 }
 
 static void close_block(struct reply *r)
@@ -278,38 +293,48 @@ static void close_block(struct reply *r)
     if (own->open == PIECE_REASONING)
         sign(r);
     own->open = PIECE_NONE;
-    event_begin(r->exchange, "content_block_stop");
-    buf_printf(&r->exchange->out, ",\"index\":%u", own->blocks - 1);
-    event_end(r->exchange);
+    struct json_out j = event_begin(r->exchange, "content_block_stop");
+    json_put_u64(&j, "index", own->blocks - 1);
+    event_end(&j);
+}
+
+static struct json_out start_begin(struct reply *r)
+{
+    struct own *own = r->own;
+    struct json_out j = event_begin(r->exchange, "content_block_start");
+    json_put_u64(&j, "index", own->blocks++);
+    return j;
 }
 
 static void open_block(struct reply *r)
 {
     struct own *own = r->own;
-    struct buf *out = &r->exchange->out;
     own->open = r->pending;
     own->has_input = false;
-    event_begin(r->exchange, "content_block_start");
-    buf_printf(out, ",\"index\":%u,\"content_block\":", own->blocks++);
+    struct json_out j = start_begin(r);
     if (r->pending == PIECE_REASONING) {
         messages_signature_begin(&own->signature);
         buf_clear(&r->block);
-        buf_puts(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+        json_open(&j, "content_block");
+        json_put_string(&j, "type", "thinking");
+        json_put_string(&j, "thinking", "");
+        json_put_string(&j, "signature", "");
+        json_close(&j);
     } else if (r->pending == PIECE_CONTENT) {
-        buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}");
+        write_text(SLICE(""), "content_block", &j);
     } else {
-        write_call_head(r, out);
-        buf_puts(out, "{}}");
+        open_call(r, "content_block", &j);
+        json_put_raw(&j, "input", SLICE("{}"));
+        json_close(&j);
     }
-    event_end(r->exchange);
+    event_end(&j);
 }
 
-static void put_delta(struct reply *r, const char *type, const char *member, const struct buf *text)
+static void put_delta(struct reply *r, const char *type, const char *member, struct slice text)
 {
-    delta_begin(r, type);
-    buf_printf(&r->exchange->out, "\"%s\":", member);
-    json_write_string(&r->exchange->out, buf_slice(text));
-    delta_end(r);
+    struct json_out j = delta_begin(r, type);
+    json_put_text(&j, member, text);
+    delta_end(&j);
 }
 
 static void flush(struct reply *r)
@@ -333,14 +358,14 @@ static void flush(struct reply *r)
         if (r->exchange->request.thinking_omitted)
             buf_put_slice(&r->block, buf_slice(&r->reasoning));
         else
-            put_delta(r, "thinking_delta", "thinking", &r->reasoning);
+            put_delta(r, "thinking_delta", "thinking", buf_slice(&r->reasoning));
         break;
     case PIECE_CONTENT:
-        put_delta(r, "text_delta", "text", &r->content);
+        put_delta(r, "text_delta", "text", buf_slice(&r->content));
         break;
     case PIECE_CALL:
         own->has_input |= r->arguments.len > 0;
-        put_delta(r, "input_json_delta", "partial_json", &r->arguments);
+        put_delta(r, "input_json_delta", "partial_json", buf_slice(&r->arguments));
         break;
     }
 }
@@ -349,22 +374,18 @@ static void flush(struct reply *r)
 static void open_input(struct reply *r)
 {
     struct own *own = r->own;
-    if (own->open != PIECE_CALL || own->has_input || !r->choice->call_cut)
-        return;
-    delta_begin(r, "input_json_delta");
-    buf_puts(&r->exchange->out, "\"partial_json\":\"{\"");
-    delta_end(r);
+    if (own->open == PIECE_CALL && !own->has_input && r->choice->call_cut)
+        put_delta(r, "input_json_delta", "partial_json", SLICE("{"));
 }
 
 /* Clients take the last delta of a summary for all of it. */
 static void put_summary(struct reply *r)
 {
     struct own *own = r->own;
-    event_begin(r->exchange, "content_block_start");
-    buf_printf(&r->exchange->out, ",\"index\":%u,\"content_block\":", own->blocks++);
-    messages_write_compaction(&r->exchange->request, SLICE(""), &r->exchange->out);
-    event_end(r->exchange);
-    put_delta(r, "compaction_delta", "content", &r->block);
+    struct json_out j = start_begin(r);
+    messages_write_compaction(&r->exchange->request, SLICE(""), "content_block", &j);
+    event_end(&j);
+    put_delta(r, "compaction_delta", "content", buf_slice(&r->block));
     own->open = PIECE_CONTENT;
 }
 
@@ -381,28 +402,25 @@ static void finish(struct reply *r)
         put_summary(r);
     open_input(r);
     close_block(r);
-    event_begin(x, "message_delta");
-    buf_puts(&x->out, ",\"delta\":{");
-    write_stop(r, &x->out);
-    buf_puts(&x->out, "},");
-    write_usage(x, &x->out);
-    event_end(x);
+    struct json_out j = event_begin(x, "message_delta");
+    json_open(&j, "delta");
+    write_stop(r, &j);
+    json_close(&j);
+    write_usage(x, &j);
+    event_end(&j);
 }
 
 static void end(struct exchange *x)
 {
-    event_begin(x, "message_stop");
-    event_end(x);
+    struct json_out j = event_begin(x, "message_stop");
+    event_end(&j);
 }
 
 static void fail(struct exchange *x, const struct reject *why)
 {
-    struct charge charge = request_memory_charge(&x->gen.memory);
-    struct buf text;
-    buf_init(&text, 8192, &charge);
-    messages_write_error(why, x->id_text, &text);
-    sse_event(&x->out, "error", buf_slice(&text));
-    buf_done(&text);
+    buf_puts(&x->out, "event: error\ndata: ");
+    messages_write_error(why, x->id_text, &x->out);
+    buf_puts(&x->out, "\n\n");
 }
 
 /* ---- parts ---- */

@@ -7,9 +7,8 @@
 #include "api/turns/cache_miss.h"
 #include "api/token_text.h"
 
-#include "base/buf.h"
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
 #include "gen/request_memory.h"
@@ -17,71 +16,44 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-/* ---- items ---- */
-
-void openai_comma(struct buf *b)
-{
-    if (b->len > 0)
-        buf_putc(b, ',');
-}
-
-void openai_write_float(struct buf *ret, float x)
-{
-    char text[32];
-    ASSERT(isfinite(x));
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, (double)x);
-        if (strtof(text, NULL) == x)
-            break;
-    }
-    buf_puts(ret, text);
-}
-
-void openai_write_logprob(struct buf *ret, float logprob)
+void openai_write_logprob(struct json_out *j, const char *key, float logprob)
 {
     if (isfinite(logprob))
-        openai_write_float(ret, logprob);
+        json_put_float(j, key, logprob);
     else
-        buf_puts(ret, "-9999.0");
+        json_put_raw(j, key, SLICE("-9999.0"));
 }
 
-static void write_prompt_entry(struct reply *r, uint32_t id, float logprob, uint32_t rank)
+static void write_prompt_entry(struct reply *r, uint32_t id, float logprob, uint32_t rank, struct json_out *j)
 {
-    struct buf *b = &r->prompt_logprobs;
-    buf_printf(b, "\"%u\":{\"logprob\":", id);
-    openai_write_logprob(b, logprob);
-    if (rank > 0)
-        buf_printf(b, ",\"rank\":%u,\"decoded_token\":", rank);
-    else
-        buf_puts(b, ",\"rank\":null,\"decoded_token\":");
-    token_text_write(r->exchange->gen.model->tokenizer, id, b);
-    buf_putc(b, '}');
+    char room[TOKEN_TEXT_BYTES];
+    json_key(j, token_text(NULL, id, room));
+    json_open(j, NULL);
+    openai_write_logprob(j, "logprob", logprob);
+    json_put_fixed(j, "rank", 0, rank > 0 ? rank : NAN);
+    json_put_text(j, "decoded_token", token_text(r->exchange->gen.model->tokenizer, id, room));
+    json_close(j);
 }
 
 static void note_prompt_logprob(struct reply *r, const struct stream_token *t)
 {
-    struct buf *b = &r->prompt_logprobs;
+    struct json_out j = json_out_items(&r->prompt_logprobs);
     uint32_t count = MIN_OF(t->top_count, (uint32_t)r->exchange->request.gen.sampling.prompt_logprobs),
              rank = 0;
-    openai_comma(b);
     if (isnan(t->logprob)) {
-        buf_puts(b, "null"); /* the first token has no predecessor */
+        json_put_null(&j, NULL); /* the first token has no predecessor */
         return;
     }
-    buf_putc(b, '{');
+    json_open(&j, NULL);
     for (uint32_t i = 0; i < t->top_count; i++)
         if (t->top[i].id == t->id)
             rank = i + 1;
-    write_prompt_entry(r, t->id, t->logprob, rank);
-    for (uint32_t i = 0; i < count; i++) {
-        if (t->top[i].id == t->id)
-            continue;
-        buf_putc(b, ',');
-        write_prompt_entry(r, t->top[i].id, t->top[i].logprob, i + 1);
-    }
-    buf_putc(b, '}');
+    write_prompt_entry(r, t->id, t->logprob, rank, &j);
+    for (uint32_t i = 0; i < count; i++)
+        if (t->top[i].id != t->id)
+            write_prompt_entry(r, t->top[i].id, t->top[i].logprob, i + 1, &j);
+    json_end(&j);
 }
 
 static bool wants_prompt_logprobs(const struct request *r)
@@ -95,42 +67,31 @@ void openai_note_token(struct reply *r, const struct part *p)
         if (wants_prompt_logprobs(&r->exchange->request))
             note_prompt_logprob(r, p->token);
     } else if (r->exchange->request.return_token_ids) {
-        openai_comma(&r->ids);
-        buf_printf(&r->ids, "%u", p->token->id);
+        struct json_out j = json_out_items(&r->ids);
+        json_put_u64(&j, NULL, p->token->id);
     }
 }
 
-void openai_write_list(const char *name, const struct buf *items, struct buf *ret)
+void openai_write_prompt_ids(const struct prompt_ids *p, struct json_out *j)
 {
-    buf_printf(ret, "\"%s\":[", name);
-    buf_put_slice(ret, buf_slice(items));
-    buf_putc(ret, ']');
-}
-
-void openai_write_prompt_ids(const struct prompt_ids *p, struct buf *ret)
-{
-    buf_puts(ret, ",\"prompt_token_ids\":[");
+    json_open_array(j, "prompt_token_ids");
     for (uint32_t i = 0; i < p->count; i++)
-        buf_printf(ret, i ? ",%u" : "%u", p->ids[i]);
-    buf_putc(ret, ']');
+        json_put_u64(j, NULL, p->ids[i]);
+    json_close(j);
 }
 
-void openai_write_ids(const struct reply *r, struct buf *ret)
+void openai_write_ids(const struct reply *r, struct json_out *j)
 {
-    if (!r->exchange->request.return_token_ids)
-        return;
-    buf_putc(ret, ',');
-    openai_write_list("token_ids", &r->ids, ret);
+    if (r->exchange->request.return_token_ids)
+        json_put_list(j, "token_ids", buf_slice(&r->ids));
 }
 
-void openai_write_prompt_logprobs(const struct reply *r, struct buf *ret)
+void openai_write_prompt_logprobs(const struct reply *r, struct json_out *j)
 {
-    if (!wants_prompt_logprobs(&r->exchange->request)) {
-        buf_puts(ret, ",\"prompt_logprobs\":null");
-        return;
-    }
-    buf_putc(ret, ',');
-    openai_write_list("prompt_logprobs", &r->prompt_logprobs, ret);
+    if (wants_prompt_logprobs(&r->exchange->request))
+        json_put_list(j, "prompt_logprobs", buf_slice(&r->prompt_logprobs));
+    else
+        json_put_null(j, "prompt_logprobs");
 }
 
 /* NULL when it failed. */
@@ -148,104 +109,117 @@ static const char *finish_reason(const struct choice *c)
     }
 }
 
-void openai_write_finish(const struct reply *r, struct buf *ret)
+void openai_write_finish(const struct reply *r, struct json_out *j)
 {
     struct slice string;
     uint32_t token;
     ASSERT(r->choice->over);
-    buf_printf(ret, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_reason(r->choice));
+    json_put_string(j, "finish_reason", finish_reason(r->choice));
     if (r->choice->finish.reason == FINISH_REPETITION)
-        buf_puts(ret, "\"repetition_detected\"");
+        json_put_string(j, "stop_reason", "repetition_detected");
     else if (!choice_stopped_by(r->choice, &string, &token))
-        buf_puts(ret, "null");
+        json_put_null(j, "stop_reason");
     else if (string.len > 0)
-        json_write_string(ret, string);
+        json_put_text(j, "stop_reason", string);
     else
-        buf_printf(ret, "%u", token);
+        json_put_u64(j, "stop_reason", token);
 }
 
-static void write_usage(const struct exchange *x, struct buf *ret)
+static void write_usage(const struct exchange *x, struct json_out *j)
 {
     struct gen_usage u = gen_usage(&x->gen);
-    buf_printf(ret,
-               "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%llu,\"cache_write_tokens\":%llu},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}",
-               (ull)u.prompt_tokens, (ull)u.completion_tokens, (ull)(u.prompt_tokens + u.completion_tokens),
-               (ull)u.cached_tokens, (ull)u.written_tokens, (ull)u.reasoning_tokens);
-    timings_write(x, ret);
-    cache_miss_write_usage(x, ret);
-    buf_putc(ret, '}');
+    json_open(j, "usage");
+    JSON_PUT_U64S(j, {"prompt_tokens", u.prompt_tokens}, {"completion_tokens", u.completion_tokens},
+                  {"total_tokens", u.prompt_tokens + u.completion_tokens});
+    json_open(j, "prompt_tokens_details");
+    JSON_PUT_U64S(j, {"cached_tokens", u.cached_tokens}, {"cache_write_tokens", u.written_tokens});
+    json_close(j);
+    json_open(j, "completion_tokens_details");
+    json_put_u64(j, "reasoning_tokens", u.reasoning_tokens);
+    json_close(j);
+    timings_write(x, j);
+    cache_miss_write_usage(x, j);
+    json_close(j);
+}
+
+/* Begins a whole reply or a chunk, up to its open list of choices. */
+static struct json_out begin_choices(const struct exchange *x, const char *object, struct buf *ret)
+{
+    struct json_out j = json_out_object(ret);
+    struct buf *id = json_begin_text(&j, "id"); /* each chunk has it: no printf() */
+    buf_puts(id, x->wire->id_prefix);
+    buf_putc(id, '-');
+    buf_puts(id, x->id_text);
+    json_end_text(&j);
+    json_put_string(&j, "object", object);
+    json_put_i64(&j, "created", x->gen.created_s);
+    json_put_string(&j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    json_put_format(&j, "system_fingerprint", "plateau-" PLATEAU_VERSION "-%s", x->gen.model->compute);
+    if (!exchange_is_exact(x))
+        json_put_bool(&j, "exact", false);
+    json_open_array(&j, "choices");
+    return j;
 }
 
 /* ---- the frame ---- */
 
-/* `"id":...,"object":...,"created":...,"model":...` of whole replies and of chunks. */
-static void write_head(const struct exchange *x, bool chunk, struct buf *ret)
+struct json_out openai_whole(const struct exchange *x, openai_choice_fn *write_choice, struct buf *ret)
 {
-    buf_printf(ret, "\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", x->wire->id_prefix,
-               x->id_text, chunk ? x->wire->chunk_object : x->wire->object, (long long)x->gen.created_s);
-    json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
-    buf_printf(ret, ",\"system_fingerprint\":\"plateau-" PLATEAU_VERSION "-%s\"", x->gen.model->compute);
-    if (!exchange_is_exact(x))
-        buf_puts(ret, ",\"exact\":false");
+    struct json_out j = begin_choices(x, x->wire->object, ret);
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        write_choice(&x->replies[i], &j);
+    json_close(&j);
+    write_usage(x, &j);
+    timings_write_llama(x, &j);
+    return j;
 }
 
-void openai_whole(const struct exchange *x, openai_choice_fn *write_choice, struct buf *ret)
-{
-    buf_putc(ret, '{');
-    write_head(x, false, ret);
-    buf_puts(ret, ",\"choices\":[");
-    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_choice(&x->replies[i], ret);
-    }
-    buf_puts(ret, "],");
-    write_usage(x, ret);
-    timings_write_llama(x, ret);
-}
-
-void openai_chunk_begin(struct exchange *x)
-{
-    buf_puts(&x->out, "data: {");
-    write_head(x, true, &x->out);
-    buf_puts(&x->out, ",\"choices\":[");
-}
-
-void openai_chunk_end(struct exchange *x, bool with_prompt_ids)
-{
-    buf_puts(&x->out, "]");
-    if (with_prompt_ids && x->request.return_token_ids)
-        openai_write_prompt_ids(&x->gen.prompts[0], &x->out);
-    if (x->request.continuous_usage) {
-        buf_putc(&x->out, ',');
-        write_usage(x, &x->out);
-    } else if (x->request.include_usage) {
-        buf_puts(&x->out, ",\"usage\":null");
-    }
-    timings_write_llama(x, &x->out);
-    buf_puts(&x->out, "}\n\n");
-}
-
-void openai_finish(struct reply *r, const char *empty)
+struct json_out openai_chunk_begin(const struct reply *r)
 {
     struct exchange *x = r->exchange;
-    openai_chunk_begin(x);
-    buf_printf(&x->out, "{\"index\":%u,%s,\"logprobs\":null", r->choice->index, empty);
-    openai_write_finish(r, &x->out);
-    buf_putc(&x->out, '}');
-    openai_chunk_end(x, false);
+    buf_puts(&x->out, "data: ");
+    struct json_out j = begin_choices(x, x->wire->chunk_object, &x->out);
+    json_open(&j, NULL);
+    json_put_u64(&j, "index", r->choice->index);
+    return j;
+}
+
+/* Ends a chunk whose choices are closed. */
+static void end_chunk(struct exchange *x, bool usage, struct json_out *j)
+{
+    if (usage)
+        write_usage(x, j);
+    else if (x->request.include_usage)
+        json_put_null(j, "usage");
+    timings_write_llama(x, j);
+    json_end(j);
+    buf_puts(&x->out, "\n\n");
+}
+
+void openai_chunk_end(struct exchange *x, bool with_prompt_ids, struct json_out *j)
+{
+    json_close(j); /* the choice */
+    json_close(j);
+    if (with_prompt_ids && x->request.return_token_ids)
+        openai_write_prompt_ids(&x->gen.prompts[0], j);
+    end_chunk(x, x->request.continuous_usage, j);
+}
+
+void openai_finish(struct reply *r, const char *member, struct slice empty)
+{
+    struct json_out j = openai_chunk_begin(r);
+    json_put_raw(&j, member, empty);
+    json_put_null(&j, "logprobs");
+    openai_write_finish(r, &j);
+    openai_chunk_end(r->exchange, false, &j);
 }
 
 static void write_usage_chunk(struct exchange *x)
 {
-    buf_puts(&x->out, "data: {");
-    write_head(x, true, &x->out);
-    buf_puts(&x->out, ",\"choices\":[],");
-    write_usage(x, &x->out);
-    timings_write_llama(x, &x->out);
-    buf_puts(&x->out, "}\n\n");
+    buf_puts(&x->out, "data: ");
+    struct json_out j = begin_choices(x, x->wire->chunk_object, &x->out);
+    json_close(&j);
+    end_chunk(x, true, &j);
 }
 
 static void end(struct exchange *x)
@@ -257,12 +231,9 @@ static void end(struct exchange *x)
 
 static void fail(struct exchange *x, const struct reject *why)
 {
-    struct charge charge = request_memory_charge(&x->gen.memory);
-    struct buf text;
-    buf_init(&text, 8192, &charge);
-    reject_write(why, x->id_text, &text);
-    sse_data(&x->out, buf_slice(&text));
-    buf_done(&text);
+    buf_puts(&x->out, "data: ");
+    reject_write(why, x->id_text, &x->out);
+    buf_puts(&x->out, "\n\n");
 }
 
 static void ping(struct exchange *x)

@@ -6,7 +6,7 @@
 #include "api/wire/wire_results.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/choice.h"
 #include "gen/pair_prompt.h"
 #include "gen/reject.h"
@@ -85,31 +85,28 @@ static uint32_t best_left(const struct exchange *x)
     return best;
 }
 
-static void write_result(const struct exchange *x, uint32_t index, struct buf *ret)
+static void write_result(const struct exchange *x, uint32_t index, struct json_out *j)
 {
-    buf_printf(ret, "{\"index\":%u,\"relevance_score\":%.9g", index, own_of(x, index)->score);
+    json_open(j, NULL);
+    json_put_u64(j, "index", index);
+    json_put_general(j, "relevance_score", 9, own_of(x, index)->score);
     if (!x->request.without_documents) {
-        buf_puts(ret, ",\"document\":{\"text\":");
-        json_write_string(ret, pair_text(json_array_get(x->request.gen.documents, index)));
-        buf_putc(ret, '}');
+        json_open(j, "document");
+        json_put_text(j, "text", pair_text(json_array_get(x->request.gen.documents, index)));
+        json_close(j);
     }
-    buf_putc(ret, '}');
+    json_close(j);
 }
 
 static void whole(struct exchange *x, struct buf *ret)
 {
     int64_t count = x->gen.choice_count, top = x->request.top_n;
-    buf_putc(ret, '{');
-    results_write_head(x, NULL, ret);
-    buf_puts(ret, ",\"results\":[");
-    for (int64_t i = 0; i < (top > 0 ? MIN_OF(top, count) : count); i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        write_result(x, best_left(x), ret);
-    }
-    buf_puts(ret, "],");
-    results_write_usage(x, ret);
-    buf_putc(ret, '}');
+    struct json_out j = results_begin(x, NULL, ret);
+    json_open_array(&j, "results");
+    for (int64_t i = 0; i < (top > 0 ? MIN_OF(top, count) : count); i++)
+        write_result(x, best_left(x), &j);
+    json_close(&j);
+    results_end(x, &j);
 }
 
 #define RERANK(path)                                                                                         \

@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/wide_integer.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
@@ -50,85 +50,79 @@ static const json_t *given(const struct request *r, const char *name)
     return v && !json_is_null(v) ? v : NULL;
 }
 
-/* `,"name":` and the request's value, or what stands for its absence. */
-static void echo(const struct request *r, const char *name, const char *absent, struct buf *ret)
+/* Puts the request's value, or what stands for its absence. */
+static void echo(const struct request *r, const char *name, const char *absent, struct json_out *j)
 {
     const json_t *v = given(r, name);
-    buf_printf(ret, ",\"%s\":", name);
     if (v)
-        json_write_value(ret, v);
+        json_put_value(j, name, v);
     else
-        buf_puts(ret, absent);
+        json_put_raw(j, name, slice_of(absent));
 }
 
-static void echo_reasoning(const struct request *r, struct buf *ret)
+static void echo_reasoning(const struct request *r, struct json_out *j)
 {
     const json_t *summary = json_object_get(given(r, "reasoning"), "summary");
-    buf_puts(ret, ",\"reasoning\":{");
-    json_write_member(ret, "effort", r->gen.reasoning_effort);
-    json_write_member(ret, "summary", json_string_value(summary));
-    buf_putc(ret, '}');
+    json_open(j, "reasoning");
+    json_put_string(j, "effort", r->gen.reasoning_effort);
+    json_put_string(j, "summary", json_string_value(summary));
+    json_close(j);
 }
 
-static void echo_text(const struct request *r, struct buf *ret)
+static void echo_text(const struct request *r, struct json_out *j)
 {
     const char *verbosity = json_string_value(json_object_get(given(r, "text"), "verbosity"));
     const json_t *format = json_object_get(given(r, "text"), "format");
-    buf_puts(ret, ",\"text\":{\"format\":");
+    json_open(j, "text");
     if (json_is_object(format))
-        json_write_value(ret, format);
+        json_put_value(j, "format", format);
     else
-        buf_puts(ret, "{\"type\":\"text\"}");
-    json_write_member(ret, "verbosity", verbosity ? verbosity : "medium");
-    buf_putc(ret, '}');
+        json_put_raw(j, "format", SLICE("{\"type\":\"text\"}"));
+    json_put_string(j, "verbosity", verbosity ? verbosity : "medium");
+    json_close(j);
 }
 
 /* On a prep thread: the members that do not change during the reply. */
 static void open_reply(struct reply *r)
 {
     const struct request *q = &r->exchange->request;
-    struct buf *ret = &r->echo;
+    struct json_out j = json_out_items(&r->echo);
     struct wide_integers *before = wide_integers_enter(&r->exchange->gen.memory.wide);
-    echo(q, "instructions", "null", ret);
-    echo(q, "max_output_tokens", "null", ret);
-    echo(q, "max_tool_calls", "null", ret);
-    echo(q, "metadata", "{}", ret);
-    buf_printf(ret, ",\"parallel_tool_calls\":%s", q->gen.parallel_tool_calls ? "true" : "false");
-    echo(q, "previous_response_id", "null", ret);
-    echo(q, "prompt_cache_key", "null", ret);
-    echo_reasoning(q, ret);
-    echo(q, "safety_identifier", "null", ret);
-    buf_printf(ret, ",\"background\":false,\"service_tier\":\"default\",\"store\":%s",
-               q->stores && r->exchange->api->responses ? "true" : "false");
-    buf_puts(ret, ",\"temperature\":");
-    openai_write_float(ret, r->choice->sampling.temperature);
-    buf_puts(ret, ",\"top_p\":");
-    openai_write_float(ret, r->choice->sampling.top_p);
-    echo_text(q, ret);
-    echo(q, "tool_choice", "\"auto\"", ret);
-    echo(q, "tools", "[]", ret);
-    buf_printf(ret, ",\"top_logprobs\":%lld", (long long)q->gen.sampling.top_logprobs);
-    json_write_member(ret, "truncation", q->gen.drops_turns ? "auto" : "disabled");
-    echo(q, "user", "null", ret);
+    echo(q, "instructions", "null", &j);
+    echo(q, "max_output_tokens", "null", &j);
+    echo(q, "max_tool_calls", "null", &j);
+    echo(q, "metadata", "{}", &j);
+    json_put_bool(&j, "parallel_tool_calls", q->gen.parallel_tool_calls);
+    echo(q, "previous_response_id", "null", &j);
+    echo(q, "prompt_cache_key", "null", &j);
+    echo_reasoning(q, &j);
+    echo(q, "safety_identifier", "null", &j);
+    json_put_bool(&j, "background", false);
+    json_put_string(&j, "service_tier", "default");
+    json_put_bool(&j, "store", q->stores && r->exchange->api->responses);
+    json_put_float(&j, "temperature", r->choice->sampling.temperature);
+    json_put_float(&j, "top_p", r->choice->sampling.top_p);
+    echo_text(q, &j);
+    echo(q, "tool_choice", "\"auto\"", &j);
+    echo(q, "tools", "[]", &j);
+    json_put_i64(&j, "top_logprobs", q->gen.sampling.top_logprobs);
+    json_put_string(&j, "truncation", q->gen.drops_turns ? "auto" : "disabled");
+    echo(q, "user", "null", &j);
     wide_integers_enter(before);
 }
 
-static void write_error_member(const struct reject *why, struct buf *ret)
+static void write_error_member(const struct reject *why, struct json_out *j)
 {
-    buf_puts(ret, ",\"error\":");
     if (!why) {
-        buf_puts(ret, "null");
+        json_put_null(j, "error");
         return;
     }
     /* Agents compact their conversation at this code, and OpenAI's API has it here too. */
     bool too_long = why->kind == REJECT_CONTEXT_LENGTH, busy = reject_status(why) == 429;
-    buf_putc(ret, '{');
-    json_write_member(ret, "code",
-                      too_long ? reject_code(why)
-                      : busy   ? "rate_limit_exceeded"
-                               : "server_error");
-    json_write_member(ret, "message", why->message);
-    buf_putc(ret, '}');
+    json_open(j, "error");
+    json_put_string(j, "code", too_long ? reject_code(why) : busy ? "rate_limit_exceeded" : "server_error");
+    json_put_string(j, "message", why->message);
+    json_close(j);
 }
 
 enum stage { STAGE_IN_PROGRESS, STAGE_COMPLETED, STAGE_INCOMPLETE, STAGE_FAILED };
@@ -150,37 +144,43 @@ static enum stage stage_of(const struct reply *r)
     return cut ? STAGE_INCOMPLETE : STAGE_COMPLETED;
 }
 
+static void write_incomplete(const struct reply *r, enum stage stage, struct json_out *j)
+{
+    bool loops = r->choice->finish.reason == FINISH_REPETITION;
+    if (stage != STAGE_INCOMPLETE) {
+        json_put_null(j, "incomplete_details");
+        return;
+    }
+    json_open(j, "incomplete_details");
+    json_put_string(j, "reason", loops ? "repetition" : "max_output_tokens");
+    json_close(j);
+}
+
 static void write_response(const struct exchange *x, enum stage stage, const struct reject *why,
-                           struct buf *ret)
+                           const char *key, struct json_out *j)
 {
     const struct reply *r = &x->replies[0];
-    buf_printf(ret, "{\"id\":\"resp_%s\",\"object\":\"response\",\"created_at\":%lld", x->id_text,
-               (long long)x->gen.created_s);
+    json_open(j, key);
+    json_put_format(j, "id", "resp_%s", x->id_text);
+    json_put_string(j, "object", "response");
+    json_put_i64(j, "created_at", x->gen.created_s);
     if (stage == STAGE_COMPLETED)
-        buf_printf(ret, ",\"completed_at\":%lld", (long long)clock_wall_s());
+        json_put_i64(j, "completed_at", (int64_t)clock_wall_s());
     else
-        buf_puts(ret, ",\"completed_at\":null");
-    buf_printf(ret, ",\"status\":\"%s\"", stage_names[stage]);
-    write_error_member(why, ret);
-    bool loops = r->choice->finish.reason == FINISH_REPETITION;
-    if (stage == STAGE_INCOMPLETE)
-        buf_printf(ret, ",\"incomplete_details\":{\"reason\":\"%s\"}",
-                   loops ? "repetition" : "max_output_tokens");
-    else
-        buf_puts(ret, ",\"incomplete_details\":null");
-    buf_puts(ret, ",\"model\":");
-    json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
+        json_put_null(j, "completed_at");
+    json_put_string(j, "status", stage_names[stage]);
+    write_error_member(why, j);
+    write_incomplete(r, stage, j);
+    json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
     if (!exchange_is_exact(x))
-        buf_puts(ret, ",\"exact\":false");
-    buf_puts(ret, ",\"output\":[");
-    buf_put_slice(ret, buf_slice(&r->items));
-    buf_putc(ret, ']');
+        json_put_bool(j, "exact", false);
+    json_put_list(j, "output", buf_slice(&r->items));
     if (stage == STAGE_IN_PROGRESS || x->gen.submitted == 0)
-        buf_puts(ret, ",\"usage\":null");
+        json_put_null(j, "usage");
     else
-        responses_write_usage(x, ret);
-    buf_put_slice(ret, buf_slice(&r->echo));
-    buf_putc(ret, '}');
+        responses_write_usage(x, j);
+    json_put_items(j, buf_slice(&r->echo));
+    json_close(j);
 }
 
 /* ---- events ---- */
@@ -190,27 +190,32 @@ static bool streams(const struct reply *r)
     return r->exchange->request.stream;
 }
 
-static struct buf *event_begin(struct exchange *x, const char *type)
+static struct json_out event_begin(struct exchange *x, const char *type)
 {
-    buf_printf(&x->out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", type, type,
-               own_of(x)->sequence++);
-    return &x->out;
+    buf_printf(&x->out, "event: %s\ndata: ", type);
+    struct json_out j = json_out_object(&x->out);
+    json_put_string(&j, "type", type);
+    json_put_u64(&j, "sequence_number", own_of(x)->sequence++);
+    return j;
 }
 
-static void event_end(struct exchange *x)
+static void event_end(struct json_out *j)
 {
-    buf_puts(&x->out, "}\n\n");
+    json_end(j);
+    buf_puts(j->buf, "\n\n");
 }
 
-/* Returns where in x->out the response begins; it ends before the event's last brace. */
-static size_t response_event(struct exchange *x, const char *type, enum stage stage, const struct reject *why)
+/* Returns the response in x->out, until the next event. */
+static struct slice response_event(struct exchange *x, const char *type, enum stage stage,
+                                   const struct reject *why)
 {
-    struct buf *out = event_begin(x, type);
-    buf_puts(out, ",\"response\":");
-    size_t at = out->len;
-    write_response(x, stage, why, out);
-    event_end(x);
-    return at;
+    struct json_out j = event_begin(x, type);
+    json_key(&j, SLICE("response"));
+    size_t from = x->out.len;
+    write_response(x, stage, why, NULL, &j);
+    size_t end = x->out.len;
+    event_end(&j);
+    return slice_sub(buf_slice(&x->out), from, end - from);
 }
 
 /* ---- items ---- */
@@ -227,36 +232,36 @@ static const char *prefix_of(const struct own *own)
     }
 }
 
-static void write_item_id(const struct reply *r, struct buf *ret)
+static void write_item_id(const struct reply *r, const char *key, struct json_out *j)
 {
     const struct own *own = r->own;
-    buf_printf(ret, "\"%s_%s_%u\"", prefix_of(own), r->exchange->id_text, own->items - 1);
+    json_put_format(j, key, "%s_%s_%u", prefix_of(own), r->exchange->id_text, own->items - 1);
 }
 
-/* `,"item_id":...,"output_index":n` */
-static void write_place(const struct reply *r, struct buf *ret)
+/* Puts item_id and output_index. */
+static void write_place(const struct reply *r, struct json_out *j)
 {
     const struct own *own = r->own;
-    buf_puts(ret, ",\"item_id\":");
-    write_item_id(r, ret);
-    buf_printf(ret, ",\"output_index\":%u", own->items - 1);
+    write_item_id(r, "item_id", j);
+    json_put_u64(j, "output_index", own->items - 1);
 }
 
-static void write_part(const struct reply *r, struct slice text, struct buf *ret)
+static void write_part(const struct reply *r, struct slice text, const char *key, struct json_out *j)
 {
     const struct own *own = r->own;
     bool reasons = own->open == PIECE_REASONING;
-    buf_printf(ret, "{\"type\":\"%s\",\"text\":", reasons ? "reasoning_text" : "output_text");
-    json_write_string(ret, text);
+    json_open(j, key);
+    json_put_string(j, "type", reasons ? "reasoning_text" : "output_text");
+    json_put_text(j, "text", text);
     if (!reasons) {
-        buf_puts(ret, ",\"annotations\":[],");
-        openai_write_list("logprobs", &r->block_logprobs, ret);
+        json_put_list(j, "annotations", SLICE(""));
+        json_put_list(j, "logprobs", buf_slice(&r->block_logprobs));
     }
-    buf_putc(ret, '}');
+    json_close(j);
 }
 
 /* Writes the input of a custom tool's call. */
-static void write_input(const struct reply *r, struct slice arguments, struct buf *ret)
+static void write_input(const struct reply *r, struct slice arguments, const char *key, struct json_out *j)
 {
     struct request_memory *memory = &r->exchange->gen.memory;
     struct charge charge = request_memory_charge(memory);
@@ -264,111 +269,108 @@ static void write_input(const struct reply *r, struct slice arguments, struct bu
     buf_init(&text, SIZE_MAX / 4, &charge);
     custom_tool_input(memory, arguments, &text);
     if (text.error)
-        ret->error = text.error;
-    else
-        json_write_string(ret, buf_slice(&text));
+        j->buf->error = text.error;
+    json_put_text(j, key, buf_slice(&text));
     buf_done(&text);
 }
 
 /* Writes the arguments of a search for tools as an object, or as a string where they were cut. */
-static void write_search(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+static void write_search(const struct reply *r, struct slice text, bool begins, struct json_out *j)
 {
     const struct own *own = r->own;
-    buf_printf(ret, ",\"call_id\":\"%s\",\"execution\":\"client\",\"arguments\":", r->call_id);
+    json_put_string(j, "call_id", r->call_id);
+    json_put_string(j, "execution", "client");
     if (begins || text.len == 0)
-        buf_puts(ret, "{}");
+        json_put_raw(j, "arguments", SLICE("{}"));
     else if (own->cut)
-        json_write_string(ret, text);
+        json_put_text(j, "arguments", text);
     else
-        buf_put_slice(ret, text);
+        json_put_raw(j, "arguments", text);
 }
 
-static void write_call(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+static void write_call(const struct reply *r, struct slice text, bool begins, struct json_out *j)
 {
     const struct own *own = r->own;
     const char *space;
     const json_t *tool = responses_find_tool(&r->exchange->request, buf_slice(&r->call_name), &space);
     const json_t *name = json_object_get(tool, "name");
-    buf_printf(ret, ",\"call_id\":\"%s\",\"name\":", r->call_id);
-    json_write_string(ret, name ? slice_of(json_string_value(name)) : buf_slice(&r->call_name));
-    if (space) {
-        buf_puts(ret, ",\"namespace\":");
-        json_write_string(ret, slice_of(space));
-    }
-    buf_printf(ret, ",\"%s\":", own->custom ? "input" : "arguments");
+    json_put_string(j, "call_id", r->call_id);
+    json_put_text(j, "name", name ? slice_of(json_string_value(name)) : buf_slice(&r->call_name));
+    if (space)
+        json_put_string(j, "namespace", space);
     if (own->custom && !begins)
-        write_input(r, text, ret);
+        write_input(r, text, "input", j);
     else
-        json_write_string(ret, text);
+        json_put_text(j, own->custom ? "input" : "arguments", text);
 }
 
-static void write_reasoning(const struct reply *r, struct slice text, bool begins, struct buf *ret)
+static void write_content(const struct reply *r, struct slice text, bool begins, struct json_out *j)
 {
-    buf_puts(ret, ",\"summary\":[],\"content\":[");
+    json_open_array(j, "content");
     if (!begins)
-        write_part(r, text, ret);
-    buf_puts(ret, "],\"encrypted_content\":");
+        write_part(r, text, NULL, j);
+    json_close(j);
+}
+
+static void write_reasoning(const struct reply *r, struct slice text, bool begins, struct json_out *j)
+{
+    json_put_list(j, "summary", SLICE(""));
+    write_content(r, text, begins, j);
     if (begins || !r->exchange->request.seals_reasoning) {
-        buf_puts(ret, "null");
+        json_put_null(j, "encrypted_content");
         return;
     }
-    buf_putc(ret, '"');
-    reasoning_seal(text, ret);
-    buf_putc(ret, '"');
+    reasoning_seal(text, json_begin_text(j, "encrypted_content"));
+    json_end_text(j);
 }
 
-static void write_message(const struct reply *r, struct slice text, bool begins, struct buf *ret)
-{
-    buf_puts(ret, ",\"role\":\"assistant\",\"content\":[");
-    if (!begins)
-        write_part(r, text, ret);
-    buf_putc(ret, ']');
-}
-
-/* The open item, as it begins or as it ends. */
-static void write_item(const struct reply *r, bool begins, struct buf *ret)
+/* Writes the open item, as it begins or as it ends. */
+static void write_item(const struct reply *r, bool begins, const char *key, struct json_out *j)
 {
     const struct own *own = r->own;
+    struct slice text = begins ? SLICE("") : buf_slice(&r->block);
     if (compacts(r)) {
-        responses_write_summary(r->exchange, own->items - 1, begins ? SLICE("") : buf_slice(&r->block), ret);
+        responses_write_summary(r->exchange, own->items - 1, text, key, j);
         return;
     }
     static const char *const types[] = {[PIECE_REASONING] = "reasoning", [PIECE_CONTENT] = "message"};
-    struct slice text = begins ? SLICE("") : buf_slice(&r->block);
-    const char *type = own->open != PIECE_CALL ? types[own->open]
-                       : own->custom           ? "custom_tool_call"
-                       : own->search           ? "tool_search_call"
-                                               : "function_call";
-    buf_printf(ret, "{\"type\":\"%s\",\"id\":", type);
-    write_item_id(r, ret);
-    buf_printf(ret, ",\"status\":\"%s\"", begins ? "in_progress" : own->cut ? "incomplete" : "completed");
+    json_open(j, key);
+    json_put_string(j, "type",
+                    own->open != PIECE_CALL ? types[own->open]
+                    : own->custom           ? "custom_tool_call"
+                    : own->search           ? "tool_search_call"
+                                            : "function_call");
+    write_item_id(r, "id", j);
+    json_put_string(j, "status", begins ? "in_progress" : own->cut ? "incomplete" : "completed");
+    if (own->open == PIECE_CONTENT)
+        json_put_string(j, "role", "assistant");
     if (own->open == PIECE_REASONING)
-        write_reasoning(r, text, begins, ret);
+        write_reasoning(r, text, begins, j);
     else if (own->open == PIECE_CONTENT)
-        write_message(r, text, begins, ret);
+        write_content(r, text, begins, j);
     else if (own->search)
-        write_search(r, text, begins, ret);
+        write_search(r, text, begins, j);
     else
-        write_call(r, text, begins, ret);
-    buf_putc(ret, '}');
+        write_call(r, text, begins, j);
+    json_close(j);
 }
 
 static void item_event(const struct reply *r, const char *type, bool begins)
 {
     const struct own *own = r->own;
-    struct buf *out = event_begin(r->exchange, type);
-    buf_printf(out, ",\"output_index\":%u,\"item\":", own->items - 1);
-    write_item(r, begins, out);
-    event_end(r->exchange);
+    struct json_out j = event_begin(r->exchange, type);
+    json_put_u64(&j, "output_index", own->items - 1);
+    write_item(r, begins, "item", &j);
+    event_end(&j);
 }
 
 static void part_event(const struct reply *r, const char *type, struct slice text)
 {
-    struct buf *out = event_begin(r->exchange, type);
-    write_place(r, out);
-    buf_puts(out, ",\"content_index\":0,\"part\":");
-    write_part(r, text, out);
-    event_end(r->exchange);
+    struct json_out j = event_begin(r->exchange, type);
+    write_place(r, &j);
+    json_put_u64(&j, "content_index", 0);
+    write_part(r, text, "part", &j);
+    event_end(&j);
 }
 
 static void open_item(struct reply *r, enum piece_kind kind)
@@ -400,20 +402,17 @@ static void text_event(const struct reply *r, const char *type, const char *memb
 {
     const struct own *own = r->own;
     bool delta = strcmp(member, "delta") == 0;
-    struct buf *out = event_begin(r->exchange, type);
-    write_place(r, out);
+    struct json_out j = event_begin(r->exchange, type);
+    write_place(r, &j);
     if (own->open != PIECE_CALL)
-        buf_puts(out, ",\"content_index\":0");
-    if (own->open == PIECE_CONTENT) {
-        buf_putc(out, ',');
-        openai_write_list("logprobs", delta ? &r->logprobs : &r->block_logprobs, out);
-    }
-    buf_printf(out, ",\"%s\":", member);
+        json_put_u64(&j, "content_index", 0);
+    if (own->open == PIECE_CONTENT)
+        json_put_list(&j, "logprobs", buf_slice(delta ? &r->logprobs : &r->block_logprobs));
     if (custom)
-        write_input(r, text, out);
+        write_input(r, text, member, &j);
     else
-        json_write_string(out, text);
-    event_end(r->exchange);
+        json_put_text(&j, member, text);
+    event_end(&j);
 }
 
 static void write_done(const struct reply *r)
@@ -474,10 +473,9 @@ static void close_item(struct reply *r)
             write_done(r);
         item_event(r, "response.output_item.done", false);
     }
-    if (r->items.len > 0)
-        buf_putc(&r->items, ',');
-    size_t at = r->items.len;
-    write_item(r, false, &r->items);
+    struct json_out j = json_out_items(&r->items);
+    size_t at = r->items.len > 0 ? r->items.len + 1 : 0; /* behind the comma */
+    write_item(r, false, NULL, &j);
     keep_item(r, slice_sub(buf_slice(&r->items), at, r->items.len));
     own->open = PIECE_NONE;
 }
@@ -500,15 +498,13 @@ static bool lacks_summary(const struct reply *r)
 static void write_whole(struct exchange *x, struct buf *ret)
 {
     struct reply *r = &x->replies[0];
+    struct json_out j = json_out(ret);
     struct reject why = {0};
     compaction_refuse(&why);
     close_last(r);
-    if (lacks_summary(r)) {
-        write_response(x, STAGE_FAILED, &why, ret);
-        return;
-    }
-    write_response(x, stage_of(r), NULL, ret);
-    if (ret->error == 0)
+    bool lacks = lacks_summary(r);
+    write_response(x, lacks ? STAGE_FAILED : stage_of(r), lacks ? &why : NULL, NULL, &j);
+    if (ret->error == 0 && !lacks)
         store(x, buf_slice(ret));
 }
 
@@ -533,10 +529,8 @@ static const struct buf *pending_of(const struct reply *r)
 /* Appends entries to others. */
 static void add_logprobs(struct buf *to, const struct buf *from)
 {
-    if (from->len == 0)
-        return;
-    openai_comma(to);
-    buf_put_slice(to, buf_slice(from));
+    struct json_out j = json_out_items(to);
+    json_put_items(&j, buf_slice(from));
 }
 
 static void flush(struct reply *r)
@@ -561,11 +555,11 @@ static void flush(struct reply *r)
 /* `error`, then response.failed with what there is. */
 static void write_failure(struct exchange *x, const struct reject *why)
 {
-    struct buf *out = event_begin(x, "error");
-    json_write_member(out, "code", reject_code(why));
-    json_write_member(out, "message", why->message);
-    json_write_member(out, "param", why->param[0] ? why->param : NULL);
-    event_end(x);
+    struct json_out j = event_begin(x, "error");
+    json_put_string(&j, "code", reject_code(why));
+    json_put_string(&j, "message", why->message);
+    json_put_string(&j, "param", why->param[0] ? why->param : NULL);
+    event_end(&j);
     response_event(x, "response.failed", STAGE_FAILED, why);
 }
 
@@ -580,10 +574,10 @@ static void finish(struct reply *r)
         write_failure(x, &why);
         return;
     }
-    size_t at = response_event(x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
-                               stage, NULL);
+    struct slice response = response_event(
+        x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed", stage, NULL);
     if (x->out.error == 0)
-        store(x, slice_sub(buf_slice(&x->out), at, x->out.len - at - strlen("}\n\n")));
+        store(x, response);
 }
 
 static void end(struct exchange *x)

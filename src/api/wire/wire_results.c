@@ -5,11 +5,9 @@
 #include "api/wire/wire.h"
 
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/pair_prompt.h"
 #include "gen/reject.h"
-
-#include <math.h>
 
 static const struct field fields[] = {
     FIELD_MODEL,
@@ -27,37 +25,24 @@ void results_part(void *arg, const struct part *p)
     ASSERT(!"a job without tokens has no parts");
 }
 
-void results_write_head(const struct exchange *x, const char *object, struct buf *ret)
+struct json_out results_begin(const struct exchange *x, const char *object, struct buf *ret)
 {
-    buf_printf(ret, "\"id\":\"%s-%s\"", x->wire->id_prefix, x->id_text);
+    struct json_out j = json_out_object(ret);
+    json_put_format(&j, "id", "%s-%s", x->wire->id_prefix, x->id_text);
     if (object)
-        json_write_member(ret, "object", object);
-    buf_printf(ret, ",\"created\":%lld", (long long)x->gen.created_s);
-    json_write_member(ret, "model", x->request.model ? x->request.model : x->gen.model->id);
+        json_put_string(&j, "object", object);
+    json_put_i64(&j, "created", x->gen.created_s);
+    json_put_string(&j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    return j;
 }
 
-void results_write_usage(const struct exchange *x, struct buf *ret)
+void results_end(const struct exchange *x, struct json_out *j)
 {
-    unsigned long long tokens = gen_usage(&x->gen).prompt_tokens;
-    buf_printf(ret, "\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu,\"completion_tokens\":0}",
-               tokens, tokens);
-}
-
-void results_write_items(const struct exchange *x, struct buf *ret)
-{
-    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
-        if (i > 0)
-            buf_putc(ret, ',');
-        buf_put_slice(ret, buf_slice(&x->replies[i].items));
-    }
-}
-
-void results_write_float(struct buf *ret, float value)
-{
-    if (isfinite(value))
-        buf_printf(ret, "%.9g", (double)value);
-    else
-        buf_puts(ret, "null");
+    uint64_t tokens = gen_usage(&x->gen).prompt_tokens;
+    json_open(j, "usage");
+    JSON_PUT_U64S(j, {"prompt_tokens", tokens}, {"total_tokens", tokens}, {"completion_tokens", 0});
+    json_close(j);
+    json_end(j);
 }
 
 bool results_check_texts(const json_t *texts, const char *name, uint32_t *count, struct reject *why)
@@ -83,11 +68,10 @@ bool results_check_texts(const json_t *texts, const char *name, uint32_t *count,
 
 void results_write_list(struct exchange *x, struct buf *ret)
 {
-    buf_putc(ret, '{');
-    results_write_head(x, x->wire->object, ret);
-    buf_puts(ret, ",\"data\":[");
-    results_write_items(x, ret);
-    buf_puts(ret, "],");
-    results_write_usage(x, ret);
-    buf_putc(ret, '}');
+    struct json_out j = results_begin(x, x->wire->object, ret);
+    json_open_array(&j, "data");
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        json_put_items(&j, buf_slice(&x->replies[i].items));
+    json_close(&j);
+    results_end(x, &j);
 }

@@ -6,6 +6,7 @@
 #include "api/wire/wire_results.h"
 
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "gen/choice.h"
 #include "gen/gen_request.h"
 #include "gen/reject.h"
@@ -43,8 +44,11 @@ static const struct field_group *const groups[] = {&fields_results, &own_fields,
 
 static void result(struct reply *r)
 {
-    buf_printf(&r->items, "{\"index\":%u,\"object\":\"score\",\"score\":%.9g}", r->choice->index,
-               choice_score(r->choice));
+    struct json_out j = json_out_object(&r->items);
+    json_put_u64(&j, "index", r->choice->index);
+    json_put_string(&j, "object", "score");
+    json_put_general(&j, "score", 9, choice_score(r->choice));
+    json_end(&j);
 }
 
 const struct wire wire_score = {

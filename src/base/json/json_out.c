@@ -4,6 +4,7 @@
  * no printf(). */
 #include "base/json/json_out.h"
 
+#include "base/check.h"
 #include "base/json/json_write.h"
 
 #include <math.h>

@@ -7,10 +7,13 @@
 #ifndef PLATEAU_BASE_JSON_OUT_H
 #define PLATEAU_BASE_JSON_OUT_H
 
-#include "base/buf.h"
-#include "base/check.h"
+#include "base/slice.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buf;
 
 #define JSON_OUT_DEPTH_MAX 31 /* objects and arrays that are open at once */
 
@@ -72,7 +75,8 @@ struct json_u64 {
 void json_put_u64s(struct json_out *j, const struct json_u64 *members, size_t count);
 /* Puts several members: JSON_PUT_U64S(j, {"used_bytes", used}, {"free_bytes", free}). */
 #define JSON_PUT_U64S(j, ...)                                                                                \
-    json_put_u64s(j, (const struct json_u64[]){__VA_ARGS__}, COUNT_OF(((struct json_u64[]){__VA_ARGS__})))
+    json_put_u64s(j, (const struct json_u64[]){__VA_ARGS__},                                                 \
+                  sizeof((struct json_u64[]){__VA_ARGS__}) / sizeof(struct json_u64))
 
 /* Begins and ends a text, which the caller appends to the buffer: it needs no escapes. */
 struct buf *json_begin_text(struct json_out *j, const char *key);

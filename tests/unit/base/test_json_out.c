@@ -1,6 +1,7 @@
 /* The writer of JSON: every type, commas at every depth, and what it stops at. */
 #include "test.h"
 
+#include "base/buf.h"
 #include "base/json/json_out.h"
 #include "base/rng.h"
 
