@@ -98,6 +98,7 @@ static sym_id symbol_new(struct grammar_builder *b, enum symbol_kind kind, uint3
 {
     if (!takes_more(b, 1))
         return 0;
+    ASSERT(b->symbols.count % 3 == 0);
     sym_id id = b->symbols.count / 3;
     words_put(b, &b->symbols, kind);
     words_put(b, &b->symbols, value);

@@ -125,6 +125,7 @@ static int make_trie(struct grammar_vocab *v, const uint32_t *tokens, uint32_t c
     if (!trie->nodes)
         return -ENOMEM;
     fill_trie(v, tokens, count, trie);
+    ASSERT(trie->count == nodes);
     return 0;
 }
 
@@ -172,6 +173,7 @@ static int make_same(struct grammar_vocab *v, const uint32_t *tokens, uint32_t c
         else
             first = i;
     }
+    ASSERT(v->same_count == pairs);
     qsort(same, v->same_count, sizeof(*same), compare_same);
     v->same = same;
     return 0;
@@ -276,6 +278,7 @@ size_t grammar_vocab_bytes(const struct grammar_vocab *v)
 uint32_t grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *node, uint32_t *bits)
 {
     uint32_t token = node->token, low = 0, high = v->same_count, count = 1;
+    ASSERT(token < v->size);
     bits[token / 32] |= 1u << token % 32;
     if (!node->same)
         return count;

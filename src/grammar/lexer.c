@@ -73,6 +73,7 @@ uint32_t lexer_state(struct matcher_tables *t, const uint32_t *pairs, uint32_t c
 {
     if (count == 0)
         return STATE_DEAD;
+    ASSERT(count <= t->grammar->terminal_count);
     uint32_t hash = hash_pairs(pairs, count);
     for (uint32_t state = t->state_buckets[hash % t->bucket_count]; state;
          state = t->pool[state - STATE_NEXT]) {
@@ -182,6 +183,7 @@ int lexer_flush(struct matcher_tables *t)
     for (uint32_t at = 0; at < used; at += 2 + 2 * t->saved[at + 1])
         for (uint32_t i = 0; i < t->saved[at + 1]; i++)
             t->saved[at + 3 + 2 * i] = t->pairs[roots++];
+    ASSERT(2 * roots <= used);
     empty(t);
     int r = restore_states(t, used);
     uint32_t nodes = t->rx->nodes_max - t->rx->first;

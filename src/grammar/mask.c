@@ -72,6 +72,7 @@ static int walk_step(struct matcher *m, struct mask_walk *w, const struct frame 
 {
     struct matcher_tables *t = m->tables;
     uint32_t ending = 0, row = NO_ROW_YET, one = STATE_DEAD;
+    ASSERT(f->at + f->count <= THREAD_ROOM && w->keep >= w->frames[0].top);
     m->top = MAX_OF(f->top, w->keep);
     to->at = t->thread_count = f->at + f->count;
     t->source_count = 0;
@@ -115,6 +116,7 @@ static uint32_t walk_plainly(struct matcher_tables *t, const struct trie *trie, 
     const uint8_t *classes = t->grammar->classes;
     const uint32_t *pool = t->pool, base = nodes[i].depth - 1, count = trie->count;
     const struct frame *f = &w->frames[base];
+    ASSERT(f->count == 1 && nodes[i].depth > 0 && nodes[i].depth <= TOKEN_BYTES_MAX);
     w->states[base] = t->threads[f->at].state;
     while (i < count && nodes[i].depth > base) {
         struct trie_node node = nodes[i];
@@ -218,6 +220,7 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits, uint32
     rx_limit(t->rx, work_max ? t->rx->work + work_max : UINT64_MAX);
     int r = walk(m, slice ? &slice->rest : &t->vocab->all, bits);
     rx_limit(t->rx, UINT64_MAX);
+    ASSERT(m->top >= top);
     m->top = top;
     *count = w->tokens;
     return r;
@@ -236,6 +239,7 @@ static uint32_t only_bit(const uint32_t *bits)
 static bool frame_key(struct matcher *m, const struct frame *f, struct mask_key *ret)
 {
     const struct thread *threads = m->tables->threads + f->at;
+    ASSERT(f->count > 0);
     *ret = (struct mask_key){.count = f->count};
     if (f->count > MASK_KEY_MAX)
         return false;

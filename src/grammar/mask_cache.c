@@ -52,6 +52,7 @@ static bool fits(const struct mask_key *entry, const struct mask_key *key)
 const uint32_t *mask_cache_find(struct matcher_tables *t, const struct mask_key *key, uint32_t *count)
 {
     struct mask_cache *c = t->cache;
+    ASSERT(key->count >= 1 && key->count <= MASK_KEY_MAX);
     for (uint32_t i = 0; i < c->count; i++) {
         struct mask_entry *e = &c->entries[i];
         if (e->generation == t->generation && fits(&e->key, key)) {

@@ -64,6 +64,7 @@ static int replay(struct matcher *m, struct mark *mark)
 void matcher_store(struct matcher *m)
 {
     struct mark *mark = last_mark(m);
+    ASSERT(mark->count <= m->tables->thread_count);
     memcpy(mark_threads(mark), m->tables->threads, mark->count * sizeof(struct thread));
     mark->generation = m->tables->generation;
 }
@@ -103,6 +104,7 @@ static int begin(struct matcher *m)
         r = thread_add(t, row, state);
     if (r == 0)
         r = mark_push(m, row, false);
+    ASSERT(r < 0 || m->mark < m->top);
     m->marks = 0;
     return r;
 }
@@ -167,6 +169,7 @@ void matcher_rewind(struct matcher *m, uint32_t count)
 bool matcher_may_end(const struct matcher *m)
 {
     const struct mark *mark = last_mark(m);
+    ASSERT(mark->row == NO_ROW_YET || mark->row < m->mark);
     return !mark->ended && mark->row != NO_ROW_YET && matcher_row(m, mark->row)->complete;
 }
 
@@ -198,6 +201,7 @@ static int run_bytes(struct matcher *m, struct slice bytes, const struct source 
             return r;
         if (*row != NO_ROW_YET)
             parse_row_like(m, *row);
+        ASSERT(t->thread_count >= count);
         t->thread_count -= count;
         memmove(t->threads, t->threads + count, t->thread_count * sizeof(struct thread));
     }
@@ -239,6 +243,7 @@ static int take(struct matcher *m, struct slice bytes, const struct source *extr
         r = mark_push(m, row, false);
     if (r == 0 && alive)
         return 1;
+    ASSERT(m->top >= top && m->position >= position);
     m->top = top;
     m->position = position;
     return r;
@@ -266,6 +271,7 @@ static uint32_t token_terminal(struct matcher *m, uint32_t token)
 
 static int take_end(struct matcher *m)
 {
+    ASSERT(!last_mark(m)->ended);
     m->tables->thread_count = 0;
     int r = mark_push(m, NO_ROW_YET, true);
     return r < 0 ? r : 1;

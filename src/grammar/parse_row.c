@@ -44,6 +44,7 @@ static bool note(struct matcher_tables *t, uint32_t place, uint32_t origin)
 
 static int complete(struct making *k, uint32_t rule, uint32_t row)
 {
+    ASSERT(rule < k->g->rule_count && row <= k->m->top);
     if (!note(k->t, PLACE_END | rule, row))
         return 0;
     if (rule == k->g->start)
@@ -58,6 +59,7 @@ static int complete(struct making *k, uint32_t rule, uint32_t row)
 static int advance(struct making *k, uint32_t place, uint32_t origin)
 {
     for (;; place++) {
+        ASSERT(place < k->g->place_count);
         uint32_t symbol = k->g->places[place];
         if (symbol & PLACE_END)
             return complete(k, symbol & PLACE_INDEX, origin);
@@ -106,6 +108,7 @@ static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item
 {
     struct row_head *row = matcher_row(k->m, from);
     const struct item *items = row_items(row);
+    ASSERT(rule < k->g->rule_count);
     const uint32_t *of = &k->g->corners_of[rule];
     struct item one = {UINT32_MAX, 0};
     uint32_t asked = PLACE_TERMINAL;
@@ -191,6 +194,7 @@ static int complete_all(struct making *k)
 {
     uint64_t work_max = k->t->work + ROW_WORK_MAX;
     int r = 0;
+    ASSERT(k->done <= DONE_MAX);
     for (uint32_t i = 0; i < k->done && r == 0; i++) {
         if (k->t->work > work_max)
             return -E2BIG;
@@ -298,6 +302,7 @@ void parse_row_like(struct matcher *m, uint32_t at)
     struct row_head *row = matcher_row(m, at);
     struct row_like key = {.like = row->uid, .count = row->count};
     uint64_t hash = row->count;
+    ASSERT(at < m->top && row->count <= m->items_max);
     if (row->count > LIKE_ITEMS)
         return;
     for (uint32_t i = 0; i < row->count; i++) {

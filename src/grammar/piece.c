@@ -54,6 +54,7 @@ struct piece piece_or(struct grammar_builder *b, struct piece x, struct piece y)
 
 static sym_id exactly(struct grammar_builder *b, sym_id x, uint32_t count)
 {
+    ASSERT(count > 0);
     if (count == 1)
         return x;
     sym_id half = exactly(b, x, count / 2), rule = grammar_rule(b);

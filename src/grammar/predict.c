@@ -15,6 +15,7 @@ static uint32_t spread(struct matcher_tables *t, uint32_t rule, uint32_t from)
 {
     const struct grammar *g = t->grammar;
     uint32_t count = from;
+    ASSERT(rule < g->rule_count && from <= g->rule_count);
     if (t->stamps[rule] == t->stamp)
         return count;
     t->stamps[rule] = t->stamp;
@@ -55,6 +56,7 @@ static bool closure_make(struct matcher_tables *t, uint32_t expected)
         low = MIN_OF(low, t->stack[i] / 32);
         high = MAX_OF(high, t->stack[i] / 32);
     }
+    ASSERT(count > 0 && low <= high);
     uint32_t at = lexer_take(t, 2 + high - low + 1);
     if (!at)
         return false;
@@ -68,6 +70,7 @@ static bool closure_make(struct matcher_tables *t, uint32_t expected)
 
 int predict_closure(struct matcher_tables *t, uint32_t expected, uint32_t rule)
 {
+    ASSERT(expected < t->grammar->rule_count && rule < t->grammar->rule_count);
     if (!t->closures[expected] && !closure_make(t, expected))
         return -1;
     const uint32_t *c = t->pool + t->closures[expected];
@@ -90,6 +93,7 @@ static uint32_t first_terminals(struct matcher_tables *t, uint32_t rules, uint32
             t->stamps[g->rule_count + terminal] = t->stamp;
             t->list[count++] = terminal;
         }
+    ASSERT(count <= g->terminal_count);
     return count;
 }
 
@@ -105,6 +109,7 @@ static uint32_t expected_symbols(struct matcher_tables *t, struct row_head *row)
         t->stamps[symbol] = t->stamp;
         t->list[count++] = symbol;
     }
+    ASSERT(count <= t->list_room);
     return rx_sort(t->list, count, &t->work);
 }
 

@@ -67,6 +67,7 @@ static void reverse_marks(struct settling *s, uint32_t keep)
         after = at;
         at = before;
     }
+    ASSERT(after != UINT32_MAX);
     s->oldest = after;
 }
 
@@ -74,6 +75,7 @@ static void reverse_marks(struct settling *s, uint32_t keep)
 
 static void need_row(struct settling *s, uint32_t row)
 {
+    ASSERT(row < s->m->top);
     struct row_head *head = matcher_row(s->m, row);
     if (head->moved)
         return;
@@ -167,6 +169,7 @@ static void move_all(struct settling *s)
         before = p.is_mark ? to : before;
         to += p.units;
     }
+    ASSERT(before < to && to <= m->top);
     m->mark = before;
     m->top = to;
 }
@@ -175,6 +178,7 @@ static void move_text(struct settling *s)
 {
     struct matcher *m = s->m;
     uint8_t *end = (uint8_t *)(m->stack + m->room);
+    ASSERT(s->base >= m->base && s->base <= m->position);
     size_t kept = m->position - s->base;
     memmove(end - kept, end - (m->position - m->base), kept);
     m->base = s->base;
@@ -191,6 +195,7 @@ void matcher_settle(struct matcher *m, uint32_t keep)
     refer_all(&s);
     move_all(&s);
     move_text(&s);
+    ASSERT(m->marks - keep > m->settled);
     m->settled = m->marks - keep;
     /* They name rows by their places. */
     memset(m->tables->tops, 0, TOPS * sizeof(*m->tables->tops));

@@ -33,6 +33,7 @@ static const uint16_t draft_classes[DRAFT_LENGTH_COST_CLASSES] = {0, 1,  2,  3, 
 static uint32_t class_of(const uint16_t *tops, uint32_t n)
 {
     uint32_t i = 0;
+    ASSERT(n <= UINT16_MAX); /* the last class of each table */
     while (n > tops[i])
         i++;
     return i;

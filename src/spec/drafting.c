@@ -76,6 +76,7 @@ void drafting_add(struct drafting *g, struct drafting_seq *seq, uint32_t known, 
     s->drafts_max = seq->speculative ? prepare(g, seq, known, MIN_OF(room, g->opts.drafts_max)) : 0;
     s->source = seq->source;
     s->hits = &seq->hits[seq->source];
+    ASSERT(s->drafts_max <= MIN_OF(room, g->opts.drafts_max));
     g->drafts[g->count++] = drafts;
 }
 
@@ -123,6 +124,7 @@ static void drop_pasts(struct drafting *g, uint32_t count)
         uint32_t gone = row->drafts > 1 ? row->drafts - 1 : 0;
         if (row->seq->source != DRAFT_PAST || row->seq->tokens[row->from + 1] == row->seq->past_first)
             continue;
+        ASSERT(row->computed >= gone && g->computed >= gone);
         row->computed -= gone;
         g->computed -= gone;
     }
@@ -151,7 +153,7 @@ void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32
     struct drafting_numbers *n = &g->now;
     struct drafting_seq *seq = g->rows[index].seq;
     uint32_t count = g->rows[index].computed;
-    ASSERT(accepted <= count);
+    ASSERT(accepted <= count && accepted <= COUNT_OF(n->accepted_at));
     /* Tokens after a rejected one, or after the end of the answer, were not verified. N-gram drafts that
      * the head rejected count as rejected. */
     uint32_t tried = ended ? accepted : MIN_OF(planned, accepted + 1);
@@ -170,6 +172,7 @@ void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32
 
 void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns)
 {
+    ASSERT(g->computed <= g->planned);
     if (g->opts.drafts_max > 0 && decoding > 0 && tokens == decoding + g->planned)
         draft_length_measure_step(&g->draft_length, decoding, g->computed, ns);
 }

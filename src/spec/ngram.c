@@ -33,6 +33,7 @@ int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret)
     if (!n)
         return -ENOMEM;
     uint32_t heads = hash_buckets(32, tokens_max);
+    ASSERT(heads > 0 && (heads & (heads - 1)) == 0);
     n->tokens_max = tokens_max;
     n->mask = heads - 1;
     n->linked = PAIR - 1;
@@ -47,6 +48,7 @@ int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret)
 /* Returns the table's entry for the pair whose last token is at `at`. */
 static uint32_t *head_of(const struct ngram *n, const uint32_t *tokens, uint32_t at)
 {
+    ASSERT(at > 0 && at < n->tokens_max);
     uint64_t pair = (uint64_t)tokens[at - 1] << 32 | tokens[at];
     return &n->heads[(pair * 0x9e3779b97f4a7c15ull >> 32) & n->mask];
 }
@@ -79,6 +81,7 @@ uint32_t ngram_draft(const struct ngram *n, const uint32_t *tokens, uint32_t wan
     uint32_t end = n->count - 1, best = 0, length = PAIR - 1;
     uint32_t place = *head_of(n, tokens, end);
     for (uint32_t i = 0; place != 0 && i < PLACES_MAX && length < ALIKE_MAX; i++) {
+        ASSERT(place < end);
         uint32_t l = alike(tokens, place, end);
         if (l > length) {
             length = l;

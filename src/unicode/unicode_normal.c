@@ -120,6 +120,7 @@ static void order_run(utf8proc_int32_t *codes, size_t count, utf8proc_int32_t *o
     }
     for (size_t i = 0; i < count; i++)
         other[at[class_of(codes[i])]++] = codes[i];
+    ASSERT(at[255] == count);
     memcpy(codes, other, count * sizeof(*codes));
 }
 
@@ -167,6 +168,7 @@ static ssize_t segment(struct normalising *n, struct slice s, char *out)
 {
     utf8proc_int32_t small[2 * SMALL], *codes = small, *other = small + SMALL;
     size_t mark = arena_mark(n->scratch), count = 0;
+    ASSERT(s.len > 0);
     ssize_t r = decompose_all(n, s, NULL, &count);
     if (r < 0)
         return r;
@@ -192,6 +194,7 @@ static size_t segment_end(struct normalising *n, struct slice text, size_t from,
 {
     uint32_t code;
     bool ignored;
+    ASSERT(from < text.len);
     size_t end = from + utf8_next(text.ptr + from, &code);
     *same = is_boundary(n, code, same) && *same;
     while (end < text.len) {
@@ -216,6 +219,7 @@ static ssize_t normalise(struct normalising *n, struct slice text, size_t from, 
         end = segment_end(n, text, from, &same);
         if (end == SIZE_MAX)
             return wanted_look(n->wanted);
+        ASSERT(end > from && end <= text.len);
         struct slice s = slice_sub(text, from, end - from);
         ssize_t bytes = (ssize_t)s.len;
         if (!same)
@@ -266,6 +270,7 @@ int unicode_normal(struct arena *scratch, struct slice text, enum unicode_form f
         *ret = text;
         return 0;
     }
+    ASSERT(from < text.len);
     ssize_t bytes = n.compatible ? normalise(&n, text, from, NULL) : (ssize_t)(3 * (text.len - from));
     char *out = bytes < 0 ? NULL : arena_alloc_align(scratch, from + (size_t)bytes + 1, 1);
     if (!out)

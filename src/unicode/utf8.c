@@ -35,6 +35,7 @@ struct utf8_char utf8_at(struct slice s, size_t from)
     struct utf8_char c = {.bytes = 1};
     if (want == 0)
         return c;
+    ASSERT(want <= UTF8_BYTES_MAX);
     while (c.bytes < want) {
         if (from + c.bytes == s.len) {
             c.truncated = true;
@@ -53,6 +54,7 @@ struct utf8_char utf8_at(struct slice s, size_t from)
 
 unsigned utf8_previous(const char *ptr, size_t end, uint32_t *ret)
 {
+    ASSERT(end > 0);
     size_t from = end - 1;
     while (from > 0 && ((unsigned char)ptr[from] & 0xC0) == 0x80)
         from--;
@@ -65,6 +67,7 @@ unsigned utf8_encode(uint32_t code, char ret[UTF8_BYTES_MAX])
         ret[0] = (char)code;
         return 1;
     }
+    ASSERT(code <= 0x10ffff);
     unsigned bytes = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     for (unsigned i = bytes - 1; i > 0; i--, code >>= 6)
         ret[i] = (char)(0x80 | (code & 0x3F));
@@ -127,5 +130,6 @@ void utf8_clean(char *text)
         }
         at += c.bytes;
     }
+    ASSERT(at == s.len && to <= at);
     text[to] = 0;
 }
