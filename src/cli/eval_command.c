@@ -129,7 +129,7 @@ static int open_accounts(struct runtime *rt, struct account **machine, struct ac
     return r;
 }
 
-static int evaluate(struct runtime *rt, struct slice text, struct err *e)
+static int evaluate(struct runtime *rt, const char *dir, struct slice text, struct err *e)
 {
     const struct settings *o = rt->settings;
     struct eval v = {0};
@@ -139,7 +139,7 @@ static int evaluate(struct runtime *rt, struct slice text, struct err *e)
                                    .context = o->eval.context,
                                    .chunks_max = o->eval.chunks,
                                    .reference = o->eval.reference,
-                                   .dir = rt->model_dir,
+                                   .dir = dir,
                                    .device = runtime_device(rt),
                                    .progress = show,
                                    .arg = &v};
@@ -181,8 +181,7 @@ static int run(const struct settings *o, struct slice text, struct err *e)
     device_choices_close(&devices);
     if (r < 0)
         return r;
-    memcpy(rt.model_dir, dir, sizeof(dir));
-    r = evaluate(&rt, text, e);
+    r = evaluate(&rt, dir, text, e);
     runtime_close(&rt);
     return r;
 }

@@ -113,10 +113,10 @@ static int run(const struct settings *o, struct err *e)
     struct own_server own;
     struct remote remote = {0};
     int r = own_server_start(&opts, &own, e);
-    if (r == 0)
-        r = remote_open_own(o, &own, &remote, e);
-    if (r == 0)
+    if (r == 0) {
+        remote_open_own(o, &own, &remote);
         r = generate(&remote, e);
+    }
     remote_close(&remote);
     own_server_stop(&own);
     return r;

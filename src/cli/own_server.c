@@ -14,7 +14,10 @@
 #include "host/models/model_shipped.h"
 #include "host/server.h"
 #include "host/settings_table.h"
+#include "registry/registry.h"
+#include "model/model.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -46,10 +49,12 @@
 /* Written at once, because it is shorter than PIPE_BUF. */
 struct report {
     enum { REPORT_PROGRESS, REPORT_SERVES, REPORT_FAILED } kind;
-    int error;            /* REPORT_FAILED */
-    uint16_t port;        /* REPORT_SERVES */
+    int error;     /* REPORT_FAILED */
+    uint16_t port; /* REPORT_SERVES, and of its first model: */
+    uint32_t context;
+    bool chats, text_only;
     uint64_t done, total; /* REPORT_PROGRESS */
-    struct err text;      /* why it failed, or the id of the model that loads */
+    struct err text;      /* why it failed, or the model's id */
 };
 
 /* ---- the child ---- */
@@ -145,6 +150,18 @@ static void on_change(void *arg)
     eventfd_write(c->changes, 1);
 }
 
+static void describe(const struct child *c, struct report *ret)
+{
+    struct model_lease look = {.registry = NULL};
+    if (registry_look(c->server.registry, 0, &look) < 0)
+        return;
+    snprintf(ret->text.text, sizeof(ret->text.text), "%s", look.model->id);
+    ret->context = look.model->max_model_len;
+    ret->chats = look.model->template != NULL;
+    ret->text_only = !look.model->shape->vision.present;
+    registry_look_away(&look);
+}
+
 /* Network thread. A failure ends the server, and is told then. */
 static void look_at_start(void *arg, int fd)
 {
@@ -157,6 +174,7 @@ static void look_at_start(void *arg, int fd)
     if (c->told || registry_started(c->server.registry, &index, &why) != 0)
         return;
     c->told = true;
+    describe(c, &r);
     tell(c, &r);
 }
 
@@ -366,13 +384,21 @@ int own_server_start(const struct own_server_opts *o, struct own_server *ret, st
             forget(ret);
         return err_set(e, r, "no server can be started: %s", strerror(-r));
     }
+    /* While the model loads: the client's libraries read files and make tables. */
+    curl_global_init(CURL_GLOBAL_DEFAULT);
     r = follow(ret, o->stopped, &p, &report, e);
     progress_done(&p);
-    if (r < 0)
+    if (r < 0) {
         own_server_stop(ret);
-    else if (!o->talk)
+        return r;
+    }
+    if (!o->talk)
         snprintf(ret->url, sizeof(ret->url), "http://127.0.0.1:%u", report.port);
-    return r;
+    snprintf(ret->model, sizeof(ret->model), "%s", report.text.text);
+    ret->context = report.context;
+    ret->chats = report.chats;
+    ret->text_only = report.text_only;
+    return 0;
 }
 
 bool own_server_is_gone(struct own_server *s, struct err *e)

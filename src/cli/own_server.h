@@ -11,6 +11,8 @@
 
 struct settings;
 
+#define OWN_SERVER_ID_BYTES 256
+
 struct own_server_opts {
     /* Settings of chat or generate: their model for one request at a time, behind a socket without a name
      * that this user's processes alone may open. NULL: `plateau serve MODEL`, with the settings of the
@@ -31,6 +33,10 @@ struct own_server {
     char socket[64]; /* abstract, "@NAME"; "": at `url` */
     char url[64];
     char key[65]; /* the admin key at `url` */
+    /* Its first model, loaded. */
+    char model[OWN_SERVER_ID_BYTES];
+    uint32_t context;
+    bool chats, text_only; /* it has a chat template; it takes neither images nor videos */
 };
 
 /* Starts it, and waits until its model is loaded; a slow load shows its progress on standard error. 0; the

@@ -70,7 +70,6 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     footprint_read(&f);
     uint64_t ceiling = footprint_ceiling(&f, o->process.memory_limit);
     p->ceiling_from = find_ceiling(&f, o->process.memory_limit, ceiling);
-    struct media_opts alone = {.thread_count = 1, .allow_remote = true};
     struct api_opts api = o->api;
     api.models_max = p->models;
     api.media.on = p->sees;
@@ -90,8 +89,6 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     add_devices(p, ret);
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
-    if (p->sees && !p->serves)
-        ret->threads_bytes += media_stack_bytes(&alone);
     if (!p->serves)
         return;
     ret->threads_bytes +=
@@ -231,9 +228,7 @@ int planning_arithmetic(const struct settings *settings, struct model_parts *ret
 static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
 {
     uint64_t pixels = p->settings->model.image_pixels_max;
-    return (struct model_parts){.backend = device->backend,
-                                .vision = (p->serves || p->looks) && pixels > 0,
-                                .image_pixels_max = pixels};
+    return (struct model_parts){.backend = device->backend, .vision = pixels > 0, .image_pixels_max = pixels};
 }
 
 static bool speculation_of(const struct settings *o, struct speculation *ret)
@@ -262,7 +257,10 @@ static int probe(struct planning *p, const char *dir, struct err *e)
     r = model_plan_probe(&p->model, files, e);
     if (r == 0)
         p->kind = kind_of(p, dir, files);
-    model_files_close(files);
+    if (r == 0 && p->files)
+        *p->files = files;
+    else
+        model_files_close(files);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "registry/model_use.h"
 
 struct device_choices;
+struct model_files;
 struct settings;
 
 struct planning {
@@ -15,7 +16,6 @@ struct planning {
     uint32_t queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
-    bool looks;      /* the command accepts images; serve does */
     bool sees;       /* some model accepts images; planning_make() sets it for its own */
     /* The process's devices, measured; NULL: nothing is to be opened, and the ceilings of GPUs are estimates.
      * Borrowed; not looked at where `process` is given. */
@@ -28,7 +28,8 @@ struct planning {
     enum model_kind kind;     /* MODEL_GENERATES where the files do not say */
     const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
     struct plan plan;
-    bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
+    struct model_files **files; /* gets the files that it read, open; NULL: they are closed */
+    bool unreadable;            /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
 /* Reads --compute, --kv-dtype and --quant into `ret`. 0 or -EINVAL. */

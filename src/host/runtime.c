@@ -2,7 +2,6 @@
 #include "host/runtime.h"
 
 #include "host/device_choice.h"
-#include "host/models/model_hint.h"
 #include "host/models/model_name.h"
 #include "host/models/model_place.h"
 #include "host/models/model_shipped.h"
@@ -264,71 +263,6 @@ int runtime_open_process(const struct settings *o, const struct plan_process *pr
     return open_process(ret, devices, workers, e);
 }
 
-/* ---- one model ---- */
-
-static int open_planned(const struct settings *o, const struct runtime_opts *opts,
-                        struct device_choices *devices, struct runtime *ret, struct err *e)
-{
-    struct planning *p = &ret->planning;
-    *p = (struct planning){.settings = o,
-                           .seqs = opts->seqs,
-                           .queue = opts->queue,
-                           .workers = runtime_workers(o),
-                           .serves = opts->serves,
-                           .looks = opts->looks,
-                           .devices = devices};
-    int r = planning_make(p, ret->model_dir, ret->model_id, e);
-    p->devices = NULL;
-    if (p->unreadable)
-        return model_hint(ret->model_dir, r, e);
-    if (r == 0)
-        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.seqs, p->plan.queue,
-                             &ret->model_settings, e);
-    if (r < 0)
-        return r;
-    runtime_set_plan(p, &ret->model_settings);
-    ret->process = p->plan.process;
-    r = open_process(ret, devices, p->workers, e);
-    if (r == 0)
-        account_set_planned(ledger_root(ret->ledger), p->plan.limit_bytes);
-    return r;
-}
-
-int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
-                 struct err *e)
-{
-    struct device_choices devices = {.count = 0};
-    *ret = (struct runtime){.settings = o};
-    int r = runtime_find_model(o->models.model, NULL, ret->model_dir, ret->model_id, e);
-    if (r == 0)
-        r = device_choices_add(o, &devices, e);
-    if (r == 0)
-        r = device_choices_measure(o, &devices, e);
-    if (r == 0)
-        r = open_planned(o, opts, &devices, ret, e);
-    device_choices_close(&devices);
-    return r;
-}
-
-int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
-                 void *progress_arg, struct err *e)
-{
-    rt->model_settings.needs_tokenizer = rt->needs_tokenizer;
-    rt->model_settings.needs_template = rt->needs_template;
-    struct loaded_model_opts opts = {.settings = &rt->model_settings,
-                                     .ledger = rt->ledger,
-                                     .holders = rt->holders,
-                                     .device = runtime_device(rt),
-                                     .store = rt->store,
-                                     .progress = progress,
-                                     .arg = progress_arg,
-                                     .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
-    int r = loaded_model_load(&opts, &rt->loaded, e);
-    if (r == 0)
-        loaded_model_describe(&rt->loaded, &rt->model_settings, &rt->served);
-    return r;
-}
-
 int runtime_guard(struct runtime *rt, struct err *e)
 {
     struct guard_opts opts = {
@@ -343,7 +277,6 @@ int runtime_guard(struct runtime *rt, struct err *e)
 
 void runtime_close(struct runtime *rt)
 {
-    loaded_model_close(&rt->loaded, NULL, NULL);
     store_close(rt->store);
     account_close(rt->ssd_table);
     account_close(rt->ssd_staging);

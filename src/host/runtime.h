@@ -17,12 +17,6 @@ struct footprint;
 #define RUNTIME_DIR_BYTES 4096
 #define RUNTIME_ID_BYTES  256
 
-struct runtime_opts {
-    uint32_t seqs, queue;
-    bool serves; /* over HTTP */
-    bool looks;  /* images are accepted; serve does */
-};
-
 struct runtime {
     const struct settings *settings;
     struct plan_process process; /* limits of the process's accounts; running parts keep to them */
@@ -43,13 +37,6 @@ struct runtime {
     struct account *contexts[DOMAINS_MAX];     /* below them; NULL: the device has none */
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
-    /* The one model of runtime_load(). */
-    char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
-    struct planning planning;             /* made before anything is loaded */
-    bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
-    struct model_settings model_settings;
-    struct loaded_model loaded;
-    struct served_model served;
 };
 
 /* Faults for tests. NULL in the program. */
@@ -81,10 +68,6 @@ uint32_t runtime_workers(const struct settings *o);
 int runtime_open_process(const struct settings *o, const struct plan_process *process,
                          struct device_choices *devices, uint32_t workers, struct runtime *ret,
                          struct err *e);
-/* Finds the model, measures its device, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM
- * when the plan does not fit: e says what would. On failure the runtime is closed. */
-int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
-                 struct err *e);
 /* In a process with one model: the domain of its device, and the device. */
 static inline uint32_t runtime_domain(const struct runtime *rt)
 {
@@ -94,9 +77,6 @@ static inline struct device *runtime_device(const struct runtime *rt)
 {
     return rt->devices[runtime_domain(rt)];
 }
-/* Loads the model and starts its engine. Any one thread. */
-int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
-                 void *progress_arg, struct err *e);
 /* The guard of this process, for a server. Before its models are loaded. 0 or an error of guard_create(). */
 int runtime_guard(struct runtime *rt, struct err *e);
 /* Closes all open parts, in order, each whatever the others returned; the ledger must be empty then. */

@@ -216,9 +216,14 @@ uint32_t workers_count(const struct workers *w)
 
 uint32_t workers_default_count(void)
 {
-    uint32_t physical = cpus_physical(), quota = cpus_quota();
-    uint32_t count = MIN_OF(physical, quota);
-    return MIN_OF(count, WORKERS_MAX);
+    static atomic_uint known; /* a plan and its run ask several times, and mean one number */
+    uint32_t count = atomic_load(&known);
+    if (count == 0) {
+        uint32_t physical = cpus_physical(), quota = cpus_quota();
+        count = MIN_OF(MIN_OF(physical, quota), WORKERS_MAX);
+        atomic_store(&known, count);
+    }
+    return count;
 }
 
 void workers_turn_begin(struct workers *w)

@@ -393,9 +393,9 @@ static int fault_at(const struct registry_faults *f, const char *step)
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e)
 {
     struct loaded_model h = {0};
-    struct load l = {.opts = opts, .h = &h, .e = e};
+    struct load l = {.opts = opts, .h = &h, .files = opts->files, .e = e};
     ASSERT(opts->settings->planned);
-    int r = model_files_open(opts->settings->dir, &l.files, e);
+    int r = l.files ? 0 : model_files_open(opts->settings->dir, &l.files, e);
     for (size_t i = 0; r == 0 && i < COUNT_OF(load_steps); i++) {
         if (opts->step)
             opts->step(opts->arg, load_steps[i].name);

@@ -15,6 +15,7 @@ struct chat_template;
 struct domain;
 struct engine;
 struct err;
+struct model_files;
 struct grammar_vocab;
 struct registry_faults;
 struct served_model;
@@ -39,6 +40,7 @@ struct loaded_model {
 
 struct loaded_model_opts {
     const struct model_settings *settings; /* planned; borrowed while the model is loaded */
+    struct model_files *files;             /* that were planned, closed at the end; NULL: they are opened */
     struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
     struct holders *holders;               /* engine_opts.holders */
     struct device *device;

@@ -32,6 +32,7 @@ struct engine_faults;
 struct registry;
 struct chat_template;
 struct guard;
+struct model_files;
 struct slice;
 
 #define REGISTRY_MODELS_MAX 64
@@ -94,8 +95,9 @@ struct registry_opts {
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
     uint32_t models_max;                 /* with those that registry_add() adds; 0: model_count */
-    /* Fills plan and shape from the present files of the model's directory; on a loading thread. */
-    int (*plan)(void *plan_arg, struct model_settings *settings, struct err *e);
+    /* Fills plan and shape from the present files of the model; on a loading thread. *ret: these files, open,
+     * so that the load reads no others; left as it is: the load opens them. */
+    int (*plan)(void *plan_arg, struct model_settings *settings, struct model_files **ret, struct err *e);
     void *plan_arg;
     uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
     bool quiet;                 /* a failed load is no error in the log: its caller shows it */

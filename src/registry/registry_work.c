@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "memory/footprint.h"
 #include "reclaim/guard.h"
+#include "weights/model_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +48,8 @@ static uint64_t hash_of(int dir_fd, const char *name)
 static struct file_stamp file_stamp_of(const char *dir)
 {
     struct file_stamp s = {0};
-    DIR *d = opendir(dir);
+    struct stat st;
+    DIR *d = stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(dir) : NULL;
     if (!d)
         s.hash = hash_of(AT_FDCWD, dir);
     for (struct dirent *entry = d ? readdir(d) : NULL; entry; entry = readdir(d))
@@ -235,9 +237,11 @@ static int load(struct entry *e, struct registry_failure *why)
                                      .engine_faults = r->opts.engine_faults,
                                      .faults = r->opts.faults};
     on_step(e, "plan");
-    int error = r->opts.plan(r->opts.plan_arg, &e->now, &why->e);
-    if (error < 0)
+    int error = r->opts.plan(r->opts.plan_arg, &e->now, &opts.files, &why->e);
+    if (error < 0) {
+        model_files_close(opts.files);
         return error;
+    }
     pthread_mutex_lock(&r->lock);
     e->load_bytes = plan_load_bytes(&e->now.plan);
     pthread_mutex_unlock(&r->lock);

@@ -131,7 +131,9 @@ static int find_server(struct settings *o, struct own_server *own, struct remote
     r = own_server_start(&opts, own, e);
     if (o->models.model == starter)
         o->models.model = NULL;
-    return r == 0 ? remote_open_own(o, own, ret, e) : r;
+    if (r == 0)
+        remote_open_own(o, own, ret);
+    return r;
 }
 
 /* An exit status, or an error before the conversation. */

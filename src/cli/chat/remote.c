@@ -87,7 +87,6 @@ static void describe(const json_t *model, struct remote *ret)
     ret->context = context > 0 && context < UINT32_MAX ? (uint32_t)context : 0;
 }
 
-/* The own server has one model, under the name of its files. */
 static int look(struct remote *r, struct err *e)
 {
     struct admin_reply reply = {0};
@@ -99,7 +98,7 @@ static int look(struct remote *r, struct err *e)
                 remote_where(r));
     if (error == 0) {
         const json_t *list = json_object_get(reply.json, "data");
-        const json_t *model = choose(list, r->own ? NULL : r->settings->models.model);
+        const json_t *model = choose(list, r->settings->models.model);
         if (model)
             describe(model, r);
         else
@@ -116,11 +115,12 @@ int remote_open(const struct settings *o, struct remote *ret, struct err *e)
     return r == 0 ? look(ret, e) : r;
 }
 
-int remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret, struct err *e)
+void remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret)
 {
-    *ret = (struct remote){.settings = o, .own = s};
+    *ret = (struct remote){
+        .settings = o, .own = s, .context = s->context, .text_only = s->text_only, .chats = s->chats};
+    snprintf(ret->id, sizeof(ret->id), "%s", s->model);
     snprintf(ret->client.socket, sizeof(ret->client.socket), "%s", s->socket);
-    return look(ret, e);
 }
 
 /* ---- a server of this machine ---- */

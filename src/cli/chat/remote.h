@@ -29,7 +29,7 @@ struct remote {
  * `e` lists those it has), or an error of admin_client_ask. remote_close() either way. */
 int remote_open(const struct settings *o, struct remote *ret, struct err *e);
 /* The model of a server that this process started, which outlives it. */
-int remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret, struct err *e);
+void remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret);
 /* A server of this user on this machine that has the model named by `o`, or without a name any. False: no
  * server has it, or an option says that the model is to be loaded here. */
 bool remote_find(const struct settings *o, struct remote *ret);

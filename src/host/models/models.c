@@ -33,9 +33,10 @@ static void tell_encoder(const struct model_settings *s)
     char file[256];
     uint32_t beside = 0;
     struct err ignored;
-    if (!model_ggufs_is(s->dir) || model_ggufs_in(s->dir, count_one, &beside, &ignored) < 0 || beside > 1)
+    /* Names first: most models have no such file, and are not opened for it. */
+    if (!model_ggufs_encoder(s->dir, file, sizeof(file)) || !model_ggufs_is(s->dir))
         return;
-    if (model_ggufs_encoder(s->dir, file, sizeof(file)))
+    if (model_ggufs_in(s->dir, count_one, &beside, &ignored) == 0 && beside <= 1)
         LOG_WARN("vision_encoder_passed_over",
                  "model=%s file=\"%s\" reason=\"vision encoders of GGUF models are not read: the model is "
                  "served for text, and requests with images are refused\"",

@@ -7,6 +7,7 @@
 
 #include "hub/hub_name.h"
 
+struct model_files;
 struct registry;
 
 #define MODELS_LATER_MAX 16 /* that come while a server runs */
@@ -58,7 +59,7 @@ int models_plan(struct models *m, struct err *e);
 int models_look_again(struct models *m, struct registry *r, const struct hub_name *pulled,
                       char id[MODEL_ID_BYTES], struct err *e);
 /* registry_opts.plan; `arg` is the struct models. Any thread, for one model at a time. */
-int models_plan_again(void *models, struct model_settings *s, struct err *e);
+int models_plan_again(void *models, struct model_settings *s, struct model_files **ret, struct err *e);
 /* Zeroed is fine. */
 void models_done(struct models *m);
 

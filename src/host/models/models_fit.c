@@ -27,15 +27,23 @@ static struct planning planning_of(const struct models *m, uint32_t index, const
                              .model_bytes_max = own->model.bytes_max};
 }
 
-int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
-                    struct model_settings *s, struct planning *p, struct err *e)
+/* files: see struct planning; nothing is left open on failure. */
+static int plan_files(const struct models *m, uint32_t index, const struct plan_process *process,
+                      struct model_settings *s, struct model_files **files, struct planning *p, struct err *e)
 {
     *p = planning_of(m, index, process);
+    p->files = files;
     s->planned = false;
     int r = planning_make(p, s->dir, s->id, e);
     if (r == 0)
         runtime_set_plan(p, s);
     return r;
+}
+
+int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
+                    struct model_settings *s, struct planning *p, struct err *e)
+{
+    return plan_files(m, index, process, s, NULL, p, e);
 }
 
 int models_place(struct models *m, uint32_t index, struct err *e)
@@ -55,14 +63,14 @@ static int tell_gone(const struct model_settings *s, struct err *e)
     return err_set(e, -ENOENT, "the files of %s were removed%s", s->id, fetch);
 }
 
-int models_plan_again(void *models, struct model_settings *s, struct err *e)
+int models_plan_again(void *models, struct model_settings *s, struct model_files **ret, struct err *e)
 {
     const struct models *m = models;
     struct planning p = {0};
     for (uint32_t i = 0; i < m->count; i++) {
         if (strcmp(m->list[i].id, s->id) != 0)
             continue;
-        int r = models_plan_one(m, i, &m->process, s, &p, e);
+        int r = plan_files(m, i, &m->process, s, ret, &p, e);
         return p.unreadable && access(s->dir, F_OK) < 0 ? tell_gone(s, e) : r;
     }
     return err_set(e, -ENOENT, "%s is not known", s->id);

@@ -10,10 +10,12 @@
 #include "cli/options.h"
 #include "engine/job_spec.h"
 #include "engine/stream.h"
+#include "host/models/models.h"
 #include "host/runtime.h"
 #include "host/settings.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"
+#include "registry/loaded_model.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -94,6 +96,8 @@ static struct {
     struct api *api;
     struct http_server *http;
     struct runtime runtime;
+    struct models models;
+    struct loaded_model loaded;
     struct registry *registry;
     struct settings settings;
 } made;
@@ -162,9 +166,9 @@ static void close_engine(void)
     engine_close(made.engine);
 }
 
-static int plan_nothing(void *arg, struct model_settings *s, struct err *e)
+static int plan_nothing(void *arg, struct model_settings *s, struct model_files **ret, struct err *e)
 {
-    (void)arg, (void)s;
+    (void)arg, (void)s, (void)ret;
     return err_set(e, -ENOENT, "there is no model");
 }
 
@@ -236,19 +240,33 @@ static void close_http(void)
 
 static int make_runtime(struct err *e)
 {
-    struct runtime_opts o = {2, 4, true};
-    int r = runtime_open(&made.settings, &o, &made.runtime, e);
+    struct models *m = &made.models;
+    int r = models_find(&made.settings, m, e);
+    if (r == 0)
+        r = models_plan(m, e);
+    if (r == 0)
+        r = runtime_open_process(&made.settings, &m->process, &m->devices, runtime_workers(&made.settings),
+                                 &made.runtime, e);
+    device_choices_close(&m->devices);
+    if (r == 0) {
+        struct loaded_model_opts o = {.settings = &m->list[0],
+                                      .ledger = made.runtime.ledger,
+                                      .holders = made.runtime.holders,
+                                      .device = made.runtime.devices[m->list[0].device]};
+        r = loaded_model_load(&o, &made.loaded, e);
+        if (r < 0)
+            runtime_close(&made.runtime);
+    }
     if (r < 0)
-        return r;
-    r = runtime_load(&made.runtime, NULL, NULL, e);
-    if (r < 0)
-        runtime_close(&made.runtime);
+        models_done(m);
     return r;
 }
 
 static void close_runtime(void)
 {
+    loaded_model_close(&made.loaded, NULL, NULL);
     runtime_close(&made.runtime);
+    models_done(&made.models);
 }
 
 /* ---- at every place ---- */

@@ -32,13 +32,13 @@ static struct scene {
     struct model_settings models[MODELS];
 } scene;
 
-static int plan(void *arg, struct model_settings *s, struct err *e)
+static int plan(void *arg, struct model_settings *s, struct model_files **ret, struct err *e)
 {
     struct model_plan p = {.name = s->id, .queue = 8, .workers = 2, .prefix_cache_bytes = CACHE};
     struct plan_process process = {.ceiling_bytes = (uint64_t)1 << 30};
     struct plan_wish wish = {.max_model_len = 512, .prefix_cache_bytes = CACHE};
     struct plan_refusal why;
-    (void)arg;
+    (void)arg, (void)ret;
     struct model_files *files = NULL;
     int r = model_files_open(s->dir, &files, e);
     if (r == 0)

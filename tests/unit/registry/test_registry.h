@@ -45,7 +45,7 @@ static struct scene {
     uint32_t steps_asked;
 } scene;
 
-static inline int plan(void *arg, struct model_settings *s, struct err *e)
+static inline int plan(void *arg, struct model_settings *s, struct model_files **ret, struct err *e)
 {
     struct model_plan p = {.name = s->id, .queue = 4, .workers = 2};
     struct plan_process process = {.ceiling_bytes = (uint64_t)1 << 30};
@@ -56,7 +56,10 @@ static inline int plan(void *arg, struct model_settings *s, struct err *e)
     int r = model_files_open(s->dir, &files, e);
     if (r == 0)
         r = model_plan_probe(&p, files, e);
-    model_files_close(files);
+    if (r == 0)
+        *ret = files;
+    else
+        model_files_close(files);
     if (r == 0)
         r = plan_make(&process, model_plan_numbers, &p, 2, &wish, &s->plan, &why);
     if (r < 0)
