@@ -15,6 +15,7 @@
 #include "api/timings.h"
 #include "api/turns/cache_miss.h"
 #include "api/wait.h"
+#include "api/wire/messages.h"
 #include "api/wire/wire.h"
 
 #include "base/clock.h"
@@ -423,6 +424,8 @@ void exchange_prepared(struct exchange *x)
         field_note_ignored(&x->request, "tools");
     if (x->request.gen.calls.strict_unused)
         field_note_ignored(&x->request, "tools.strict");
+    if (x->wire == &wire_messages)
+        messages_note_betas(&x->request, x->http);
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     tell_max_tokens(x);

@@ -65,6 +65,27 @@ static const struct known_type message_tools[] = {
      "such as `tool_search_tool_*`, `advisor_*`, `browser_toolset_*`; with an `input_schema` it is offered"},
 };
 
+/* Names in the header anthropic-beta and the field `betas`. No feature waits for its name. */
+static const struct known_type beta_types[] = {
+    {"claude-code-*", TYPE_CONVERTED, TYPE_FEATURE, "the client's name"},
+    {"interleaved-thinking-*", TYPE_CONVERTED, TYPE_FEATURE, "`thinking` between the calls of a turn"},
+    {"context-management-*", TYPE_CONVERTED, TYPE_FEATURE, "`context_management`"},
+    {"compact-*", TYPE_CONVERTED, TYPE_FEATURE, "`context_management`"},
+    {"mid-conversation-tool-changes-*", TYPE_CONVERTED, TYPE_FEATURE, "`tool_addition`, `tool_removal`"},
+    {"inline-tools-*", TYPE_CONVERTED, TYPE_FEATURE, "`tool_addition`, `tool_removal`"},
+    {"advanced-tool-use-*", TYPE_CONVERTED, TYPE_FEATURE, "`defer_loading`, `tool_reference`"},
+    {"tool-search-tool-*", TYPE_CONVERTED, TYPE_FEATURE, "`defer_loading`, `tool_reference`"},
+    {"computer-use-*", TYPE_CONVERTED, TYPE_FEATURE, "`computer_*`"},
+    {"effort-*", TYPE_CONVERTED, TYPE_FEATURE, "`output_config`"},
+    {"structured-outputs-*", TYPE_CONVERTED, TYPE_FEATURE, "`output_config`"},
+    {"extended-cache-ttl-*", TYPE_CONVERTED, TYPE_FEATURE, "`cache_control`"},
+    {"prompt-caching-2*", TYPE_CONVERTED, TYPE_FEATURE, "`cache_control`"},
+    {"cache-diagnosis-*", TYPE_CONVERTED, TYPE_FEATURE, "`diagnostics`"},
+    {"thinking-token-count-*", TYPE_IGNORED, TYPE_OTHER, "reasoning is sent as text"},
+    {"thinking-display-updates-*", TYPE_IGNORED, TYPE_OTHER, "reasoning is sent as text"},
+    {"*", TYPE_IGNORED, TYPE_OTHER, "such as `context-1m-*`, `fast-mode-*`"},
+};
+
 /* ---- Responses ---- */
 
 static const struct known_type item_types[] = {
@@ -119,7 +140,7 @@ static const struct known_type response_tools[] = {
 
 #define TABLE(title, param, rows)                                                                            \
     {                                                                                                        \
-        title, param, rows, COUNT_OF(rows)                                                                   \
+        title, "in the prompt", param, rows, COUNT_OF(rows)                                                  \
     }
 
 const struct type_table messages_user_types =
@@ -127,14 +148,16 @@ const struct type_table messages_user_types =
                         messages_assistant_types =
                             TABLE("blocks of the assistant", "messages", assistant_types),
                         messages_system_types = TABLE("blocks of the system", "messages", system_types),
-                        messages_tool_types = TABLE("tools of Messages", "tools", message_tools);
+                        messages_tool_types = TABLE("tools of Messages", "tools", message_tools),
+                        messages_beta_types = {"betas of Messages", "what is there", "anthropic-beta",
+                                               beta_types, COUNT_OF(beta_types)};
 const struct type_table responses_item_types = TABLE("items of the input", "input", item_types),
                         responses_part_types = TABLE("parts of an item", "input", part_types),
                         responses_tool_types = TABLE("tools of Responses", "tools", response_tools);
 
 const struct type_table *const known_type_tables[KNOWN_TYPE_TABLES] = {
     &responses_item_types,     &responses_part_types,  &responses_tool_types, &messages_user_types,
-    &messages_assistant_types, &messages_system_types, &messages_tool_types};
+    &messages_assistant_types, &messages_system_types, &messages_tool_types,  &messages_beta_types};
 
 static bool matches(const char *pattern, struct slice type)
 {

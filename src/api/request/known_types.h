@@ -1,5 +1,5 @@
-/* known_types.h - the types of blocks, items, parts and tools that a request may have, and what becomes of
- * each.
+/* known_types.h - the types of blocks, items, parts and tools that a request may have, the beta features that
+ * it may ask for, and what becomes of each.
  *
  * The converters of Messages and Responses look a type up here and nowhere else, and docs/api.md has the same
  * tables. A type without a row has the last row, "*": newer clients send newer types, and a request is
@@ -44,7 +44,8 @@ enum type_kind {
     TYPE_FUNCTION,
     TYPE_NAMESPACE,
     TYPE_CLIENT_TOOL, /* with a schema of the server */
-    TYPE_TOOLSET
+    TYPE_TOOLSET,
+    TYPE_FEATURE /* a beta feature, which the server has */
 };
 
 struct known_type {
@@ -56,17 +57,18 @@ struct known_type {
 
 struct type_table {
     const char *title; /* name of these types in docs/api.md */
+    const char *says;  /* heading of `say` there */
     const char *param; /* before the type in x-ignored-fields */
     const struct known_type *rows;
     size_t count;
 };
 
 extern const struct type_table messages_user_types, messages_assistant_types, messages_system_types,
-    messages_tool_types;
+    messages_tool_types, messages_beta_types;
 extern const struct type_table responses_item_types, responses_part_types, responses_tool_types;
 /* All of them, in the order of the document. */
 extern const struct type_table *const known_type_tables[];
-#define KNOWN_TYPE_TABLES 7
+#define KNOWN_TYPE_TABLES 8
 
 /* The first row that the type matches; every table ends with "*". */
 const struct known_type *known_type_find(const struct type_table *t, const char *type);

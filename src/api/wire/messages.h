@@ -29,6 +29,9 @@ extern const struct field_group *const messages_groups[];
 /* POST /v1/messages/count_tokens: the same fields, none of them required but messages. */
 extern const struct request_form messages_count_form;
 
+/* Lists the beta features of the header anthropic-beta that the server does not have. */
+void messages_note_betas(struct request *r, const struct http_request *http);
+
 bool messages_check(struct request *r, struct reject *why);
 bool messages_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                       struct reject *why);

@@ -3,16 +3,20 @@
  * Unknown fields and fields without effect are listed in x-ignored-fields. The sampling fields of all
  * dialects are read too. */
 #include "api/request/field.h"
+#include "api/request/known_types.h"
 #include "api/request/tool_choice.h"
 #include "api/wire/messages.h"
 
 #include "base/check.h"
 #include "gen/reject.h"
 #include "gen/request_memory.h"
+#include "http/http_request.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define BUDGET_TOKENS_MIN 1024
+#define BETA_BYTES        64 /* bytes of a name of the header anthropic-beta that are read */
 
 /* A string, or a list of blocks with text. */
 static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -117,12 +121,6 @@ static bool read_diagnostics(struct request *r, const struct field *f, json_t *v
     return true;
 }
 
-static bool accept(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    (void)r, (void)f, (void)v, (void)why;
-    return true;
-}
-
 static bool read_cache_control(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     if (!field_accept_object(r, f, v, why))
@@ -130,6 +128,41 @@ static bool read_cache_control(struct request *r, const struct field *f, json_t 
     messages_keep(r, v, false);
     return true;
 }
+
+/* ---- beta features ---- */
+
+static void note_beta(struct request *r, struct slice name)
+{
+    char text[BETA_BYTES];
+    snprintf(text, sizeof(text), "%.*s", (int)MIN_OF(name.len, sizeof(text) - 1), name.ptr);
+    if (text[0] && known_type_find(&messages_beta_types, text)->fate == TYPE_IGNORED)
+        known_type_note(r, &messages_beta_types, text);
+}
+
+void messages_note_betas(struct request *r, const struct http_request *http)
+{
+    struct slice list;
+    if (!http_request_header(http, "anthropic-beta", &list))
+        return;
+    while (list.len > 0) {
+        size_t len = MIN_OF(slice_find(list, SLICE(","), 0), list.len);
+        note_beta(r, slice_trim(slice_sub(list, 0, len), " \t"));
+        list = slice_sub(list, MIN_OF(len + 1, list.len), list.len);
+    }
+}
+
+static bool read_betas(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    size_t i;
+    const json_t *each;
+    (void)f, (void)why;
+    json_array_foreach(v, i, each)
+        if (json_is_string(each))
+            note_beta(r, (struct slice){json_string_value(each), json_string_length(each)});
+    return true;
+}
+
+/* ---- the fields ---- */
 
 static const struct field fields[] = {
     {"messages", field_messages, .prompt = true},
@@ -141,7 +174,7 @@ static const struct field fields[] = {
     {"stop_sequences", field_stop},
     {"metadata", field_accept_object},
     {"service_tier", field_service_tier},
-    {"betas", accept},
+    {"betas", read_betas},
     {"diagnostics", read_diagnostics},
     {"cache_control", read_cache_control}, /* mark of the whole prompt, whose end is always a cut */
     {"context_management", messages_read_edits, .prompt = true},

@@ -27,6 +27,8 @@ TEST(a_star_stands_for_any_text)
     assert_int_equal(find(&messages_tool_types, "computer_20250124")->kind, TYPE_CLIENT_TOOL);
     assert_int_equal(find(&messages_tool_types, "web_search_20260318")->fate, TYPE_REFUSED);
     assert_int_equal(find(&messages_tool_types, "web_search")->fate, TYPE_IGNORED);
+    assert_int_equal(find(&messages_beta_types, "prompt-caching-2024-07-31")->fate, TYPE_CONVERTED);
+    assert_int_equal(find(&messages_beta_types, "prompt-caching-evict-2026-05-12")->fate, TYPE_IGNORED);
     assert_int_equal(find(&responses_item_types, "invented")->fate, TYPE_IGNORED);
 }
 
@@ -87,7 +89,7 @@ static size_t write_row(const struct known_type *row, size_t left, struct buf *b
 
 static void write_table(const struct type_table *t, struct buf *b)
 {
-    buf_printf(b, "| %s | in the prompt |\n|---|---|\n", t->title);
+    buf_printf(b, "| %s | %s |\n|---|---|\n", t->title, t->says);
     for (size_t i = 0; i < t->count;)
         i += write_row(&t->rows[i], t->count - i, b);
     buf_putc(b, 0);
