@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from conftest import FEW_PAGES, MODEL, TOP, Server, account, prompt_tokens, serving
+from conftest import FEW_PAGES, MODEL, TOP, Server, account, serving
 from test_cache import clear
-from test_tool_changes import function, tool
+from test_tool_changes import tool
 
 PAGE = 32
 SYSTEM = "You are a careful agent. " + "Read the manual page before you use a command, and say what you found. " * 30
@@ -178,25 +178,6 @@ def test_calls_are_those_of_the_tools_in_force(both):
     assert {c["function"]["name"] for c in reply["message"].get("tool_calls", [])} <= {"search", "write", "weather"}
 
 
-def test_messages_and_responses_have_it_too(both):
-    def messages(turn, tools):
-        body = {"model": "canary", "system": SYSTEM, "messages": turn, "tools": tools, "max_tokens": 4}
-        usage = both.http.post("/v1/messages", json=body).json()["usage"]
-        return prompt_tokens(usage), usage["cache_read_input_tokens"]
-
-    def responses(turn, tools):
-        body = {"model": "canary", "instructions": SYSTEM, "input": turn, "tools": tools, "max_output_tokens": 16, "store": False}
-        usage = both.http.post("/v1/responses", json=body).json()["usage"]
-        return usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"]
-
-    first = begun("Is it there?")[1:]
-    for send, make in ((messages, tool), (responses, function)):
-        clear(both)
-        whole, _ = send(first, [make(n) for n in NAMES])
-        _, found = send(later(first, "And there?"), [make(n) for n in ("weather", *NAMES)])
-        assert found >= whole_pages(whole)
-
-
 def test_other_salts_and_beginnings_have_heads_of_their_own(both):
     turn = later(begun("Whose is it?"), "And that?")
     tools = offered("weather", *NAMES)
@@ -218,14 +199,22 @@ def test_the_first_turn_has_a_head_of_its_own(both):
         assert found >= whole_pages(whole)
 
 
-def test_memory_is_bounded_and_counted():
-    with serving(FEW_PAGES, "--conversation-store", "256K") as s:
-        for i in range(24):
-            ask(s, "canary", [{"role": "user", "content": f"Question {i}?"}], offered(f"tool{i}", description="directory " * 1200), max_tokens=1)
+class Dense(Both):
+    """A model that reads long prompts in no time."""
+
+    def arguments(self):
+        return [str(self.dense), FEW_PAGES]
+
+
+def test_memory_is_bounded_and_counted(both):
+    name = Both.dense.name
+    with serving("--conversation-store", "256K", kind=Dense) as s:
+        for i in range(60):
+            ask(s, name, [{"role": "user", "content": f"Question {i}?"}], offered(f"tool{i}", description="directory " * 1200), max_tokens=1)
             row = account(s.http.get("/api/memory").json(), "conversations")
             assert 0 < row["used_bytes"] <= row["limit_bytes"] == 256 << 10
         # One that does not fit is rendered anew.
-        ask(s, "canary", [{"role": "user", "content": "A long one?"}], offered("huge", description="directory " * 6800), max_tokens=1)
+        ask(s, name, [{"role": "user", "content": "A long one?"}], offered("huge", description="directory " * 6800), max_tokens=1)
 
 
 def test_it_can_be_off_and_a_restart_renders_anew():
