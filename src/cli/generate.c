@@ -109,7 +109,8 @@ static int generate(const struct remote *remote, struct err *e)
 
 static int run(const struct settings *o, struct err *e)
 {
-    const struct own_server_opts opts = {.talk = o, .stopped = interrupt_pending};
+    const struct own_server_opts opts = {
+        .talk = o, .no_images = !o->answer.images[0], .stopped = interrupt_pending};
     struct own_server own;
     struct remote remote = {0};
     int r = own_server_start(&opts, &own, e);

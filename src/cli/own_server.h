@@ -19,6 +19,7 @@ struct own_server_opts {
      * environment, at a free port of the loopback address. */
     const struct settings *talk;
     bool needs_template;   /* with talk: a model without a chat template is an error */
+    bool no_images;        /* with talk: its vision encoder is not loaded */
     const char *model;     /* without talk: its MODEL; NULL: the server's own ones */
     const char *log_level; /* without talk, where the environment names none */
     /* The server says nothing, Ctrl-C of the terminal does not reach it, and it goes on in the program that
