@@ -36,11 +36,12 @@ TEST(halves_go_to_the_even_number)
 TEST(the_references_numbers)
 {
     FILE *table = test_image_table("sizes.txt");
-    unsigned frames, width, height, edge, w, h, rows = 0;
-    unsigned long low, high;
-    while (fscanf(table, "%u %u %u %u %lu %lu %u %u", &frames, &width, &height, &edge, &low, &high, &w, &h) ==
-           8) {
-        struct smart_bounds b = {edge, low, high, 0};
+    static const uint64_t bounds[][2] = {
+        {65536, 16777216}, {4096, 1048576}, {4096, 25165824}, {131072, 786432}};
+    unsigned frames, width, height, edge, bound, w, h, rows = 0;
+    while (fscanf(table, "%u %u %u %u %u %u %u", &frames, &width, &height, &edge, &bound, &w, &h) == 7) {
+        assert_true(bound < COUNT_OF(bounds));
+        struct smart_bounds b = {edge, bounds[bound][0], bounds[bound][1], 0};
         struct smart_size s = {0, 0};
         struct err e = {{0}};
         int r = frames ? smart_size_video(frames, width, height, &b, &s, &e)

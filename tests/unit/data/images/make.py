@@ -269,13 +269,14 @@ def smart_size_video(frames, height, width, f, low, high):
 
 
 def write_sizes():
-    """frames (0: a still image) width height edge min max, and the width and height that come out; 0 0:
-    refused."""
+    """frames (0: a still image) width height edge, which of four bounds, and the width and height that come
+    out; 0 0: refused."""
+    bounds = ((65536, 16777216), (4096, 1048576), (4096, 25165824), (131072, 786432))
     rng = random.Random(11)
     with (HERE / "sizes.txt").open("w") as out:
         for n in range(600):
             edge = rng.choice((28, 32))
-            low, high = rng.choice(((65536, 16777216), (4096, 1048576), (4096, 25165824), (131072, 786432)))
+            low, high = bound = rng.choice(bounds)
             width, height = (int(2 ** rng.uniform(0, 13.5)) for _ in range(2))
             if n % 4 == 0:
                 width, height = (edge * rng.randrange(1, 60) + rng.choice((0, edge // 2)) for _ in range(2))
@@ -285,7 +286,7 @@ def write_sizes():
                 size = (0, 0)
             elif size[0] * size[1] > high:
                 continue
-            out.write(f"{frames} {width} {height} {edge} {low} {high} {size[1]} {size[0]}\n")
+            out.write(f"{frames} {width} {height} {edge} {bounds.index(bound)} {size[1]} {size[0]}\n")
 
 
 write_images()
