@@ -45,6 +45,7 @@ static const struct row {
     [REJECT_LOAD_FAILED] = {409, "model_load_failed", INVALID},
     [REJECT_UNLOAD_LOADING] = {409, "model_loading", INVALID},
     [REJECT_UNLOAD_PINNED] = {409, "model_pinned", INVALID},
+    [REJECT_UNLOAD_SESSIONS] = {409, "model_has_sessions", INVALID},
     [REJECT_PULL_RUNS] = {409, "pull_runs", INVALID},
     [REJECT_MEDIA_MEMORY] = {413, "media_too_large", INVALID},
     [REJECT_REQUEST_TOO_LARGE] = {413, "request_too_large", INVALID},

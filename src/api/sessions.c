@@ -46,6 +46,8 @@ static bool find(const struct call *c, uint64_t deadline_ns, struct lease_info *
         registry_look_away(&look);
         *model = i;
     }
+    if (found && deadline_ns != UINT64_MAX)
+        registry_sessions_changed(c->api->opts.registry);
     return found;
 }
 
@@ -84,7 +86,7 @@ static void respond(const struct call *c, const struct lease_info *s, uint32_t m
 static void set(const struct call *c, uint64_t deadline_ns)
 {
     struct lease_info s;
-    uint32_t model;
+    uint32_t model = 0;
     if (!find(c, deadline_ns, &s, &model)) {
         refuse_unknown(c);
         return;

@@ -127,11 +127,23 @@ static struct json_out begin_reply(struct exchange *x, const char *status)
     return j;
 }
 
+/* Sessions that end with the model. */
+static void write_ends(const struct exchange *x, struct json_out *j)
+{
+    const struct registry_sessions *ends = &x->unloading.ends;
+    uint64_t now_ns = clock_now_ns(), left_ns = ends->until_ns - MIN_OF(now_ns, ends->until_ns);
+    if (ends->count > 0)
+        JSON_PUT_U64S(j, {"sessions_ended", ends->count}, {"session_bytes", ends->bytes},
+                      {"session_tokens", ends->tokens},
+                      {"sessions_until", (uint64_t)clock_wall_s() + left_ns / NS_PER_S});
+}
+
 static void write_unloaded(struct exchange *x, const struct registry_returned *r)
 {
     struct json_out j = begin_reply(x, "unloaded");
     JSON_PUT_U64S(&j, {"bytes_returned", r->bytes}, {"account_bytes", r->account_bytes});
     json_put_string(&j, "failed", r->trouble[0] ? r->trouble : NULL);
+    write_ends(x, &j);
     json_end(&j);
     x->reclaimed_bytes = r->bytes;
 }
@@ -141,6 +153,7 @@ static void write_draining(struct exchange *x)
     x->status = 202;
     struct json_out j = begin_reply(x, "draining");
     json_put_u64(&j, "requests", x->unloading.leases);
+    write_ends(x, &j);
     json_end(&j);
 }
 
@@ -154,17 +167,23 @@ static void write_loaded(struct exchange *x)
     json_end(&j);
 }
 
+static enum reject_kind kind_of_unload(int error)
+{
+    return error == -EPERM     ? REJECT_UNLOAD_PINNED
+           : error == -ETXTBSY ? REJECT_UNLOAD_SESSIONS
+                               : REJECT_UNLOAD_LOADING;
+}
+
 static enum prepare begin_unload(struct exchange *x)
 {
     struct err e = {0};
-    int r = registry_unload(registry_of(x), (uint32_t)x->model_index, &x->unloading, &e);
+    int r = registry_unload(registry_of(x), (uint32_t)x->model_index, x->request.force, &x->unloading, &e);
     if (r == -EALREADY) {
         write_unloaded(x, &(struct registry_returned){0});
         return PREPARE_DONE;
     }
     if (r < 0) {
-        reject_set(&x->gen.reject, r == -EPERM ? REJECT_UNLOAD_PINNED : REJECT_UNLOAD_LOADING, NULL, "%s",
-                   e.text);
+        reject_set(&x->gen.reject, kind_of_unload(r), NULL, "%s", e.text);
         return PREPARE_REFUSED;
     }
     if (x->unloading.leases > 0) {

@@ -158,8 +158,7 @@ static CURLcode set_up(CURL *h, const struct admin_client *c, const char *method
     SET(CURLOPT_WRITEDATA, &ret->body);
     if (strcmp(method, "POST") == 0) {
         SET(CURLOPT_POST, 1L);
-        SET(CURLOPT_POSTFIELDS, "");
-        SET(CURLOPT_POSTFIELDSIZE, 0L);
+        SET(CURLOPT_POSTFIELDS, c->body ? c->body : "");
     }
     return code;
 }

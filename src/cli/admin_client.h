@@ -17,8 +17,9 @@ struct curl_slist;
 struct admin_client {
     char socket[108]; /* its path, or "@NAME" of an abstract one; "": `url` */
     const char *url;
-    char base[1024]; /* "": `url` */
-    char key[1025];  /* "": none */
+    char base[1024];  /* "": `url` */
+    char key[1025];   /* "": none */
+    const char *body; /* JSON that an order sends; NULL: nothing */
 };
 
 /* A server at `url`, with or without a "/v1" at its end, and a key of `o` for --api-key. 0 or -EINVAL. */

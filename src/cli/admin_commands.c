@@ -206,12 +206,17 @@ static int load(const struct admin_client *c, const struct settings *o, struct e
 static int unload(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     struct admin_reply reply = {0};
-    int r = order_model(c, o, "/unload", &reply, e);
+    struct admin_client order = *c;
+    order.body = o->force ? "{\"force\":true}" : NULL;
+    int r = order_model(&order, o, "/unload", &reply, e);
     if (r == 0 && !o->json && reply.status == 202)
         show_line("%s ends the requests that still use it, then it is unloaded", o->argument);
     else if (r == 0 && !o->json)
         show_line("%s is unloaded: %s returned", o->argument,
                   bytes_text(number_of(reply.json, "bytes_returned")).text);
+    if (r == 0 && !o->json && number_of(reply.json, "sessions_ended") > 0)
+        show_line("%llu sessions with %s end before their time", (ull)number_of(reply.json, "sessions_ended"),
+                  bytes_text(number_of(reply.json, "session_bytes")).text);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;

@@ -99,7 +99,8 @@ const struct help_row help_rows[] = {
           "loaded, or does not fit; the server's message says why.\n",
      "  plateau load Qwen3-4B\n"},
     {COMMAND_UNLOAD, "unload", "MODEL [OPTION...]", "unload a model from a running server",
-     ASKS "Says how many bytes were returned. A model in use ends its requests first, within --drain.\n",
+     ASKS "Says how many bytes were returned. A model in use ends its requests first, within --drain.\n"
+          "A model that holds sessions stays, unless --force ends them.\n",
      "  plateau unload Qwen3-4B\n"},
     {COMMAND_CLEAR, "clear", "[memory|ssd] [OPTION...]", "empty a running server's prefix cache",
      ASKS "memory (the default) drops all prefixes that no request uses and returns their memory; ssd drops\n"

@@ -70,6 +70,14 @@ void engine_room(const struct engine *en, const struct job_spec *job, struct eng
 /* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
+/* Sessions in force, of all tenants: how many hold or are promised so many bytes, each entry counted once;
+ * tokens of all their prefixes; and the last deadline, 0 without a session. Any thread. */
+struct engine_held {
+    uint32_t sessions;
+    uint64_t bytes, tokens, until_ns;
+};
+struct engine_held engine_held(struct engine *en);
+
 /* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
  * free units, now or after the step. Any thread; returns at once. */
 void engine_reclaim(struct engine *en);

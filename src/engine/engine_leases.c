@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "cache/leases.h"
 #include "cache/prefix_index.h"
+#include "cache/prefix_lease.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -218,6 +219,7 @@ void engine_leases_publish(struct engine *en)
     /* An order that came just now is obeyed next time. */
     if (!en->leases.edited)
         en->leases.count = leases_each(en->pools.leases, list_session, &en->leases);
+    en->leases.bytes = prefix_index_leased_bytes(en->pools.index) + n.promised_bytes;
     pthread_mutex_unlock(&en->leases.lock);
 }
 

@@ -2,6 +2,9 @@
 #include "engine/engine_numbers.h"
 #include "engine/engine_state.h"
 
+#include "base/check.h"
+#include "base/clock.h"
+
 #include <string.h>
 
 uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct lease_info *ret, uint32_t max)
@@ -18,6 +21,24 @@ uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct le
     }
     pthread_mutex_unlock(&en->leases.lock);
     return count;
+}
+
+struct engine_held engine_held(struct engine *en)
+{
+    struct engine_held ret = {0};
+    uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&en->leases.lock);
+    for (uint32_t i = 0; i < en->leases.count; i++) {
+        const struct engine_session *s = &en->leases.list[i];
+        if (s->ended || s->is.deadline_ns <= now_ns)
+            continue;
+        ret.sessions++;
+        ret.tokens += s->is.tokens;
+        ret.until_ns = MAX_OF(ret.until_ns, s->is.deadline_ns);
+    }
+    ret.bytes = ret.sessions > 0 ? en->leases.bytes : 0;
+    pthread_mutex_unlock(&en->leases.lock);
+    return ret;
 }
 
 /* Under the lock. */

@@ -112,7 +112,8 @@ struct engine_leases {
     pthread_mutex_t lock;
     struct engine_session *list; /* [POOLS_LEASES_MAX]; NULL: none was made */
     uint32_t count;
-    bool edited; /* an entry of the list has an order */
+    uint64_t bytes; /* held by all of them, and promised */
+    bool edited;    /* an entry of the list has an order */
 };
 
 struct engine {

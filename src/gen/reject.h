@@ -45,6 +45,7 @@ enum reject_kind {
     REJECT_LOAD_FAILED,
     REJECT_UNLOAD_LOADING,
     REJECT_UNLOAD_PINNED,
+    REJECT_UNLOAD_SESSIONS,
     REJECT_PULL_RUNS,
     /* 413 */
     REJECT_MEDIA_MEMORY, /* an image or video needs more than --media-memory */

@@ -114,7 +114,7 @@ struct settings {
     const char *socket, *url; /* server that commands ask; NULL: the one of this machine */
     char *const *rest;        /* launch: the client's arguments, after --; ends with NULL; NULL: none */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
-    bool hide_reasoning, stats, local, print, names, json, yes, help, help_all;
+    bool hide_reasoning, stats, local, print, names, json, yes, force, help, help_all;
     struct settings_text *texts;         /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct settings_section *sections;

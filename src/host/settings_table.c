@@ -371,6 +371,8 @@ const struct setting_row settings_table[] = {
      "remove without a question"},
     {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_PACK,
      "replace OUT if it exists"},
+    {GROUP_OTHER, "force", NULL, SETTING_FLAG, AT(force), 0, 0, NULL, FIRST | COMMAND_UNLOAD,
+     "unload a model that holds sessions, and end them"},
     {GROUP_OTHER, "help-all", NULL, SETTING_FLAG, AT(help_all), 0, 0, NULL, FIRST | COMMAND_EVERY,
      "list all options"},
     {GROUP_OTHER, "help", NULL, SETTING_FLAG, AT(help), 0, 0, NULL, FIRST | COMMAND_EVERY,

@@ -4,6 +4,7 @@
 
 #include "registry/registry_state.h"
 
+#include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -534,8 +535,19 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 
 /* ---- unloading ---- */
 
+static int refuse_for_sessions(const struct entry *e, const struct registry_sessions *held, struct err *why)
+{
+    uint64_t now_ns = clock_now_ns();
+    return err_set(why, -ETXTBSY,
+                   "%s holds %u session%s (%s, %llu tokens), the last one for %llu s more. Unload it with "
+                   "\"force\": true (plateau unload --force), which ends them.",
+                   e->known.id, held->count, held->count > 1 ? "s" : "", bytes_text(held->bytes).text,
+                   (ull)held->tokens, (ull)((held->until_ns - MIN_OF(now_ns, held->until_ns)) / NS_PER_S));
+}
+
 /* Under the lock. */
-static int refuse_unload(const struct entry *e, struct err *why)
+static int refuse_unload(const struct entry *e, bool force, const struct registry_sessions *held,
+                         struct err *why)
 {
     const char *id = e->known.id;
     if (e->pinned && e->state != MODEL_LOADING)
@@ -547,16 +559,21 @@ static int refuse_unload(const struct entry *e, struct err *why)
     case MODEL_FAILED:
         return err_set(why, -EALREADY, "%s is not loaded.", id);
     case MODEL_READY:
+        if (!force && held->count > 0)
+            return refuse_for_sessions(e, held, why);
+        break;
     case MODEL_DRAINING:
         break;
     }
     return 0;
 }
 
-int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *why)
+int registry_unload(struct registry *r, uint32_t index, bool force, struct registry_unloading *ret,
+                    struct err *why)
 {
     struct entry *e = lock_entry(r, index);
-    int error = refuse_unload(e, why);
+    struct registry_sessions held = registry_held(e);
+    int error = refuse_unload(e, force, &held, why);
     if (error == 0)
         e->ordered = false;
     if (error == 0 && e->state == MODEL_LOADING) {
@@ -568,9 +585,16 @@ int registry_unload(struct registry *r, uint32_t index, struct registry_unloadin
         registry_drain(e, UNLOAD_ADMIN, clock_now_ns());
         registry_tell(r);
     }
-    *ret = (struct registry_unloading){e->leases, e->ends + 1};
+    *ret = (struct registry_unloading){e->leases, e->ends + 1, held};
     pthread_mutex_unlock(&r->lock);
     return error;
+}
+
+void registry_sessions_changed(struct registry *r)
+{
+    pthread_mutex_lock(&r->lock);
+    registry_wake(r);
+    pthread_mutex_unlock(&r->lock);
 }
 
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret)

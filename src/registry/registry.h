@@ -212,13 +212,25 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 
 /* ---- unloading ---- */
 
+/* Sessions of a model: how many, bytes that they hold together, tokens of all their prefixes, and the last
+ * deadline, 0 without a session. */
+struct registry_sessions {
+    uint32_t count;
+    uint64_t bytes, tokens, until_ns;
+};
+
 struct registry_unloading {
-    uint32_t leases; /* how many requests it waits for */
-    uint64_t ticket; /* for registry_unloaded() */
+    uint32_t leases;               /* how many requests it waits for */
+    uint64_t ticket;               /* for registry_unloaded() */
+    struct registry_sessions ends; /* sessions that end with it */
 };
 /* Begins to unload, or stops a load, whose waiters then fail. 0: poll registry_unloaded(); -EPERM: pinned;
- * -EBUSY: the server's start loads it; -EALREADY: it is not loaded. `e` has the sentence for the client. */
-int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
+ * -EBUSY: the server's start loads it; -EALREADY: it is not loaded; -ETXTBSY: without `force`, and it has
+ * sessions. `e` has the sentence for the client. */
+int registry_unload(struct registry *r, uint32_t index, bool force, struct registry_unloading *ret,
+                    struct err *e);
+/* Sessions of some model have ended, or have another deadline: its ttl may be over. */
+void registry_sessions_changed(struct registry *r);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
     uint64_t account_bytes; /* bytes that the model's accounts had reserved */
@@ -227,16 +239,17 @@ struct registry_returned {
 /* Whether that unload or load is over, and what the last unload gave back. */
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret);
 
-/* Returns the bytes of the domain's memory, by the ledger, that unloading every idle unpinned model would
- * give back. */
+/* Returns the bytes of the domain's memory, by the ledger, that unloading every idle unpinned model without
+ * sessions would give back. */
 uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
 /* About the same of unpinned models that requests use, or that load for them (`loads`). */
 uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);
-/* Unloads idle unpinned models, those whose reload is cheapest, until the domain's root has room for `bytes`
- * more by the ledger and by the driver's figures, and waits for it. None goes when all of them together would
- * not do. Busy, pinned and leased ones are never touched. `name` is the model that the room is for; NULL: the
- * machine runs short. Returns by how much the root's reserved bytes fell. Not under a lease that the caller
- * has on an idle model, and from one thread at a time (a load's, as a rule). */
+/* Unloads idle unpinned models without sessions, those whose reload is cheapest, until the domain's root has
+ * room for `bytes` more by the ledger and by the driver's figures, and waits for it. None goes when all of
+ * them together would not do. Busy, pinned and leased ones are never touched. `name` is the model that the
+ * room is for; NULL: the machine runs short, and models with sessions go, too, if the others do not suffice.
+ * Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on an idle model,
+ * and from one thread at a time (a load's, as a rule). */
 uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes,
                             const char *name);
 

@@ -19,14 +19,17 @@ uint64_t registry_lacks(const struct domain *domain, uint64_t bytes)
     return bytes > f.free_bytes ? bytes - f.free_bytes : 0;
 }
 
-/* Under the lock. */
-static uint32_t list_victims(struct registry *r, const struct domain *domain, struct victim *ret)
+/* Under the lock. `sessions`: also models that hold some. */
+static uint32_t list_victims(struct registry *r, const struct domain *domain, bool sessions,
+                             struct victim *ret)
 {
     uint32_t count = 0;
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
         if (!registry_is_idle(e) || e->pinned || e->looks > 0)
+            continue;
+        if (!sessions && registry_held(e).count > 0)
             continue;
         struct account *a = loaded_model_account(&e->loaded, domain);
         if (a)
@@ -44,7 +47,7 @@ uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain)
     struct victim v[VICTIMS_MAX];
     uint64_t bytes = 0;
     pthread_mutex_lock(&r->lock);
-    uint32_t count = list_victims(r, domain, v);
+    uint32_t count = list_victims(r, domain, false, v);
     for (uint32_t i = 0; i < count; i++)
         bytes += v[i].bytes;
     pthread_mutex_unlock(&r->lock);
@@ -93,7 +96,10 @@ uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uin
     uint64_t before = account_numbers(root).reserved;
     pthread_mutex_lock(&r->lock);
     uint64_t needed = MAX_OF(missing(root, bytes), registry_lacks(domain, bytes));
-    uint32_t count = victims_choose(v, list_victims(r, domain, v), needed);
+    uint32_t count = victims_choose(v, list_victims(r, domain, false, v), needed);
+    /* A load never ends a session; a machine without memory does. */
+    if (count == 0 && !name)
+        count = victims_choose(v, list_victims(r, domain, true, v), needed);
     for (uint32_t i = 0; i < count; i++) {
         struct entry *e = &r->entries[v[i].index];
         ASSERT_OF(registry_is_idle(e) && !e->pinned && e->looks == 0, "%s", e->known.id);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/slice.h"
+#include "engine/engine.h"
 #include "memory/footprint.h"
 
 uint32_t registry_count(const struct registry *r)
@@ -62,6 +63,15 @@ void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns)
     e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
     e->leaves = why;
     e->leaves_for = NULL;
+}
+
+struct registry_sessions registry_held(const struct entry *e)
+{
+    if ((e->state != MODEL_READY && e->state != MODEL_DRAINING) || e->closing)
+        return (struct registry_sessions){0};
+    struct engine_held h = engine_held(e->loaded.engine);
+    ASSERT((h.sessions > 0) == (h.until_ns > 0));
+    return (struct registry_sessions){h.sessions, h.bytes, h.tokens, h.until_ns};
 }
 
 const char *unload_reason_name(enum unload_reason why)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import serving
+from conftest import MODEL, Server, serving, until
 
 CHAT, MESSAGES, RESPONSES, SESSIONS = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/sessions"
 LONG = "A prompt that is long enough for pages of its own. " * 12
@@ -143,3 +143,65 @@ def test_a_session_that_does_not_fit_is_507_with_the_numbers(small):
 
 def body_of():
     return [{"role": "user", "content": "Hello."}]
+
+
+# ---- what ends a model, and its sessions ----
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two models that do not fit together; the idle one is unloaded after a second."""
+    (tmp_path / "other").symlink_to(MODEL)
+    s = Server("--model-dir", tmp_path, "--max-model-len", 512, "--memory-limit", "190M", "--ttl", 1)
+    yield s
+    assert s.stop() == 0, "".join(s.lines[-20:])
+
+
+def open_session(server, model, ttl="1h"):
+    reply = server.http.post(SESSIONS, json={"model": model, "ttl": ttl,
+                                             "messages": [{"role": "user", "content": LONG}]})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def state(server, model):
+    return {m["id"]: m["state"] for m in server.http.get("/v1/models").json()["data"]}[model]
+
+
+def test_loads_and_idle_time_leave_a_model_with_sessions(two):
+    chat = {"model": "other", "messages": body_of(), "max_tokens": 1}
+    session = open_session(two, "canary")
+    reply = two.http.post(CHAT, json=chat)
+    assert reply.status_code == 507 and "hold sessions" in reply.text
+    until(lambda: two.status()["models"][0]["idle_seconds"] > 1.5)
+    assert state(two, "canary") == "ready"
+    assert two.http.delete(f"{SESSIONS}/{session['id']}").status_code == 200
+    until(lambda: state(two, "canary") == "unloaded")
+    assert two.said("idle_unload")
+    assert two.http.post(CHAT, json=chat).status_code == 200
+
+
+def test_idle_time_waits_for_the_last_deadline(two):
+    open_session(two, "canary", ttl="3s")
+    until(lambda: two.status()["models"][0]["idle_seconds"] > 1.5)
+    assert state(two, "canary") == "ready"
+    until(lambda: state(two, "canary") == "unloaded")
+
+
+def test_an_order_ends_sessions_by_force_only(small):
+    session = open_session(small, "canary")
+    other = open_session(small, "canary", ttl="2h")  # of the same prefix, whose bytes count once
+    path = "/v1/models/canary/unload"
+    refused = small.http.post(path)
+    assert refused.status_code == 409 and refused.json()["error"]["code"] == "model_has_sessions"
+    assert "holds 2 sessions" in refused.json()["error"]["message"]
+    assert small.http.get(f"{SESSIONS}/{session['id']}").status_code == 200
+    held = cache(small)["session_bytes"]
+    gone = small.http.post(path, json={"force": True}).json()
+    assert gone["status"] == "unloaded" and gone["sessions_ended"] == 2
+    assert gone["session_bytes"] == held and gone["session_tokens"] == 2 * session["tokens"]
+    assert abs(gone["sessions_until"] - other["expires_at"]) <= 2
+    assert small.http.post("/v1/models/canary/load").status_code == 200
+    assert small.http.get(f"{SESSIONS}/{session['id']}").status_code == 404
+    assert small.http.post(path).json().get("sessions_ended") is None
+    assert small.http.post("/v1/models/canary/load").status_code == 200

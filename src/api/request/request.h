@@ -82,6 +82,7 @@ struct request {
     int64_t top_n;          /* rerank: results in the reply; 0: all */
     bool without_documents; /* rerank: the results do not repeat their documents */
     bool return_token_strs;
+    bool force; /* an unload ends the sessions of its model */
     bool stream, include_usage, continuous_usage;
     bool stream_options; /* it was given */
     bool include_timings, timings_per_token;

@@ -71,14 +71,17 @@ static const struct field detokenize[] = {
 };
 
 static const struct field model[] = {FIELD_MODEL};
+static const struct field unload[] = {{"force", field_bool, FIELD_AT(force)}};
 
 static const struct field_group of_tokenize = {tokenize, COUNT_OF(tokenize)};
 static const struct field_group of_detokenize = {detokenize, COUNT_OF(detokenize)};
 static const struct field_group of_template = {model, COUNT_OF(model)};
+static const struct field_group of_unload = {unload, COUNT_OF(unload)};
 
 static const struct field_group *const tokenize_groups[] = {&of_tokenize, &fields_openai_conversation, NULL};
 static const struct field_group *const detokenize_groups[] = {&of_detokenize, NULL};
 static const struct field_group *const template_groups[] = {&of_template, &fields_openai_conversation, NULL};
+static const struct field_group *const unload_groups[] = {&of_unload, NULL};
 static const struct field_group *const no_groups[] = {NULL};
 
 const struct request_form *utility_form(enum request_kind kind)
@@ -94,6 +97,7 @@ const struct request_form *utility_form(enum request_kind kind)
                                 .api = OPENAI,
                                 .output = GEN_IDS,
                                 .check = check_detokenize},
+        [REQUEST_UNLOAD] = {.groups = unload_groups, .output = GEN_IDS, .may_be_empty = true},
         [REQUEST_TEMPLATE] = {.groups = template_groups,
                               .api = OPENAI,
                               .output = GEN_TEXT,

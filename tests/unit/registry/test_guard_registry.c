@@ -175,7 +175,7 @@ static void unload(uint32_t index)
     struct registry_unloading u;
     struct err e;
     uint64_t end_ns = clock_now_ns() + WAIT_NS;
-    assert_int_equal(registry_unload(scene.registry, index, &u, &e), 0);
+    assert_int_equal(registry_unload(scene.registry, index, false, &u, &e), 0);
     while (info(index).state != MODEL_UNLOADED) {
         assert_true(clock_now_ns() < end_ns);
         usleep(1000);

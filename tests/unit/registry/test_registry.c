@@ -306,7 +306,7 @@ TEST(an_unload_gives_everything_back)
         assert_int_equal(held(), before);
         assert_int_equal(entries_of("/proc/self/fd"), fds);
     }
-    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), -EALREADY);
+    assert_int_equal(registry_unload(scene.registry, 0, false, &u, &e), -EALREADY);
     scene_close();
 }
 
@@ -320,7 +320,7 @@ TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
     scene_open();
     assert_int_equal(use(0, false, &l, &why), 0);
     assert_int_equal(registry_look(scene.registry, 0, &look), 0);
-    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), 0);
+    assert_int_equal(registry_unload(scene.registry, 0, false, &u, &e), 0);
     assert_int_equal(u.leases, 1);
     assert_int_equal(info(0).state, MODEL_DRAINING);
     assert_int_equal(registry_lease(scene.registry, 0, &other), -EAGAIN);
@@ -347,7 +347,7 @@ TEST(a_pinned_model_is_not_unloaded_on_request)
     scene.models[0].options.pinned = true;
     scene_open();
     load(0);
-    assert_int_equal(registry_unload(scene.registry, 0, &u, &e), -EPERM);
+    assert_int_equal(registry_unload(scene.registry, 0, false, &u, &e), -EPERM);
     assert_non_null(strstr(e.text, "pinned"));
     scene_close();
 }
@@ -393,7 +393,7 @@ TEST(an_operator_stops_a_load)
         wait_at_gate(1);
         if (waiters == 0)
             registry_unwant(scene.registry, 0);
-        assert_int_equal(registry_unload(scene.registry, 0, &u, &e), 0);
+        assert_int_equal(registry_unload(scene.registry, 0, false, &u, &e), 0);
         assert_false(registry_unloaded(scene.registry, 0, u.ticket, &returned));
         set_gate(false);
         if (waiters > 0) {
@@ -550,7 +550,7 @@ static void *crowd(void *arg)
         uint32_t index = (uint32_t)rng_below(&rng, MODELS);
         switch (rng_below(&rng, 5)) {
         case 0:
-            (void)registry_unload(scene.registry, index, &u, &e);
+            (void)registry_unload(scene.registry, index, false, &u, &e);
             break;
         case 1:
             if (registry_want(scene.registry, index, true, &why) == 0) {

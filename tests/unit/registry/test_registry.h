@@ -232,7 +232,7 @@ static inline void unload(uint32_t index)
     struct registry_unloading u;
     struct footprint f;
     footprint_read(&f);
-    assert_int_equal(registry_unload(scene.registry, index, &u, &e), 0);
+    assert_int_equal(registry_unload(scene.registry, index, false, &u, &e), 0);
     wait_state(index, MODEL_UNLOADED);
     assert_true(registry_unloaded(scene.registry, index, u.ticket, &returned));
     assert_in_range(returned.bytes, 0, f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes);
