@@ -5,6 +5,7 @@
 #include "chat/chat_syntax.h"
 
 #include "base/check.h"
+#include "base/json/json_out.h"
 #include "base/json/json_write.h"
 
 static void put(struct buf *ret, const char *text)
@@ -73,11 +74,11 @@ static void put_python_call(struct buf *ret, const char *name, const json_t *arg
 static void put_json_call(const struct chat_syntax *s, struct buf *ret, const char *name,
                           const json_t *arguments)
 {
-    buf_printf(ret, "{\"%s\": ", s->name_key);
-    json_write_string(ret, slice_of(name));
-    buf_printf(ret, ", \"%s\": ", s->arguments_key);
-    json_write_spaced(ret, arguments);
-    buf_putc(ret, '}');
+    struct json_out j = {.buf = ret, .spaced = true};
+    json_open(&j, NULL);
+    json_put_string(&j, s->name_key, name);
+    json_put_value(&j, s->arguments_key, arguments);
+    json_end(&j);
 }
 
 /* ---- a list of calls ---- */

@@ -6,7 +6,9 @@
  * that; those of its body's length close as well. */
 #include "http/http_state.h"
 
+#include "base/buf.h"
 #include "base/hex.h"
+#include "base/json/json_out.h"
 #include "base/rng.h"
 #include "http/http_guard.h"
 #include "memory/ledger.h"
@@ -81,14 +83,20 @@ static struct http_refusal refusal(enum http_refusal_kind kind, const char *form
     return f;
 }
 
-/* The messages are ours: nothing in them needs escaping. */
 static size_t write_envelope(const struct http_refusal *why, char ret[ENVELOPE_MAX])
 {
-    int n = snprintf(ret, ENVELOPE_MAX,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}",
-                     why->message, why->type, why->code);
-    ASSERT(n > 0 && n < ENVELOPE_MAX);
-    return (size_t)n;
+    struct buf text = {.ptr = ret, .capacity = ENVELOPE_MAX, .bytes_max = ENVELOPE_MAX - 1};
+    struct json_out j = json_out_object(&text);
+    json_open(&j, "error");
+    json_put_string(&j, "message", why->message);
+    json_put_string(&j, "type", why->type);
+    json_put_null(&j, "param");
+    json_put_string(&j, "code", why->code);
+    json_close(&j);
+    json_end(&j);
+    buf_putc(&text, 0);
+    ASSERT(text.error == 0);
+    return text.len - 1;
 }
 
 static bool tells_when(const struct http_refusal *why)
