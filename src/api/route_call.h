@@ -18,6 +18,9 @@ struct call {
 /* Answers the request, which is whole. */
 typedef void route_fn(const struct call *call);
 
+/* Answers that the object is deleted. */
+void route_respond_deleted(const struct call *c, struct slice id, const char *object);
+
 /* sessions.c: GET, POST with {"ttl": "1h"} and DELETE of /v1/sessions/{id}. */
 route_fn sessions_look, sessions_extend, sessions_end;
 

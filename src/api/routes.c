@@ -343,7 +343,7 @@ static void answer_delete(const struct call *c)
 {
     struct reject why = {0};
     struct request_id id;
-    char text[33], body[128];
+    char text[33];
     struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
@@ -359,8 +359,7 @@ static void answer_delete(const struct call *c)
     }
     reject_as(&why, REJECT_REQUEST_CANCELLED);
     exchange_cancel(x, &why);
-    snprintf(body, sizeof(body), "{\"id\":\"%s\",\"object\":\"request\",\"deleted\":true}", text);
-    http_respond(c->http, 200, JSON, slice_of(body));
+    route_respond_deleted(c, slice_of(text), "request");
 }
 
 /* ---- POST /v1/models/{id}/pin ---- */

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "cache/leases.h"
 #include "engine/engine_numbers.h"
 #include "gen/reject.h"
@@ -68,16 +68,19 @@ static void respond(const struct call *c, const struct lease_info *s, uint32_t m
 {
     uint64_t now_ns = clock_now_ns(), left_ns = s->deadline_ns > now_ns ? s->deadline_ns - now_ns : 0;
     struct buf body;
-    buf_init(&body, 4096, NULL);
-    buf_printf(&body, "{\"id\":\"%.*s\",\"object\":\"session\"", (int)c->rest.len, c->rest.ptr);
     if (s->deadline_ns == 0) {
-        buf_puts(&body, ",\"deleted\":true}");
-    } else {
-        json_write_member(&body, "model", api_model_id(c->api, model));
-        buf_printf(&body, ",\"expires_at\":%lld,\"follow\":%s,\"tokens\":%u,\"bytes\":%llu}",
-                   (long long)time(NULL) + (long long)(left_ns / NS_PER_S), s->follows ? "true" : "false",
-                   s->tokens, (unsigned long long)s->bytes);
+        route_respond_deleted(c, c->rest, "session");
+        return;
     }
+    buf_init(&body, 4096, NULL);
+    struct json_out j = json_out_object(&body);
+    json_put_text(&j, "id", c->rest);
+    json_put_string(&j, "object", "session");
+    json_put_string(&j, "model", api_model_id(c->api, model));
+    json_put_i64(&j, "expires_at", (int64_t)time(NULL) + (int64_t)(left_ns / NS_PER_S));
+    json_put_bool(&j, "follow", s->follows);
+    JSON_PUT_U64S(&j, {"tokens", s->tokens}, {"bytes", s->bytes});
+    json_end(&j);
     http_respond(c->http, 200, "application/json", buf_slice(&body));
     buf_done(&body);
 }

@@ -63,14 +63,11 @@ void responses_answer(const struct call *c)
 void responses_answer_delete(const struct call *c)
 {
     struct responses_key key;
-    char body[128];
     if (!response_key(c, &key) || !responses_store_delete(c->api->responses, key)) {
         refuse_response(c);
         return;
     }
-    snprintf(body, sizeof(body), "{\"id\":\"%.*s\",\"object\":\"response\",\"deleted\":true}",
-             SLICE_ARGS(c->rest));
-    http_respond(c->http, 200, JSON, slice_of(body));
+    route_respond_deleted(c, c->rest, "response");
 }
 
 void responses_refuse_cancel(const struct call *c)

@@ -6,7 +6,7 @@
 #include "api/request/field.h"
 #include "api/wire/wire.h"
 
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "gen/choice.h"
 #include "gen/reject.h"
 
@@ -49,13 +49,16 @@ static void write_whole(struct exchange *x, struct buf *ret)
 {
     const struct stream_finish *f = &x->replies[0].choice->finish;
     const struct gen_request *r = &x->request.gen;
-    buf_printf(ret, "{\"id\":\"sess_%s\",\"object\":\"session\"", x->id_text);
-    json_write_member(ret, "model", x->gen.model->id);
-    buf_printf(ret,
-               ",\"created_at\":%lld,\"expires_at\":%lld,\"follow\":%s,\"tokens\":%u,\"prompt_tokens\":%u,"
-               "\"cached_tokens\":%u}",
-               (long long)x->gen.created_s, (long long)x->gen.created_s + r->session_ttl_s,
-               r->session_follows ? "true" : "false", f->leased_tokens, f->prompt_tokens, f->cached_tokens);
+    struct json_out j = json_out_object(ret);
+    json_put_format(&j, "id", "sess_%s", x->id_text);
+    json_put_string(&j, "object", "session");
+    json_put_string(&j, "model", x->gen.model->id);
+    json_put_i64(&j, "created_at", x->gen.created_s);
+    json_put_i64(&j, "expires_at", x->gen.created_s + r->session_ttl_s);
+    json_put_bool(&j, "follow", r->session_follows);
+    JSON_PUT_U64S(&j, {"tokens", f->leased_tokens}, {"prompt_tokens", f->prompt_tokens},
+                  {"cached_tokens", f->cached_tokens});
+    json_end(&j);
 }
 
 const struct wire wire_session = {
