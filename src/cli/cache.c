@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "host/models/model_sources.h"
 #include "host/settings.h"
 #include "store/store_audit.h"
@@ -177,54 +177,53 @@ static void print_list(const struct report *r)
 
 /* ---- JSON ---- */
 
-static void json_sum(const struct report *r, struct buf *b)
+static void json_damaged(const struct report *r, struct json_out *j)
 {
-    buf_putc(b, '{');
-    json_write_member(b, "dir", r->dir);
-    buf_printf(b, ",\"bytes\":%llu,\"entries\":%llu,\"unfinished\":%llu,\"foreign\":%llu", (ull)r->sum.bytes,
-               (ull)r->sum.count[STORE_FOUND_ENTRY], (ull)r->sum.count[STORE_FOUND_UNFINISHED],
-               (ull)r->sum.count[STORE_FOUND_FOREIGN]);
-}
-
-static void json_damaged(const struct report *r, struct buf *b)
-{
-    buf_printf(b, ",\"inconsistent\":%llu,\"damaged\":[", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
+    json_put_u64(j, "inconsistent", r->sum.count[STORE_FOUND_DAMAGED]);
+    json_open_array(j, "damaged");
     for (uint32_t i = 0; i < r->damaged_count; i++) {
-        buf_puts(b, i ? ",{" : "{");
-        json_write_member(b, "file", r->damaged[i].path);
-        json_write_member(b, "error", why(r->damaged[i].error));
-        buf_putc(b, '}');
+        json_open(j, NULL);
+        json_put_string(j, "file", r->damaged[i].path);
+        json_put_string(j, "error", why(r->damaged[i].error));
+        json_close(j);
     }
-    buf_putc(b, ']');
+    json_close(j);
 }
 
-static void json_models(const struct report *r, struct buf *b)
+static void json_models(const struct report *r, struct json_out *j)
 {
-    buf_puts(b, ",\"models\":[");
+    json_open_array(j, "models");
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_text(g->identity.fingerprint, sizeof(g->identity.fingerprint), hex);
-        buf_printf(b, "%s{\"fingerprint\":\"%s\"", i ? "," : "", hex);
+        json_open(j, NULL);
+        json_put_string(j, "fingerprint", hex);
         if (g->name[0])
-            json_write_member(b, "model", g->name);
-        json_write_member(b, "layout", g->identity.layout);
-        buf_printf(
-            b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
-            (ull)g->pages, (ull)g->snapshots, (ull)g->bytes, (long long)g->oldest_s, (long long)g->newest_s);
+            json_put_string(j, "model", g->name);
+        json_put_string(j, "layout", g->identity.layout);
+        JSON_PUT_U64S(j, {"pages", g->pages}, {"snapshots", g->snapshots}, {"bytes", g->bytes});
+        json_put_i64(j, "oldest_s", g->oldest_s);
+        json_put_i64(j, "newest_s", g->newest_s);
+        json_close(j);
     }
-    buf_printf(b, "],\"entries_of_other_models\":%llu", (ull)r->others);
+    json_close(j);
+    json_put_u64(j, "entries_of_other_models", r->others);
 }
 
 static void print_json(const struct report *r, bool models)
 {
     struct buf b;
     buf_init(&b, SIZE_MAX / 4, NULL);
-    json_sum(r, &b);
+    struct json_out j = json_out_object(&b);
+    json_put_string(&j, "dir", r->dir);
+    JSON_PUT_U64S(&j, {"bytes", r->sum.bytes}, {"entries", r->sum.count[STORE_FOUND_ENTRY]},
+                  {"unfinished", r->sum.count[STORE_FOUND_UNFINISHED]},
+                  {"foreign", r->sum.count[STORE_FOUND_FOREIGN]});
     if (models)
-        json_models(r, &b);
-    json_damaged(r, &b);
-    printf("%.*s}\n", SLICE_ARGS(buf_slice(&b)));
+        json_models(r, &j);
+    json_damaged(r, &j);
+    output_json(&j);
     buf_done(&b);
 }
 
@@ -260,6 +259,18 @@ static int verify(const struct settings *o, struct err *e)
     return look(o, true, e);
 }
 
+static void print_json_collected(const struct store_gc *g, uint64_t back)
+{
+    struct buf b;
+    buf_init(&b, 4096, NULL);
+    struct json_out j = json_out_object(&b);
+    JSON_PUT_U64S(&j, {"removed_damaged", g->removed_damaged}, {"removed_unfinished", g->removed_unfinished},
+                  {"removed_oldest", g->removed_oldest}, {"failed", g->failed}, {"bytes_reclaimed", back},
+                  {"bytes", g->bytes_now});
+    output_json(&j);
+    buf_done(&b);
+}
+
 static int collect(const struct settings *o, struct err *e)
 {
     struct store_gc g;
@@ -267,14 +278,13 @@ static int collect(const struct settings *o, struct err *e)
     if (r < 0)
         return r;
     uint64_t back = g.bytes_before > g.bytes_now ? g.bytes_before - g.bytes_now : 0;
-    printf(
-        o->json
-            ? "{\"removed_damaged\":%llu,\"removed_unfinished\":%llu,\"removed_oldest\":%llu,\"failed\":%llu,"
-              "\"bytes_reclaimed\":%llu,\"bytes\":%llu}\n"
-            : "removed: %llu damaged, %llu unfinished, %llu used longest ago; %llu could not be removed; "
-              "%llu bytes reclaimed, %llu on disk\n",
-        (ull)g.removed_damaged, (ull)g.removed_unfinished, (ull)g.removed_oldest, (ull)g.failed, (ull)back,
-        (ull)g.bytes_now);
+    if (o->json)
+        print_json_collected(&g, back);
+    else
+        printf("removed: %llu damaged, %llu unfinished, %llu used longest ago; %llu could not be removed; "
+               "%llu bytes reclaimed, %llu on disk\n",
+               (ull)g.removed_damaged, (ull)g.removed_unfinished, (ull)g.removed_oldest, (ull)g.failed,
+               (ull)back, (ull)g.bytes_now);
     return g.failed > 0 ? 1 : 0;
 }
 

@@ -5,9 +5,11 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 
+#include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/files/small_file.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "host/device_choice.h"
 #include "host/evaluation.h"
@@ -87,32 +89,45 @@ static void print_table(const struct evaluation_result *r)
     printf("%-26s %12.6g\n", "  root mean square, %", 100 * d->probability_rms);
 }
 
-static void print_json_mean(const char *name, struct divergence_mean m)
+static void json_mean(const char *name, struct divergence_mean m, struct json_out *j)
 {
-    printf(", \"%s\": {\"mean\": %.9g, \"error\": %.9g}", name, m.value, m.error);
+    json_open(j, name);
+    json_put_general(j, "mean", 9, m.value);
+    json_put_general(j, "error", 9, m.error);
+    json_close(j);
+}
+
+static void json_divergence(const struct evaluation_result *r, struct json_out *j)
+{
+    const struct divergence_result *d = &r->numbers;
+    json_put_u64(j, "reference_bytes", r->reference_bytes);
+    json_put_string(j, "reference_form", r->reference_form);
+    json_mean("reference_perplexity", d->base_perplexity, j);
+    json_mean("log_ratio", d->log_ratio, j);
+    json_mean("kl_divergence", d->divergence, j);
+    json_put_general(j, "kl_divergence_median", 9, d->divergence_median);
+    json_put_general(j, "kl_divergence_p99", 9, d->divergence_p99);
+    json_put_general(j, "kl_divergence_p999", 9, d->divergence_p999);
+    json_put_general(j, "kl_divergence_max", 9, d->divergence_max);
+    json_mean("same_top", d->same_top, j);
+    json_mean("probability_change", d->probability_change, j);
+    json_put_general(j, "probability_rms", 9, d->probability_rms);
 }
 
 static void print_json(const struct evaluation_result *r)
 {
-    const struct divergence_result *d = &r->numbers;
-    printf("{\"tokens\": %llu, \"chunks\": %u, \"positions\": %llu, \"bytes\": %llu, \"weight_bytes\": %llu, "
-           "\"form\": \"%s\"",
-           (ull)r->tokens, r->chunks, (ull)d->positions, (ull)r->bytes, (ull)r->weight_bytes, r->form);
-    print_json_mean("perplexity", d->perplexity);
-    if (r->reference_bytes) {
-        printf(", \"reference_bytes\": %llu, \"reference_form\": \"%s\"", (ull)r->reference_bytes,
-               r->reference_form);
-        print_json_mean("reference_perplexity", d->base_perplexity);
-        print_json_mean("log_ratio", d->log_ratio);
-        print_json_mean("kl_divergence", d->divergence);
-        printf(", \"kl_divergence_median\": %.9g, \"kl_divergence_p99\": %.9g, \"kl_divergence_p999\": %.9g, "
-               "\"kl_divergence_max\": %.9g",
-               d->divergence_median, d->divergence_p99, d->divergence_p999, d->divergence_max);
-        print_json_mean("same_top", d->same_top);
-        print_json_mean("probability_change", d->probability_change);
-        printf(", \"probability_rms\": %.9g", d->probability_rms);
-    }
-    printf("}\n");
+    struct buf b;
+    buf_init(&b, 65536, NULL);
+    struct json_out j = {.buf = &b, .spaced = true};
+    json_open(&j, NULL);
+    JSON_PUT_U64S(&j, {"tokens", r->tokens}, {"chunks", r->chunks}, {"positions", r->numbers.positions},
+                  {"bytes", r->bytes}, {"weight_bytes", r->weight_bytes});
+    json_put_string(&j, "form", r->form);
+    json_mean("perplexity", r->numbers.perplexity, &j);
+    if (r->reference_bytes)
+        json_divergence(r, &j);
+    output_json(&j);
+    buf_done(&b);
 }
 
 /* ---- the command ---- */

@@ -6,9 +6,10 @@
 #include "cli/pull_plan.h"
 #include "cli/table.h"
 
+#include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/check.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "host/models/catalog.h"
 #include "host/models/model_listing.h"
 #include "host/models/model_sources.h"
@@ -28,7 +29,7 @@ static const struct table_column columns[] = {
 struct listing {
     const struct settings *settings;
     struct table table;
-    struct buf json;
+    struct json_out json;
     uint32_t count;
 };
 
@@ -86,22 +87,25 @@ static void add_row(struct table *t, const char *path, const char *id, const str
         table_cell(t, "%s", yes_texts[m->kind]);
 }
 
-static void json_row(const char *path, const char *id, const struct model_listing *m, struct buf *b)
+static void json_row(const char *path, const char *id, const struct model_listing *m, struct json_out *j)
 {
-    buf_putc(b, '{');
-    json_write_member(b, "id", id);
-    json_write_member(b, "path", path);
-    buf_printf(b, ",\"state\":\"%s\",\"disk_bytes\":%llu,\"last_used\":%lld", listing_state_name(m->state),
-               (ull)m->disk_bytes, (long long)m->used_s);
-    if (m->state != LISTING_REFUSED)
-        buf_printf(b,
-                   ",\"family\":\"%s\",\"parameters\":%llu,\"form\":\"%s\",\"context_max\":%u,"
-                   "\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"max_model_len\":%u,\"use\":\"%s\"",
-                   m->shape.family, (ull)m->shape.parameters, m->shape.form, m->shape.context_max,
-                   (ull)m->floor_bytes, (ull)m->ceiling_bytes, m->max_model_len, model_kind_name(m->kind));
+    json_open(j, NULL);
+    json_put_string(j, "id", id);
+    json_put_string(j, "path", path);
+    json_put_string(j, "state", listing_state_name(m->state));
+    json_put_u64(j, "disk_bytes", m->disk_bytes);
+    json_put_i64(j, "last_used", m->used_s);
+    if (m->state != LISTING_REFUSED) {
+        json_put_string(j, "family", m->shape.family);
+        json_put_u64(j, "parameters", m->shape.parameters);
+        json_put_string(j, "form", m->shape.form);
+        JSON_PUT_U64S(j, {"context_max", m->shape.context_max}, {"floor_bytes", m->floor_bytes},
+                      {"ceiling_bytes", m->ceiling_bytes}, {"max_model_len", m->max_model_len});
+        json_put_string(j, "use", model_kind_name(m->kind));
+    }
     if (m->state != LISTING_FITS)
-        json_write_member(b, "reason", m->why.text);
-    buf_putc(b, '}');
+        json_put_string(j, "reason", m->why.text);
+    json_close(j);
 }
 
 static int found(void *arg, const char *path, const char *id, struct err *e)
@@ -110,40 +114,40 @@ static int found(void *arg, const char *path, const char *id, struct err *e)
     struct model_listing m;
     (void)e;
     model_listing_make(l->settings, path, id, &m);
-    if (l->settings->json) {
-        buf_puts(&l->json, l->count ? "," : "");
+    if (l->settings->json)
         json_row(path, id, &m, &l->json);
-    } else {
+    else
         add_row(&l->table, path, id, &m);
-    }
     l->count++;
-    return l->json.error;
+    return l->json.buf->error;
 }
 
 static int run(struct settings *o, struct err *e)
 {
     struct listing l = {.settings = o};
+    struct buf json;
     const char *dir = o->argument;
     if (dir && strcmp(dir, "rm") == 0)
         return o->models.model ? cli_status(models_remove(o->models.model, o->yes, e), e)
                                : err_set(e, -EINVAL, "plateau models rm needs the name of a model");
     table_init(&l.table, columns, COUNT_OF(columns));
-    buf_init(&l.json, JSON_BYTES_MAX, NULL);
-    buf_puts(&l.json, "{\"models\":[");
+    buf_init(&json, JSON_BYTES_MAX, NULL);
+    l.json = json_out_object(&json);
+    json_open_array(&l.json, "models");
     int r = dir ? catalog_each(dir, found, &l, e) : model_sources_each(found, &l, e);
     if (r == -ENOENT && !dir)
         r = 0;
     const int printed = table_end(&l.table, stdout);
     if (r == 0 && printed < 0)
         r = err_set(e, printed, "no memory for the table of models");
-    buf_puts(&l.json, "]}\n");
+    json_close(&l.json);
     if (r == 0 && o->json)
-        fwrite(l.json.ptr, 1, l.json.len, stdout);
+        output_json(&l.json);
     else if (r == 0 && l.count == 0)
         plain_printf(stderr, "plateau: there are no models in %s\n",
                      dir ? dir
                          : "the hub's cache, nor of LM Studio or Ollama; plateau models DIR lists a folder");
-    buf_done(&l.json);
+    buf_done(&json);
     return cli_status(r, e);
 }
 

@@ -3,6 +3,9 @@
 
 #include "cli/help_lines.h"
 
+#include "base/buf.h"
+#include "base/json/json_out.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -64,6 +67,13 @@ int output_end(int status)
 }
 
 /* --- a model's text on a terminal --- */
+
+void output_json(struct json_out *j)
+{
+    json_end(j);
+    buf_putc(j->buf, '\n');
+    fwrite(j->buf->ptr, 1, j->buf->len, stdout);
+}
 
 bool terminal_is(FILE *f)
 {

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+struct json_out;
+
 /* Call first: opens closed standard descriptors, so that no file of ours gets their numbers. Writes to a
  * closed standard output then fail; a closed standard error discards. */
 void output_begin(void);
@@ -31,6 +33,9 @@ void plain_printf(FILE *f, const char *format, ...) __attribute__((format(printf
 void plain_words(FILE *f, const char *text, size_t column, size_t width);
 /* "plateau: TEXT" on standard error, in that way. */
 void plain_error(const char *text);
+
+/* Ends the object, and writes it and a line feed to standard output. */
+void output_json(struct json_out *j);
 
 bool terminal_is(FILE *f);
 /* A terminal that wants colours: not TERM=dumb, no NO_COLOR. */

@@ -5,9 +5,11 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 
+#include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "base/slice.h"
 #include "host/packing.h"
@@ -23,11 +25,22 @@ static int show(void *arg, uint64_t done, uint64_t total)
     return interrupt_pending();
 }
 
+static void print_json(const struct pack_result *r, double seconds)
+{
+    struct buf b;
+    buf_init(&b, 4096, NULL);
+    struct json_out j = json_out_object(&b);
+    JSON_PUT_U64S(&j, {"bytes", r->bytes}, {"weight_bytes", r->weight_bytes},
+                  {"resumed_bytes", r->resumed_bytes});
+    json_put_fixed(&j, "seconds", 3, seconds);
+    output_json(&j);
+    buf_done(&b);
+}
+
 static void say_done(const struct settings *o, const struct pack_result *r, double seconds)
 {
     if (o->json)
-        printf("{\"bytes\":%llu,\"weight_bytes\":%llu,\"resumed_bytes\":%llu,\"seconds\":%.3f}\n",
-               (ull)r->bytes, (ull)r->weight_bytes, (ull)r->resumed_bytes, seconds);
+        print_json(r, seconds);
     else if (r->resumed_bytes > 0)
         printf("%s: %s, of which %s were there; %.1f s\n", o->argument, bytes_text(r->bytes).text,
                bytes_text(r->resumed_bytes).text, seconds);

@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/json/json_out.h"
-#include "base/json/json_write.h"
 #include "chat/chat_format.h"
 #include "chat/chat_probe.h"
 #include "chat/chat_syntax.h"
@@ -27,7 +26,6 @@
 
 struct parsed {
     struct buf reasoning, content, calls, name, id, arguments;
-    uint32_t count;
 };
 
 static int read_all(int fd, struct buf *ret)
@@ -95,18 +93,17 @@ static int read_tools(const char *path, json_t **ret, struct err *e)
 static void end_call(struct parsed *r)
 {
     json_t *value = json_loadb(r->arguments.ptr, r->arguments.len, JSON_ALLOW_NUL, NULL);
-    buf_puts(&r->calls, r->count++ ? ", {\"name\": " : "{\"name\": ");
-    json_write_string(&r->calls, buf_slice(&r->name));
-    buf_puts(&r->calls, ", \"arguments\": ");
+    struct json_out j = json_out_items(&r->calls);
+    j.spaced = true;
+    json_open(&j, NULL);
+    json_put_text(&j, "name", buf_slice(&r->name));
     if (json_is_object(value))
-        json_write_value(&r->calls, value);
+        json_put_value(&j, "arguments", value);
     else
-        json_write_string(&r->calls, buf_slice(&r->arguments));
-    if (r->id.len) {
-        buf_puts(&r->calls, ", \"id\": ");
-        json_write_string(&r->calls, buf_slice(&r->id));
-    }
-    buf_putc(&r->calls, '}');
+        json_put_text(&j, "arguments", buf_slice(&r->arguments));
+    if (r->id.len)
+        json_put_text(&j, "id", buf_slice(&r->id));
+    json_end(&j);
     json_decref(value);
 }
 
@@ -140,13 +137,13 @@ static void print(const struct parsed *r)
 {
     struct buf out;
     buf_init(&out, SIZE_MAX / 4, NULL);
-    buf_puts(&out, "{\"reasoning\": ");
-    json_write_string(&out, buf_slice(&r->reasoning));
-    buf_puts(&out, ", \"content\": ");
-    json_write_string(&out, buf_slice(&r->content));
-    buf_puts(&out, ", \"tool_calls\": [");
-    buf_put_slice(&out, buf_slice(&r->calls));
-    buf_puts(&out, "]}\n");
+    struct json_out j = {.buf = &out, .spaced = true};
+    json_open(&j, NULL);
+    json_put_text(&j, "reasoning", buf_slice(&r->reasoning));
+    json_put_text(&j, "content", buf_slice(&r->content));
+    json_put_list(&j, "tool_calls", buf_slice(&r->calls));
+    json_end(&j);
+    buf_putc(&out, '\n');
     terminal_write(stdout, buf_slice(&out));
     buf_done(&out);
 }
@@ -170,7 +167,7 @@ static int feed(struct chat_parser *p, struct slice text, size_t chunk)
 static int parse(const struct settings *o, const struct chat_syntax *syntax, bool reasons,
                  const json_t *tools, struct err *e)
 {
-    struct parsed result = {.count = 0};
+    struct parsed result;
     struct buf *bufs[] = {&result.reasoning, &result.content, &result.calls,
                           &result.name,      &result.id,      &result.arguments};
     struct buf raw, text;

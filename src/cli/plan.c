@@ -9,7 +9,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "host/device_choice.h"
 #include "host/models/model_hint.h"
 #include "host/models/models.h"
@@ -188,102 +188,112 @@ static const char *domain_name(const struct plan *plan, uint32_t domain)
     return domain == 0 ? domain_machine()->name : plan->process.devices[domain - 1].name;
 }
 
-static void json_domain(const char *name, uint64_t ceiling, uint64_t floor, uint64_t limit, struct buf *b)
+static void json_domain(const char *name, uint64_t ceiling, uint64_t floor, uint64_t limit,
+                        struct json_out *j)
 {
-    buf_putc(b, '{');
-    json_write_member(b, "name", name);
-    buf_printf(b, ",\"ceiling_bytes\":%llu,\"floor_bytes\":%llu,\"limit_bytes\":%llu}", (ull)ceiling,
-               (ull)floor, (ull)limit);
+    json_open(j, NULL);
+    json_put_string(j, "name", name);
+    JSON_PUT_U64S(j, {"ceiling_bytes", ceiling}, {"floor_bytes", floor}, {"limit_bytes", limit});
+    json_close(j);
 }
 
-static void json_domains(const struct plan *plan, struct buf *b)
+static void json_domains(const struct plan *plan, struct json_out *j)
 {
     const struct plan_device *d = &plan->device;
-    buf_puts(b, "\"domains\":[");
-    json_domain(domain_name(plan, 0), plan->ceiling_bytes, plan->floor_bytes, plan->limit_bytes, b);
-    if (d->name) {
-        buf_putc(b, ',');
-        json_domain(d->name, d->ceiling_bytes, d->floor_bytes, d->limit_bytes, b);
-    }
-    buf_puts(b, "],");
+    json_open_array(j, "domains");
+    json_domain(domain_name(plan, 0), plan->ceiling_bytes, plan->floor_bytes, plan->limit_bytes, j);
+    if (d->name)
+        json_domain(d->name, d->ceiling_bytes, d->floor_bytes, d->limit_bytes, j);
+    json_close(j);
 }
 
-static void json_layouts(const struct model_shape *s, struct buf *b)
+static void json_layouts(const struct model_shape *s, struct json_out *j)
 {
-    buf_puts(b, "\"kv\":[");
+    json_open_array(j, "kv");
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
-        buf_printf(b,
-                   "%s{\"layers\":%u,\"heads\":%u,\"head_dim\":%u,\"value_dim\":%u,\"window\":%u,"
-                   "\"page_bytes\":%llu}",
-                   i ? "," : "", kv->layers, kv->heads, kv->k_width, kv->v_width, kv->window,
-                   (ull)kv->page_bytes);
+        json_open(j, NULL);
+        JSON_PUT_U64S(j, {"layers", kv->layers}, {"heads", kv->heads}, {"head_dim", kv->k_width},
+                      {"value_dim", kv->v_width}, {"window", kv->window}, {"page_bytes", kv->page_bytes});
+        json_close(j);
     }
-    buf_printf(b, "],\"recurrent_layers\":%u,", s->recurrent_layers);
+    json_close(j);
+    json_put_u64(j, "recurrent_layers", s->recurrent_layers);
 }
 
 /* pages_kept: of one sequence while it decodes; pages_max: while a prompt is read. */
-static void json_windows(const struct plan *plan, struct buf *b)
+static void json_windows(const struct plan *plan, struct json_out *j)
 {
     const struct plan_model *m = &plan->model;
-    buf_puts(b, "\"windows\":[");
+    json_open_array(j, "windows");
     for (uint32_t i = 0; i < m->window_count; i++) {
         const struct plan_window *w = &m->windows[i];
-        buf_printf(b, "%s{\"tokens\":%u,\"page_bytes\":%llu,\"pages_kept\":%u,\"pages_max\":%llu}",
-                   i ? "," : "", w->tokens, (ull)w->page_bytes, page_window_most(w->tokens, 1),
-                   (ull)plan_window_pages(m, w, plan->max_model_len, 1));
+        json_open(j, NULL);
+        JSON_PUT_U64S(j, {"tokens", w->tokens}, {"page_bytes", w->page_bytes},
+                      {"pages_kept", page_window_most(w->tokens, 1)},
+                      {"pages_max", plan_window_pages(m, w, plan->max_model_len, 1)});
+        json_close(j);
     }
-    buf_printf(b, "],\"sequence_bytes\":%llu,", (ull)plan_sequence_bytes(m, plan->max_model_len));
+    json_close(j);
+    json_put_u64(j, "sequence_bytes", plan_sequence_bytes(m, plan->max_model_len));
 }
 
-static void json_model(const struct planning *p, struct buf *b)
+static void json_speculation(const struct planning *p, struct json_out *j)
 {
-    const struct plan *plan = &p->plan;
-    buf_putc(b, '{');
-    json_write_member(b, "id", plan->model.name);
-    json_write_member(b, "form", p->model.shape.form);
-    buf_printf(b,
-               ",\"max_model_len\":%u,\"compaction_reserve\":%u,\"context_max\":%u,\"max_num_seqs\":%u,"
-               "\"max_queue\":%u,\"ceiling_bytes\":%llu",
-               plan_context(plan), plan->reserve, plan->model.context_max, plan->seqs, plan->queue,
-               (ull)plan->ceiling_bytes);
-    json_write_member(b, "max_num_seqs_from",
-                      p->seqs > 0         ? "--max-num-seqs"
-                      : plan->device.name ? "the device's memory"
-                                          : "default");
-    json_write_member(b, "ceiling_from", p->ceiling_from);
-    json_write_member(b, "compute", planning_compute(p));
-    json_write_member(b, "kv_dtype", planning_kv_dtype(p));
-    json_write_member(b, "quant", planning_quant(p));
-    buf_printf(b,
-               ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
-               "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"
-               "\"vision_weight_bytes\":%llu,",
-               (ull)plan->floor_bytes, (ull)plan->limit_bytes, (ull)plan->loading_bytes,
-               (ull)plan->process.connection_bytes, (ull)plan->model.page_bytes, plan->model.page_tokens,
-               (ull)plan->model.state_bytes, (ull)p->model.shape.vision.pixels_max,
-               (ull)p->model.shape.vision.weight_bytes);
-    json_layouts(&p->model.shape, b);
-    json_windows(plan, b);
-    json_domains(plan, b);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
-    buf_printf(
-        b,
-        "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
-        "\"state_bytes\":%llu},\"accounts\":[",
-        speculation_name(&p->model.drafting), p->model.drafting.drafts_max, (ull)t->weight_bytes,
-        (ull)t->page_bytes, (ull)t->state_bytes);
+    json_open(j, "speculation");
+    json_put_string(j, "method", speculation_name(&p->model.drafting));
+    JSON_PUT_U64S(j, {"tokens_max", p->model.drafting.drafts_max}, {"weight_bytes", t->weight_bytes},
+                  {"page_bytes", t->page_bytes}, {"state_bytes", t->state_bytes});
+    json_close(j);
+}
+
+static void json_accounts(const struct plan *plan, struct json_out *j)
+{
+    json_open_array(j, "accounts");
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
-        buf_puts(b, i ? ",{" : "{");
-        json_write_member(b, "name", l->name);
-        buf_printf(b, ",\"class\":\"%s\",\"depth\":%u,\"floor_bytes\":%llu,\"limit_bytes\":%llu",
-                   account_class_name(l->class), l->depth, (ull)l->floor_bytes, (ull)l->limit_bytes);
-        json_write_member(b, "domain", domain_name(plan, l->domain));
-        json_write_member(b, "note", l->note);
-        buf_putc(b, '}');
+        json_open(j, NULL);
+        json_put_string(j, "name", l->name);
+        json_put_string(j, "class", account_class_name(l->class));
+        JSON_PUT_U64S(j, {"depth", l->depth}, {"floor_bytes", l->floor_bytes},
+                      {"limit_bytes", l->limit_bytes});
+        json_put_string(j, "domain", domain_name(plan, l->domain));
+        json_put_string(j, "note", l->note);
+        json_close(j);
     }
-    buf_puts(b, "]}");
+    json_close(j);
+}
+
+static void json_model(const struct planning *p, struct json_out *j)
+{
+    const struct plan *plan = &p->plan;
+    json_open(j, NULL);
+    json_put_string(j, "id", plan->model.name);
+    json_put_string(j, "form", p->model.shape.form);
+    JSON_PUT_U64S(j, {"max_model_len", plan->max_model_len}, {"context_max", plan->model.context_max},
+                  {"max_num_seqs", plan->seqs}, {"max_queue", plan->queue},
+                  {"ceiling_bytes", plan->ceiling_bytes});
+    json_put_string(j, "max_num_seqs_from",
+                    p->seqs > 0         ? "--max-num-seqs"
+                    : plan->device.name ? "the device's memory"
+                                        : "default");
+    json_put_string(j, "ceiling_from", p->ceiling_from);
+    json_put_string(j, "compute", planning_compute(p));
+    json_put_string(j, "kv_dtype", planning_kv_dtype(p));
+    json_put_string(j, "quant", planning_quant(p));
+    JSON_PUT_U64S(
+        j, {"floor_bytes", plan->floor_bytes}, {"limit_bytes", plan->limit_bytes},
+        {"loading_bytes", plan->loading_bytes}, {"connection_bytes", plan->process.connection_bytes},
+        {"page_bytes", plan->model.page_bytes}, {"page_tokens", plan->model.page_tokens},
+        {"state_bytes", plan->model.state_bytes}, {"image_pixels_max", p->model.shape.vision.pixels_max},
+        {"vision_weight_bytes", p->model.shape.vision.weight_bytes});
+    json_layouts(&p->model.shape, j);
+    json_windows(plan, j);
+    json_domains(plan, j);
+    json_speculation(p, j);
+    json_accounts(plan, j);
+    json_close(j);
 }
 
 /* ---- the command ---- */
@@ -333,7 +343,7 @@ static int measure_device(const struct settings *own, struct device_choices *c, 
 }
 
 static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
-                          struct buf *json, struct err *e)
+                          struct json_out *json, struct err *e)
 {
     struct settings own;
     int r = options_of(o, dir, id, &own, e);
@@ -361,8 +371,8 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
     add_device(sum, &p.plan.device);
     sum->shared_bytes = p.plan.limit_bytes - p.plan.model_bytes;
     sum->ceiling_bytes = p.plan.ceiling_bytes;
-    if (sum->models++ > 0)
-        o->json ? buf_putc(json, ',') : (void)putchar('\n');
+    if (sum->models++ > 0 && !o->json)
+        putchar('\n');
     if (o->json)
         json_model(&p, json);
     else
@@ -376,7 +386,7 @@ struct at_hub {
     const struct settings *o;
     const struct hub_name *name;
     struct sum *sum;
-    struct buf *json;
+    struct json_out *json;
     bool headers; /* came: what fails then is the plan */
 };
 
@@ -415,7 +425,7 @@ static void show_several(void *arg, const struct hub_ggufs *g)
 
 /* From its list of files and the headers of its weights. */
 static int plan_at_hub(const struct settings *o, const struct hub_name *name, struct sum *sum,
-                       struct buf *json, struct err *e)
+                       struct json_out *json, struct err *e)
 {
     char cache[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
     struct hub_pulled pulled;
@@ -439,7 +449,7 @@ static int plan_at_hub(const struct settings *o, const struct hub_name *name, st
     return r;
 }
 
-static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct buf *json,
+static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct json_out *json,
                     struct err *e)
 {
     char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES];
@@ -450,10 +460,10 @@ static int plan_one(const struct settings *o, const char *model, struct sum *sum
     return r == 0 ? plan_directory(o, dir, id, sum, json, e) : r;
 }
 
-static int plan_all(const struct settings *o, struct buf *json, struct err *e)
+static int plan_all(const struct settings *o, struct json_out *json, struct err *e)
 {
     struct sum sum = {0};
-    buf_puts(json, "{\"models\":[");
+    json_open_array(json, "models");
     int r = 0;
     for (uint32_t i = 0; r == 0 && (i == 0 || o->models.named[i]); i++)
         r = plan_one(o, o->models.named[i], &sum, json, e);
@@ -463,10 +473,11 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     bool fits = together <= sum.ceiling_bytes;
     for (uint32_t i = 0; i < sum.device_count; i++)
         fits &= sum.devices[i].floor_bytes <= sum.devices[i].ceiling_bytes;
-    buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n", (ull)together,
-               (ull)sum.ceiling_bytes, fits ? "true" : "false");
+    json_close(json);
+    JSON_PUT_U64S(json, {"floor_bytes", together}, {"ceiling_bytes", sum.ceiling_bytes});
+    json_put_bool(json, "fits", fits);
     if (o->json)
-        fwrite(json->ptr, 1, json->len, stdout);
+        output_json(json);
     else if (sum.models > 1)
         plain_printf(
             stdout,
@@ -483,14 +494,15 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
                      d->name, bytes_text(d->floor_bytes).text, once, bytes_text(d->ceiling_bytes).text,
                      d->floor_bytes <= d->ceiling_bytes ? "they fit." : "they do not fit together.");
     }
-    return fits ? json->error : -ENOMEM;
+    return fits ? json->buf->error : -ENOMEM;
 }
 
 static int run(struct settings *o, struct err *e)
 {
     struct buf json;
     buf_init(&json, (size_t)1 << 20, NULL);
-    int r = plan_all(o, &json, e);
+    struct json_out j = json_out_object(&json);
+    int r = plan_all(o, &j, e);
     buf_done(&json);
     return cli_status(r, e);
 }

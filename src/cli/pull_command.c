@@ -6,10 +6,11 @@
 #include "cli/output.h"
 #include "cli/pull_plan.h"
 
+#include "base/buf.h"
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json/json_write.h"
+#include "base/json/json_out.h"
 #include "base/log.h"
 #include "host/settings.h"
 #include "hub/hub_cache.h"
@@ -82,16 +83,23 @@ static void erase(struct screen *s)
     s->drawn = false;
 }
 
+static struct json_out begin_event(struct buf *b, const char *name)
+{
+    buf_init(b, 65536, NULL);
+    struct json_out j = json_out_object(b);
+    json_put_string(&j, "event", name);
+    return j;
+}
+
 static void write_progress(const struct hub_progress *p)
 {
     struct buf b;
-    buf_init(&b, 65536, NULL);
-    buf_puts(&b, "{\"event\":\"progress\"");
-    json_write_member(&b, "phase", p->phase);
-    json_write_member(&b, "trying_again", retries(p)[0] ? retries(p) : NULL);
-    buf_printf(&b, ",\"bytes\":%llu,\"bytes_total\":%llu,\"files\":%u,\"files_total\":%u}\n",
-               (ull)p->bytes_done, (ull)p->bytes_total, p->files_done, p->files);
-    fwrite(b.ptr, 1, b.len, stdout);
+    struct json_out j = begin_event(&b, "progress");
+    json_put_string(&j, "phase", p->phase);
+    json_put_string(&j, "trying_again", retries(p)[0] ? retries(p) : NULL);
+    JSON_PUT_U64S(&j, {"bytes", p->bytes_done}, {"bytes_total", p->bytes_total}, {"files", p->files_done},
+                  {"files_total", p->files});
+    output_json(&j);
     buf_done(&b);
     output_flush();
 }
@@ -138,14 +146,12 @@ static void say_done(const struct screen *s, const struct hub_pulled *p)
     hub_name_text(&p->name, model);
     if (s->settings->json) {
         struct buf b;
-        buf_init(&b, 65536, NULL);
-        buf_puts(&b, "{\"event\":\"done\"");
-        json_write_member(&b, "model", model);
-        json_write_member(&b, "commit", p->commit);
-        json_write_member(&b, "path", p->snapshot);
-        buf_printf(&b, ",\"bytes\":%llu,\"fetched\":%llu,\"files\":%u}\n", (ull)p->bytes, (ull)p->fetched,
-                   p->files);
-        fwrite(b.ptr, 1, b.len, stdout);
+        struct json_out j = begin_event(&b, "done");
+        json_put_string(&j, "model", model);
+        json_put_string(&j, "commit", p->commit);
+        json_put_string(&j, "path", p->snapshot);
+        JSON_PUT_U64S(&j, {"bytes", p->bytes}, {"fetched", p->fetched}, {"files", p->files});
+        output_json(&j);
         buf_done(&b);
         return;
     }
@@ -166,12 +172,10 @@ static void say_failed(const struct screen *s, int r, struct err *e)
     }
     if (s->settings->json) {
         struct buf b;
-        buf_init(&b, 65536, NULL);
-        buf_puts(&b, "{\"event\":\"failed\"");
-        json_write_member(&b, "model", s->model);
-        json_write_member(&b, "error", e->text);
-        buf_puts(&b, "}\n");
-        fwrite(b.ptr, 1, b.len, stdout);
+        struct json_out j = begin_event(&b, "failed");
+        json_put_string(&j, "model", s->model);
+        json_put_string(&j, "error", e->text);
+        output_json(&j);
         buf_done(&b);
     }
 }

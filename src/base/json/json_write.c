@@ -68,16 +68,6 @@ void json_write_string(struct buf *ret, struct slice s)
     buf_putc(ret, '"');
 }
 
-void json_write_member(struct buf *ret, const char *name, const char *value)
-{
-    bool first = ret->len > 0 && ret->ptr[ret->len - 1] == '{';
-    buf_printf(ret, "%s\"%s\":", first ? "" : ",", name);
-    if (value)
-        json_write_string(ret, slice_of(value));
-    else
-        buf_puts(ret, "null");
-}
-
 void json_write_real(struct buf *ret, double v)
 {
     char text[40];

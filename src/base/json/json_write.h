@@ -10,8 +10,6 @@
 void json_write_string(struct buf *ret, struct slice s);
 /* Writes the fewest digits that parse to the same double; null if it is not finite. */
 void json_write_real(struct buf *ret, double v);
-/* Writes "name":"value", after a comma unless its object begins here. NULL: null. */
-void json_write_member(struct buf *ret, const char *name, const char *value);
 /* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that parses to
  * the same value. */
 void json_write_value(struct buf *ret, const json_t *value);
