@@ -131,28 +131,28 @@ static int read_grid(const json_t *o, struct golden_image *ret, struct err *e)
     return 0;
 }
 
-static int read_pixels(const json_t *o, struct golden_image *ret, struct err *e)
+/* Reads bytes of height, width and RGB from the file that the case names, beside golden.json. */
+static int read_pixels(const json_t *o, const char *path, struct golden_image *ret, struct err *e)
 {
-    const json_t *hex = json_object_get(o, "image_hwc_hex");
+    const char *name = json_string_value(json_object_get(o, "image_hwc")), *slash = strrchr(path, '/');
+    char file[512];
     uint32_t shape[3];
-    unsigned value;
     int r = read_numbers(o, "image_shape", 3, 1u << 12, shape, e);
     if (r < 0)
         return r;
     size_t n = (size_t)shape[0] * shape[1] * 3;
-    if (shape[2] != 3 || json_string_length(hex) != 2 * n)
-        return err_set(e, -EINVAL, "image_hwc_hex is not of image_shape");
+    if (shape[2] != 3 || !name)
+        return err_set(e, -EINVAL, "image_shape has no 3 channels, or image_hwc is missing");
+    snprintf(file, sizeof(file), "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
     ret->pixels = malloc(n);
-    if (!ret->pixels)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        if (sscanf(json_string_value(hex) + 2 * i, "%2x", &value) != 1)
-            return err_set(e, -EINVAL, "image_hwc_hex has other characters than digits");
-        ret->pixels[i] = (uint8_t)value;
-    }
+    FILE *in = ret->pixels ? fopen(file, "rbe") : NULL;
+    if (!in)
+        return err_set(e, -errno, "cannot open %s: %m", file);
+    bool whole = fread(ret->pixels, 1, n, in) == n && fgetc(in) == EOF;
+    fclose(in);
     ret->height = shape[0];
     ret->width = shape[1];
-    return 0;
+    return whole ? 0 : err_set(e, -EINVAL, "%s does not have the bytes of image_shape", file);
 }
 
 static int read_name(const json_t *o, struct golden_image *ret, struct err *e)
@@ -164,14 +164,15 @@ static int read_name(const json_t *o, struct golden_image *ret, struct err *e)
 }
 
 /* A case of the `vision` list, or of the `image` part. */
-static int read_seen(const json_t *o, const struct keys *k, struct golden_case *c, struct err *e)
+static int read_seen(const json_t *o, const char *path, const struct keys *k, struct golden_case *c,
+                     struct err *e)
 {
     int r = read_case(o, k, c, e);
     if (r == 0)
         r = read_grid(o, &c->image, e);
     if (r < 0)
         return r;
-    return json_object_get(o, "image") ? read_name(o, &c->image, e) : read_pixels(o, &c->image, e);
+    return json_object_get(o, "image") ? read_name(o, &c->image, e) : read_pixels(o, path, &c->image, e);
 }
 
 static int read_one(const json_t *o, const char *key, uint32_t *ret, struct err *e)
@@ -251,7 +252,7 @@ static int read_vectors(const json_t *root, struct golden_file *f, struct err *e
     return r == 0 ? read_scores(root, f, e) : r;
 }
 
-static int read_all(const json_t *root, struct golden_file *f, struct err *e)
+static int read_all(const json_t *root, const char *path, struct golden_file *f, struct err *e)
 {
     static const struct keys text_keys = {"prompt", "argmax", "greedy", "logits_last", NULL};
     static const struct keys case_keys = {"prompt_ids", "argmax_all", "greedy_ids", "top8_logits_last",
@@ -271,7 +272,7 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
     if (r == 0 && image) {
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "image");
-        r = read_seen(image, &text_keys, c, e);
+        r = read_seen(image, path, &text_keys, c, e);
     }
     for (size_t i = 0; r == 0 && i < json_array_size(cases); i++) {
         struct golden_case *c = &f->cases[f->case_count++];
@@ -282,7 +283,7 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
     for (size_t i = 0; r == 0 && i < json_array_size(vision); i++) {
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "vision[%zu]", i);
-        r = read_seen(json_array_get(vision, i), &case_keys, c, e);
+        r = read_seen(json_array_get(vision, i), path, &case_keys, c, e);
     }
     if (r == 0 && f->case_count == 0 && f->vector_count == 0)
         r = err_set(e, -EINVAL, "neither text, cases, embedding nor rerank");
@@ -300,7 +301,7 @@ int golden_file_load(const char *path, struct golden_file *ret, struct err *e)
     fclose(in);
     if (!root)
         return err_set(e, -EINVAL, "%s: %s at line %d", path, error.text, error.line);
-    int r = read_all(root, &f, e);
+    int r = read_all(root, path, &f, e);
     json_decref(root);
     if (r < 0) {
         golden_file_free(&f);

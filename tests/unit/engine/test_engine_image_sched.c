@@ -11,17 +11,19 @@
 
 static struct image *golden_image(const json_t *image)
 {
-    const char *pixels = json_string_value(json_object_get(image, "image_hwc_hex"));
     const json_t *shape = json_object_get(image, "image_shape");
     struct image *p;
-    unsigned value;
+    char path[512];
     uint32_t height = (uint32_t)json_integer_value(json_array_get(shape, 0));
     uint32_t width = (uint32_t)json_integer_value(json_array_get(shape, 1));
     assert_int_equal(image_create(width, height, 1, NULL, &p), 0);
-    for (size_t i = 0; i < image_frame_bytes(width, height); i++) {
-        assert_int_equal(sscanf(pixels + 2 * i, "%2x", &value), 1);
-        p->pixels[i] = (uint8_t)value;
-    }
+    snprintf(path, sizeof(path), TINY("qwen3_5_vl") "/%s",
+             json_string_value(json_object_get(image, "image_hwc")));
+    FILE *in = fopen(path, "rbe");
+    assert_non_null(in);
+    assert_int_equal(fread(p->pixels, 1, image_frame_bytes(width, height), in),
+                     image_frame_bytes(width, height));
+    fclose(in);
     memset(p->sha256, 5, sizeof(p->sha256));
     return p;
 }
