@@ -30,6 +30,9 @@ def test_every_event_of_the_log_is_in_the_manual():
             found.setdefault(name, set()).add(level.lower())
         for level, name in re.findall(r'\blog_write\(LOG_LEVEL_([A-Z]+), "([a-z_]+)"', text):
             found.setdefault(name, set()).add(level.lower())
+        for levels, name in re.findall(r'\bLOG_AT\(([^"]*), "([a-z_]+)"', text):
+            found.setdefault(name, set()).update(re.findall(r"LOG_LEVEL_([A-Z]+)", levels))
+    found = {name: {level.lower() for level in levels} for name, levels in found.items()}
     assert len(found) > 20
     told = {event.strip("`"): set(levels.split(", ")) for event, levels, _ in table("## The log")}
     assert told == found

@@ -8,11 +8,11 @@ import pytest
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools/check-layers"
 
 TREE = {
-    "CMakeLists.txt": "plateau_layer(base)\nplateau_layer(cache base)\n",
-    "docs/layers.md": "# The layers\n\n    base/   what all use\n    cache/  pages\n",
+    "CMakeLists.txt": "plateau_layer(base)\nplateau_layer(cache base)\nplateau_layer(model base)\n",
+    "docs/layers.md": "# The layers\n\n    base/   what all use\n    cache/  pages\n    model/  formulas\n",
     "docs/architecture.md": "# Map\n\nThere are 1 mutexes. `src/base/run.c` starts threads.\n\n"
     "| 1 | `box.lock` | `src/base/box.h` |\n",
-    "docs/model-contract.md": "# Contract\n\n## 2 Models\n\n### 2.7 One layer\n",
+    "src/model/README.md": "# Contract\n\n## 2 Models\n\n### 2.7 One layer\n",
     "src/base/box.h": "/* box.h - see run.c (contract 2.7), docs/layers.md#the-layers. */\n"
     "struct box {\n    pthread_mutex_t lock;\n};\n",
     "src/base/run.c": '#include "base/box.h"\nint run(struct box *b)\n{\n    return thread_stack_start(b);\n}\n',
@@ -69,7 +69,7 @@ def test_a_fault_is_named(tmp_path, name, text, said):
 
 def test_reach_is_bounded(tmp_path):
     layers = {"CMakeLists.txt": "plateau_layer(base)\nplateau_layer(kernel base)\nplateau_layer(cache base)\n"
-              "plateau_layer(api base kernel)\n",
+              "plateau_layer(model base)\nplateau_layer(api base kernel)\n",
               "docs/layers.md": TREE["docs/layers.md"] + "    kernel/  sums\n    api/    requests\n",
               "src/kernel/sum.h": "struct sum;\n"}
     user = '#include "kernel/sum.h"\nstruct sum *s;\n'
