@@ -220,18 +220,23 @@ static void among_others(const struct layer *l, uint32_t from, float *ret)
     run(l, from, one, SEQS_MAX, ret);
 }
 
-/* A known token and four drafts after a state that stays; three hold. Then the tokens after those. */
+/* A known token and four drafts after a state that stays; three hold. Then two of the next ones, a token
+ * without drafts, one that leaves nothing pending, and the tokens after those. */
 static void with_drafts(const struct layer *l, uint32_t from, float *ret)
 {
     run_chunk(l, from, chunk(0, 40, 0), ret);
     struct batch_seq drafts = chunk(40, 1 + DRAFTS, 0), next = chunk(43, 1 + DRAFTS, 0),
-                     last = chunk(45, 60, 0);
-    drafts.keep_pending = next.keep_pending = true;
+                     none = chunk(45, 1, 0);
+    struct batch_seq one = chunk(46, 1, 0);
+    drafts.keep_pending = next.keep_pending = none.keep_pending = true;
     next.pending = 3;
-    last.pending = 2;
+    none.pending = 2;
+    one.pending = 1;
     run_chunk(l, from, drafts, ret);
     run_chunk(l, from, next, ret);
-    run_chunk(l, from, last, ret);
+    run_chunk(l, from, none, ret);
+    run_chunk(l, from, one, ret);
+    run_chunk(l, from, chunk(47, 60, 0), ret);
 }
 
 static void check_same(const struct layer *l, const char *what, uint32_t from, const float *want,

@@ -79,6 +79,16 @@ static struct need *list_samples(struct cuda *c, const struct compute_shape *s, 
     return need;
 }
 
+/* Bytes of a token's widest row that a product reads. */
+static uint64_t shared_bytes(const struct compute_opts *o)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < o->place_count; i++)
+        if (o->places[i].rows == ROWS_TOKENS)
+            most = MAX_OF(most, o->places[i].read);
+    return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
+}
+
 static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct need needs[NEEDS_MAX])
 {
     const struct compute_shape *s = o->shape;
@@ -107,6 +117,8 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
     }
     for (uint32_t i = 0; o->mode == COMPUTE_BF16 && i < COUNT_OF(c->rounded); i++)
         NEED(&c->rounded[i], PER_TOKEN, rounded_bytes(o));
+    if (o->mode == COMPUTE_BF16 && s->experts)
+        NEED(&c->rounded_shared, PER_MODEL, CUDA_SHARED_TOKENS * shared_bytes(o));
     if (o->mode == COMPUTE_BF16) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
         NEED(&c->attend_ended, PER_MODEL, CUDA_ATTEND_ENDS * sizeof(uint32_t));
@@ -222,6 +234,14 @@ static uint32_t few_of(const struct batch *b)
     return tokens < FEW_EACH * seqs ? tokens : 0;
 }
 
+static bool keeps(const struct batch *b)
+{
+    for (uint32_t i = 0; i < b->seq_count; i++)
+        if (b->seqs[i].keep_pending)
+            return true;
+    return false;
+}
+
 /* The arrays of a small step lie where they lay in the last one: records hold their places. */
 static void pack_batch(struct cuda *c, const struct batch *b)
 {
@@ -254,7 +274,8 @@ static void step_begin(struct compute *compute, const struct batch *b)
     c->in = b;
     c->logits_here = false;
     c->rows_left = 0;
-    c->rounded_of.width = 0;
+    c->rounded_of.width = c->shared_of.width = 0;
+    c->lets_beside = c->routed = false;
     c->step = (struct cuda_step){.tokens = b->token_count,
                                  .seqs = b->seq_count,
                                  .logits = b->logit_count,
@@ -266,7 +287,8 @@ static void step_begin(struct compute *compute, const struct batch *b)
                                  .top_k = s->top_k,
                                  .experts = s->experts,
                                  .segments = segments_of(b),
-                                 .few = few_of(b)};
+                                 .few = few_of(b),
+                                 .keeps = keeps(b)};
     for (uint32_t g = 0; g < s->group_count; g++) {
         c->step.pages[g] = cuda_pointer(b->pages[g]);
         c->step.page_bytes[g] = s->groups[g].page_bytes;

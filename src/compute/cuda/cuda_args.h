@@ -78,6 +78,7 @@ struct cuda_step {
     uint32_t top_k, experts;
     uint32_t segments; /* most segments of a sequence: room in cuda_split, in powers of two */
     uint32_t few;      /* tokens [0, few) are of sequences with few tokens each */
+    uint32_t keeps;    /* 1: a sequence leaves its tokens pending */
 };
 
 struct cuda_norm {
@@ -228,6 +229,9 @@ struct cuda_product {
     struct cuda_rows normed;
     const float *norm;
     float norm_eps;
+    /* Kernels for up to 128 columns: 1: the product reads nothing that the kernel in front writes, and waits
+     * for that one at its own end. The one in front has called grid_wait_next(), or is beside another. */
+    uint32_t beside;
     uint32_t deep; /* few columns, 16 bits, 8 chains: a warp has CUDA_RING_DEEP units on their way */
 };
 
@@ -310,6 +314,7 @@ struct cuda_tiles {
     /* Experts: as of cuda_product. x has all rows then, and `count` is the number of pairs. */
     struct cuda_sorted sorted;
     uint32_t x_div, bias_step;
+    uint32_t beside; /* see cuda_product.beside */
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */
@@ -443,7 +448,11 @@ struct cuda_conv {
 
 /* Chains of a sum over a column of the state in bf16 mode, else 1 (kernels/recurrent.cu). */
 #define CUDA_DELTA_PARTS 4u
+/* A head's state and what else its block has, where each sequence has one token; threads of that block. */
+#define CUDA_DELTA_ONE_SHARED  71680u
+#define CUDA_DELTA_ONE_THREADS 512u
 struct cuda_delta {
+    struct cuda_conv conv;
     uint32_t parts, key_heads, value_heads, key_dim, value_dim, channels;
     float eps;
     const float *decay, *dt_bias, *norm;

@@ -99,6 +99,8 @@ struct linear_source;
     X(recurrent, delta_walk)                                                                                 \
     X(recurrent, delta_parts)                                                                                \
     X(recurrent, delta_end)                                                                                  \
+    X(delta, delta_conv)                                                                                     \
+    X(delta, delta_one)                                                                                      \
     X(recurrent, ssm_gates)                                                                                  \
     X(recurrent, ssm)                                                                                        \
     X(recurrent, ssm_walk)                                                                                   \
@@ -136,6 +138,7 @@ enum {
     CUDA_KERNEL_WAITS_attend = 1,
     CUDA_KERNEL_WAITS_attend_wide = 1,
     CUDA_KERNEL_WAITS_recurrent = 1,
+    CUDA_KERNEL_WAITS_delta = 1,
     CUDA_KERNEL_WAITS_route = 1,
     CUDA_KERNEL_WAITS_top = 0,
     CUDA_KERNEL_WAITS_sample = 1,

@@ -225,6 +225,7 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
         c, serial ? CUDA_KERNEL_serial16 + index_of(w) : kernels[index_of(w)][one],
         (struct cuda_grid){MIN_OF(work, MAX_OF(blocks, 1u) * d->units), batches, 1, 32 * f.warps, shared},
         &product);
+    c->lets_beside = k->beside;
 }
 
 /* Blocks of a kernel by wgmma that walk through so many tiles, in clusters of `down`; dynamic shared memory
@@ -309,14 +310,16 @@ struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t
 }
 
 /* A block for each chain. */
-static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t, bool beside)
 {
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
                                                    {CUDA_KERNEL_few8_8, CUDA_KERNEL_few8_1},
                                                    {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1}};
     const bool one = has_one_chain(w);
     const struct cuda_grid grid = cuda_few_grid(c->device, t, one);
+    t->beside = beside;
     cuda_run_product(c, kernels[index_of(w)][one], grid, t);
+    c->lets_beside = beside;
 }
 
 /* A block for each of grid.x and grid.y. */
@@ -391,6 +394,7 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
                                .bias = k->bias,
                                .glu = k->glu,
                                .y_rounded = k->y_rounded};
+        bool beside = k->beside && k->rounded.at;
         t.y.at += (uint64_t)from * k->y.stride;
         if (!k->rounded.at)
             t.x = round_rows(c, w, k->x, from, t.count, room);
@@ -399,7 +403,7 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
                       (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
                                          .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
         else if (t.count <= CUDA_FEW_MOST)
-            run_few(c, w, &t);
+            run_few(c, w, &t, beside);
         else
             run_wide(c, w, &t);
     }

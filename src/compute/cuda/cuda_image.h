@@ -15,6 +15,7 @@
     X(attend)                                                                                                \
     X(attend_wide)                                                                                           \
     X(recurrent)                                                                                             \
+    X(delta)                                                                                                 \
     X(route)                                                                                                 \
     X(top)                                                                                                   \
     X(sample)                                                                                                \

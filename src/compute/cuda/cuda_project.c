@@ -170,6 +170,7 @@ static void run_held(struct cuda *c, const struct cuda_product *end)
                                                               .count = h.count,
                                                               .rounded = cuda_rounded_of(c, h.x)};
     c->held.w = NULL;
+    k.beside = h.beside && c->lets_beside;
     norm_inputs(&k, &h.norm);
     k.add = end->add;
     k.add_scale = end->add_scale;
@@ -214,11 +215,11 @@ static bool reads_rounded(const struct projection *p)
     return p != NULL;
 }
 
-bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
+/* The activation goes to y_rounded alone. */
+static bool glu_of_held(struct cuda *c, const struct op_glu *a, struct cuda_rounded y_rounded)
 {
     const struct cuda_held *h = &c->held;
-    const struct cuda_product k = {
-        .glu = 1, .y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
+    const struct cuda_product k = {.glu = 1, .y = cuda_rows(c, a->out), .y_rounded = y_rounded};
     if (!h->w || h->bias || a->function != GLU_SILU || a->plain || a->up.width > 0 ||
         a->in.place != h->y.place || a->in.from != h->y.from || 2 * a->out.width != h->w->n ||
         a->out.place == h->x.place || !k.y_rounded.at || !reads_rounded(a->reader))
@@ -226,7 +227,24 @@ bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
     if (!h->experts && (a->out.place == h->y.place || !cuda_takes_glu(c, h->w, h->count)))
         return false;
     run_held(c, &k);
-    cuda_has_rounded(c, k.y_rounded, a->out);
+    return true;
+}
+
+bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
+{
+    const struct cuda_rounded rounded = cuda_rounded_whole(c, a->out);
+    if (!glu_of_held(c, a, rounded))
+        return false;
+    cuda_has_rounded(c, rounded, a->out);
+    return true;
+}
+
+bool cuda_shared_glu_of_held(struct cuda *c, const struct op_glu *a)
+{
+    bool fits = c->step.tokens <= CUDA_SHARED_TOKENS && a->out.width % CUDA_UNIT == 0;
+    if (!fits || !glu_of_held(c, a, (struct cuda_rounded){c->rounded_shared, c->step.tokens, 0}))
+        return false;
+    c->shared_of = a->out;
     return true;
 }
 
@@ -261,32 +279,69 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
 
 /* ---- lists of products ---- */
 
-/* Rows [from, from + count) of x, of which the first product computes the norm; the parts' outputs one after
- * the other. */
-static void multiply_rows(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm,
-                          struct cuda_rows y, uint32_t from, uint32_t count)
+/* A product of the list, whose outputs begin at `first`. */
+static struct cuda_product part_of(struct cuda *c, const struct op_product *a, uint32_t part, uint32_t first,
+                                   struct cuda_rows y, uint32_t from, uint32_t count)
 {
-    struct cuda_rows x = cuda_rows(c, a->x);
     const float *bias = cuda_pointer(a->w->bias);
+    struct cuda_product k = {.w = cuda_matrix(&a->w->parts[part]),
+                             .x = cuda_rows(c, a->x),
+                             .y = y,
+                             .bias = bias ? bias + first : NULL,
+                             .count = count,
+                             .rounded = cuda_rounded_of(c, a->x)};
+    k.x.at += (uint64_t)from * k.x.stride;
+    k.y.at += first;
+    k.rounded.first = from;
+    return k;
+}
+
+/* The last product waits, since the next operation may be its activation. */
+static bool hold_last(struct cuda *c, const struct op_product *a, uint32_t part, uint32_t first)
+{
+    const struct weight *w = &a->w->parts[part];
+    if (a->columns != COLUMNS_TOKENS || a->y.place == OP_LOGITS || a->w->part_count == 1 ||
+        !dev_is_null(a->w->bias) || !cuda_takes_glu(c, w, c->step.tokens))
+        return false;
+    c->held = (struct cuda_held){
+        .w = w, .x = a->x, .y = act_part(a->y, first, w->n), .count = c->step.tokens, .beside = true};
+    return true;
+}
+
+/* Multiplies the parts that have fragments, or the others. */
+static void multiply_parts(struct cuda *c, const struct op_product *a, bool fragments,
+                           const struct cuda_norm_held *norm, struct cuda_rows y, uint32_t from,
+                           uint32_t count)
+{
     const struct act rounded = c->rounded_of;
-    x.at += (uint64_t)from * x.stride;
-    for (uint32_t i = 0; i < a->w->part_count; i++) {
+    const bool last = a->w->parts[a->w->part_count - 1].form == CUDA_FRAGMENTS;
+    for (uint32_t i = 0, first = 0; i < a->w->part_count; first += a->w->parts[i++].n) {
         const struct weight *w = &a->w->parts[i];
-        struct cuda_product k = {.w = cuda_matrix(w),
-                                 .x = x,
-                                 .y = y,
-                                 .bias = bias,
-                                 .count = count,
-                                 .rounded = cuda_rounded_of(c, a->x)};
-        k.rounded.first = from;
+        if ((w->form == CUDA_FRAGMENTS) != fragments)
+            continue;
+        if (fragments && last && i + 1 == a->w->part_count && hold_last(c, a, i, first))
+            return;
+        struct cuda_product k = part_of(c, a, i, first, y, from, count);
+        k.beside = fragments && c->lets_beside;
         if (i == 0)
             norm_inputs(&k, norm);
         multiply(c, w, &k);
-        if (w->form != CUDA_FRAGMENTS)
+        if (!fragments)
             cuda_keep_rounded(c, rounded, a->y);
-        y.at += w->n;
-        bias = bias ? bias + w->n : NULL;
     }
+}
+
+/* Multiplies rows [from, from + count) of x, of which the first product computes the norm. The parts' outputs
+ * are one after the other. Parts with fragments come last and run beside the others, unless the first one
+ * computes the norm. */
+static void multiply_rows(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm,
+                          struct cuda_rows y, uint32_t from, uint32_t count)
+{
+    bool fragments = norm->held;
+    c->lets_beside = c->routed && !norm->held;
+    multiply_parts(c, a, fragments, norm, y, from, count);
+    c->lets_beside = c->lets_beside && !fragments;
+    multiply_parts(c, a, !fragments, norm, y, from, count);
 }
 
 /* Multiplies as many rows at a time as there is room for; with several rounds the host gets each at once. */
@@ -331,7 +386,14 @@ static bool hold(struct cuda *c, const struct op_product *a, const struct cuda_n
                      : cuda_takes_add(c, first, c->step.tokens) || cuda_takes_glu(c, first, c->step.tokens);
     if ((!experts && a->columns != COLUMNS_TOKENS) || w->part_count != 1 || a->y.place == OP_LOGITS || !takes)
         return false;
-    c->held = (struct cuda_held){first, a->x, a->y, c->step.tokens, cuda_pointer(w->bias), *norm, experts};
+    c->held = (struct cuda_held){first,
+                                 a->x,
+                                 a->y,
+                                 c->step.tokens,
+                                 cuda_pointer(w->bias),
+                                 *norm,
+                                 experts,
+                                 c->routed && !norm->held && !experts};
     return true;
 }
 

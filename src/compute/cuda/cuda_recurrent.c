@@ -10,6 +10,8 @@
 #define STATE_ROWS    128u /* rows of a column in registers */
 #define WARP_HEADS    (CHANNELS / 32u)
 
+_Static_assert(CHANNELS == STATE_ROWS, "a head's channels are a block");
+
 /* A block has its tokens one after the other. Few tokens have blocks of their own. */
 #define CONV_TOKENS_FEW 128u
 #define CONV_TOKENS     16u
@@ -61,7 +63,16 @@ static struct cuda_delta delta_of(const struct cuda *c, const struct op_delta *a
     const struct compute_shape *s = c->shape;
     const struct recurrent_layer *l = &s->recurrent[a->layer];
     const struct delta_pending_token p = delta_pending_token(s);
-    return (struct cuda_delta){.parts = c->parts ? CUDA_DELTA_PARTS : 1,
+    const struct cuda_conv conv = {.weight = cuda_pointer(a->conv),
+                                   .u = cuda_rows(c, a->in),
+                                   .y = cuda_rows(c, a->conv_out),
+                                   .channels = shape_conv_channels(s),
+                                   .taps = s->conv_width,
+                                   .state_offset = l->offset,
+                                   .pending_offset = l->pending_offset,
+                                   .pending_floats = p.floats};
+    return (struct cuda_delta){.conv = conv,
+                               .parts = c->parts ? CUDA_DELTA_PARTS : 1,
                                .key_heads = s->key_heads,
                                .value_heads = s->value_heads,
                                .key_dim = s->key_dim,
@@ -84,40 +95,56 @@ static struct cuda_delta delta_of(const struct cuda *c, const struct op_delta *a
                                .beta_at = p.beta};
 }
 
+/* Whether kernels for one token of each sequence compute the layer. */
+static bool has_one_token(const struct cuda *c, const struct cuda_delta *k)
+{
+    uint64_t places = k->state_offset | c->step.state_bytes;
+    return c->step.tokens == c->step.seqs && !c->step.keeps && k->parts == CUDA_DELTA_PARTS &&
+           k->key_dim == STATE_ROWS && k->value_dim == STATE_ROWS && places % 16 == 0 &&
+           c->device->shared_max >= CUDA_DELTA_ONE_SHARED;
+}
+
 void cuda_convolve(struct compute *compute, const struct op_delta *a)
 {
     struct cuda *c = cuda_of(compute);
-    const struct compute_shape *s = c->shape;
     const struct cuda_delta k = delta_of(c, a);
-    const struct cuda_conv conv = {.weight = cuda_pointer(a->conv),
-                                   .u = k.in,
-                                   .y = k.conv_out,
-                                   .channels = k.channels,
-                                   .taps = s->conv_width,
-                                   .state_offset = s->recurrent[a->layer].offset,
-                                   .pending_offset = k.pending_offset,
-                                   .pending_floats = k.pending_floats};
-    run_conv(c, conv);
+    if (has_one_token(c, &k)) {
+        cuda_run_step(c, CUDA_KERNEL_delta_conv,
+                      (struct cuda_grid){c->step.seqs, k.channels / STATE_ROWS + 1, 1, STATE_ROWS, 0}, &k);
+        return;
+    }
+    run_conv(c, k.conv);
     cuda_run(c, CUDA_KERNEL_delta_inputs,
-             (struct cuda_grid){c->step.tokens, DIV_UP(2 * s->key_heads, WARP_HEADS) + 1, 1, CHANNELS, 0},
-             &k);
+             (struct cuda_grid){c->step.tokens, DIV_UP(2 * k.key_heads, WARP_HEADS) + 1, 1, CHANNELS, 0}, &k);
+}
+
+/* The rule, then the norm of its outputs. */
+static void walk_tokens(struct cuda *c, const struct cuda_delta *k)
+{
+    const struct recurrence r = {.columns = k->value_dim,
+                                 .heads = k->value_heads,
+                                 .rows = k->key_dim,
+                                 .x = k->conv_out,
+                                 .pending = k->pending_offset | (k->pending_floats | k->k_at) * sizeof(float),
+                                 .square = true,
+                                 .threads = k->parts};
+    recur(c, &r, CUDA_KERNEL_delta, k->parts > 1 ? CUDA_KERNEL_delta_parts : CUDA_KERNEL_delta_walk, k);
+    cuda_run_step(c, CUDA_KERNEL_delta_end,
+                  (struct cuda_grid){c->step.tokens, DIV_UP(k->value_heads, WARP_HEADS), 1, CHANNELS, 0}, k);
 }
 
 void cuda_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cuda *c = cuda_of(compute);
     struct cuda_delta k = delta_of(c, a);
-    const struct recurrence r = {.columns = k.value_dim,
-                                 .heads = k.value_heads,
-                                 .rows = k.key_dim,
-                                 .x = k.conv_out,
-                                 .pending = k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float),
-                                 .square = true,
-                                 .threads = k.parts};
-    recur(c, &r, CUDA_KERNEL_delta, k.parts > 1 ? CUDA_KERNEL_delta_parts : CUDA_KERNEL_delta_walk, &k);
     k.rounded = cuda_rounded_whole(c, a->out);
-    cuda_run_step(c, CUDA_KERNEL_delta_end,
-                  (struct cuda_grid){c->step.tokens, DIV_UP(k.value_heads, WARP_HEADS), 1, CHANNELS, 0}, &k);
+    if (has_one_token(c, &k))
+        cuda_run_step(
+            c, CUDA_KERNEL_delta_one,
+            (struct cuda_grid){c->step.seqs, k.value_heads, 1, CUDA_DELTA_ONE_THREADS, CUDA_DELTA_ONE_SHARED},
+            &k);
+    else
+        walk_tokens(c, &k);
     cuda_has_rounded(c, k.rounded, a->out);
 }
 

@@ -1,16 +1,34 @@
 /* cuda_route.c - a token's experts, their weights, and the shared expert's activation. */
 #include "compute/cuda/cuda_step.h"
 
-/* The shared expert's activation. A row has the router's logits, the shared expert's gate, then gate | up. */
+/* A row has the router's logits, the shared expert's gate, then gate | up. */
+static struct act shared_in(const struct cuda *c, const struct op_route *a)
+{
+    uint32_t at = c->shape->experts + (a->shared == ROUTE_SHARED_GATED);
+    return act_part(a->in, at, a->in.width - at);
+}
+
+/* The shared expert's activation becomes a part of its product, which waits. False: it does not. */
+static bool shared_in_product(struct cuda *c, const struct op_route *a)
+{
+    const struct op_glu glu = {.function = a->function,
+                               .plain = a->plain,
+                               .clip = a->clip,
+                               .in = shared_in(c, a),
+                               .out = a->out,
+                               .reader = a->reader};
+    return a->shared != ROUTE_SHARED_NONE && cuda_shared_glu_of_held(c, &glu);
+}
+
 static void activate_shared(struct cuda *c, const struct op_route *a)
 {
-    uint32_t n = a->out.width, at = c->shape->experts + (a->shared == ROUTE_SHARED_GATED);
-    const struct cuda_rows in = cuda_rows(c, act_part(a->in, at, n));
+    const uint32_t n = a->out.width;
+    const struct cuda_rows in = cuda_rows(c, shared_in(c, a));
     const struct cuda_glu k = {.function = (uint32_t)a->function,
                                .has_up = !a->plain,
                                .alpha = a->clip.alpha,
                                .limit = a->clip.limit,
-                               .in = in,
+                               .in = {in.at, in.stride, n},
                                .up = {in.at + n, in.stride, n},
                                .out = cuda_rows(c, a->out)};
     cuda_run(c, CUDA_KERNEL_glu, cuda_by_row(c->step.tokens), &k);
@@ -33,12 +51,14 @@ void cuda_route(struct compute *compute, const struct op_route *a)
                                  .pair_expert = c->expert,
                                  .pair_weight = c->pair_weight,
                                  .shared_gate = c->shared_gate};
+    c->shared_of.width = 0;
+    const bool activated = shared_in_product(c, a);
     cuda_flush(c);
     const struct act rounded = c->rounded_of;
     c->sorted_by = 0;
     cuda_run_step(c, CUDA_KERNEL_route, (struct cuda_grid){c->step.tokens, 1, 1, CUDA_ROUTE_THREADS, 0}, &k);
     cuda_keep_rounded(c, rounded, a->in);
-    if (a->shared == ROUTE_SHARED_NONE)
+    if (a->shared == ROUTE_SHARED_NONE || activated)
         return;
     activate_shared(c, a);
     cuda_keep_rounded(c, rounded, a->out);

@@ -109,6 +109,7 @@ void cuda_norm(struct compute *compute, const struct op_norm *a)
 {
     struct cuda *c = cuda_of(compute);
     bool added = cuda_add_of_held(c, &a->add, a->h);
+    c->shared_of.width = 0;
     const struct cuda_norm_op k = {.add = added ? (struct cuda_residual){0} : cuda_residual_of(c, &a->add),
                                    .h = cuda_rows(c, a->h),
                                    .y = cuda_rows(c, a->y),

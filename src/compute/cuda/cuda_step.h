@@ -22,6 +22,8 @@
 /* Tokens of a step that is recorded, and such steps that are kept, at most. */
 #define CUDA_RECORD_TOKENS 64u
 #define CUDA_RECORDS_MAX   24u
+/* Tokens of a step whose shared experts have their activation in the product before it. */
+#define CUDA_SHARED_TOKENS 128u
 
 struct cuda_place {
     float *base;
@@ -55,6 +57,7 @@ struct cuda_held {
     const float *bias;
     struct cuda_norm_held norm; /* pending norm of x */
     bool experts;               /* each pair of a token and an expert is a column */
+    bool beside;                /* cuda_product.beside */
 };
 
 /* Queries and keys that wait for their attention, whose kernel may take them. */
@@ -93,10 +96,11 @@ struct cuda {
     uint64_t *valid;     /* bit per id */
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
-    uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
-    uint64_t rounded_bytes; /* bytes of each buffer */
-    float *parts;           /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
-    uint32_t *attend_ended; /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
+    uint16_t *rounded[2];     /* bf16 mode: a product's inputs */
+    uint64_t rounded_bytes;   /* bytes of each buffer */
+    uint16_t *rounded_shared; /* bf16 mode: the shared expert's activation, of CUDA_SHARED_TOKENS at most */
+    float *parts;             /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
+    uint32_t *attend_ended;   /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
     char *staging; /* staging of the batch */
     struct cuda_ropes host_ropes;
@@ -112,6 +116,7 @@ struct cuda {
     uint32_t sorted_by;    /* columns of a group of the sorted pairs; 0: they are not sorted yet */
     uint32_t rounded_turn; /* which of them was written last */
     struct act rounded_of; /* activation that this buffer has, in all of its rows; width 0: none */
+    struct act shared_of;  /* activation that rounded_shared has; width 0: none */
     struct cuda_held held;
     struct cuda_norm_held norm;
     struct cuda_append append;
@@ -122,6 +127,8 @@ struct cuda {
     uint64_t replayed_ns;
     struct cuda_record *noted; /* record of this step, which came for the first time; NULL: it did not */
     uint32_t kernels;          /* kernels of this step until now */
+    bool lets_beside;          /* the last of them lets a product run beside it (cuda_product.beside) */
+    bool routed;               /* it is of a route: since then no place was written */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
     uint64_t clock;      /* counts the records' uses */
@@ -200,11 +207,20 @@ static inline void cuda_record_launch(struct cuda *c, enum cuda_kernel k, struct
             !cuda_ok(c->device, cuda_launch(c->device, c->recording, k, g, arguments), "record");
 }
 
+/* Whether the kernel calls grid_wait_next(). */
+static inline bool cuda_lets_beside(enum cuda_kernel k)
+{
+    return (k >= CUDA_KERNEL_product && k <= CUDA_KERNEL_product16) || k == CUDA_KERNEL_product_deep ||
+           k == CUDA_KERNEL_route;
+}
+
 /* Launches, unless the step has failed: kernels would read what the missing one did not write. Rounded inputs
  * stay valid. */
 static inline void cuda_run_beside(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
 {
     c->kernels++;
+    c->lets_beside = cuda_lets_beside(k);
+    c->routed = k == CUDA_KERNEL_route;
     if (c->error < 0)
         return;
     (void)cuda_done(c, cuda_launch(c->device, c->device->stream, k, g, arguments), "launch");
@@ -260,11 +276,15 @@ static inline void cuda_has_rounded(struct cuda *c, struct cuda_rounded r, struc
     c->rounded_turn = !c->rounded_turn;
 }
 /* `a` as bf16 if it is there. */
+static inline bool cuda_is_act(struct act a, struct act b)
+{
+    return a.width > 0 && a.width == b.width && a.place == b.place && a.from == b.from;
+}
 static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct act a)
 {
-    const struct act *b = &c->rounded_of;
-    bool is_there = b->width > 0 && b->place == a.place && b->from == a.from && b->width == a.width;
-    return is_there
+    if (cuda_is_act(a, c->shared_of))
+        return (struct cuda_rounded){c->rounded_shared, c->step.tokens, 0};
+    return cuda_is_act(a, c->rounded_of)
                ? (struct cuda_rounded){c->rounded[c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
                : (struct cuda_rounded){0};
 }
@@ -290,6 +310,8 @@ bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count
 
 /* The activation becomes a part of the product before it. False: it does not. */
 bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a); /* cuda_project.c */
+/* As `cuda_glu_of_held()`, but of a shared expert's product, whose activation goes to `rounded_shared`. */
+bool cuda_shared_glu_of_held(struct cuda *c, const struct op_glu *a); /* cuda_project.c */
 /* The product before it adds its outputs to h, which is all of `add`. False: it does not. */
 bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h); /* cuda_project.c */
 

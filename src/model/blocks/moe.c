@@ -249,7 +249,6 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
 
 void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
 {
-    bool shared = w->shared != ROUTE_SHARED_NONE;
     const struct act up = step_act(PLACE_PAIR_UP, w->up.out), pair_mid = step_act(PLACE_PAIR_UP, w->down.in);
     const struct act pair_out = step_act(PLACE_PAIR_OUT, s->config->hidden);
     const struct op_glu glu = {.function = step_glu(s),
@@ -258,13 +257,15 @@ void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
                                .in = up,
                                .out = pair_mid,
                                .reader = &w->down};
+    /* The shared expert's, beside the route on a GPU. */
+    if (w->shared != ROUTE_SHARED_NONE)
+        step_project(s, &w->shared_out, mid, step_out(s));
     compute_project_glu(
         s->compute,
         &(struct op_product){.w = &w->up, .x = step_normed(s), .y = up, .columns = COLUMNS_EXPERTS}, &glu);
-    const struct op_product down[] = {
-        {.w = &w->down, .x = pair_mid, .y = pair_out, .columns = COLUMNS_EXPERTS},
-        {.w = &w->shared_out, .x = mid, .y = step_out(s)}};
-    compute_project(s->compute, down, shared ? 2 : 1);
+    compute_project(
+        s->compute,
+        &(struct op_product){.w = &w->down, .x = pair_mid, .y = pair_out, .columns = COLUMNS_EXPERTS}, 1);
 }
 
 static void forward(struct step *s, const struct layer *l)

@@ -478,7 +478,10 @@ template <uint32_t BITS, uint32_t CHAINS, bool SERIAL> DEVICE void narrow(const 
         in.load();
     piece inputs = {.there = &there};
     inputs.find(a, sums, sizeof(sums), x, count, units);
-    grid_wait();
+    if (a.beside)
+        grid_seen();
+    else
+        grid_wait();
     inputs.bring();
     if (a.normed.at)
         bring_normed(x, squares, a, inputs.from ? (const float *)sums : a.normed.at, norm);
@@ -522,6 +525,8 @@ template <uint32_t BITS, uint32_t CHAINS, bool SERIAL> DEVICE void narrow(const 
         narrow_units<BITS, CHAINS, SERIAL, false, true>(w, in, sums);
     else
         narrow_units<BITS, CHAINS, SERIAL, false, false>(w, in, sums);
+    if (a.beside)
+        grid_wait();
 }
 
 #define NARROW(name, bits, chains, serial, warps)                                                            \

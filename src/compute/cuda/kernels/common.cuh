@@ -21,6 +21,13 @@ DEVICE void grid_begin()
     grid_wait();
 }
 
+/* The next kernel begins when those in front have ended, and may be beside this one (cuda_product.beside). */
+DEVICE void grid_wait_next()
+{
+    grid_wait();
+    grid_next();
+}
+
 /* ---- blocks: a multiple of 32 threads, 1024 at most; all of them call ---- */
 
 /* Sums a value over a warp, in its first lane. */

@@ -204,7 +204,10 @@ template <uint32_t BITS, uint32_t CHAINS> struct few_block {
                 if (i < units)
                     in.template load<WHOLE>(a.w, held[i]);
         }
-        grid_wait();
+        if (a.beside)
+            grid_seen();
+        else
+            grid_wait();
         if (brings)
             bring(stage_bytes);
         __syncwarp();
@@ -261,6 +264,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void few(const cuda_tiles &a)
         b.template run<true>(stage_bytes);
     else
         b.template run<false>(stage_bytes);
+    if (a.beside)
+        grid_wait();
 }
 
 #define CLUSTER_1

@@ -230,7 +230,7 @@ DEVICE void multiply(const cuda_matrix &m, uint32_t panel_index, const float *co
         if (some && affine)
             r.side[slice][row] = sides_of(panel, at, m, row);
         if (from == 0)
-            grid_wait();
+            grid_wait_next();
         if constexpr (copies_inputs<C>())
             if (some && copied)
                 copy_inputs<C>(x, at * m.group, m.group, row, here.x[slice]);
@@ -261,7 +261,6 @@ DEVICE void multiply(const cuda_matrix &m, uint32_t panel_index, const float *co
 /* Columns are rows of x; with several matrices, heads of each row. */
 template <uint32_t C, uint32_t S> DEVICE void product_of_rows(const cuda_product &a)
 {
-    grid_next();
     cuda_matrix m = a.w;
     const float *x[C];
     uint32_t from = blockIdx.y * C, head = blockIdx.z, mine = threadIdx.x / CUDA_PANEL;
@@ -664,9 +663,8 @@ KERNEL plateau_product_deep(const cuda_product a)
     uint32_t buffer = 0;
     float acc = 0;
     tile_lane(s);
-    grid_next();
     in.ask(raw);
-    grid_wait();
+    grid_wait_next();
     in.copy(mine.x[0]);
     for (uint32_t from = 0; from < blocks; from += DEEP_WARPS) {
         for (bool ends = !in.more(); !ends;) {

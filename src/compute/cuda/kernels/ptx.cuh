@@ -28,6 +28,13 @@ DEVICE void grid_next()
 #endif
 }
 
+/* As `grid_wait()`, but in a kernel beside the one in front (cuda_product.beside). Kernels before that one
+ * had ended when this one began. */
+DEVICE void grid_seen()
+{
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 /* ---- clusters of blocks, from compute capability 9.0 on; a block alone elsewhere ---- */
 
 #define CLUSTERS (__CUDA_ARCH__ >= 900)

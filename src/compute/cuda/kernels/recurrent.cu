@@ -6,38 +6,11 @@
  *
  * In bf16 mode four warps share the columns of the delta net's state: values 4 p to 4 p + 3 of each 16 are
  * part p. A sum over a column is a chain for each part, and (part 0 + part 1) + (part 2 + part 3). */
-#include "compute/cuda/kernels/common.cuh"
+#include "compute/cuda/kernels/recurrent.cuh"
 
-#define TAPS_MAX 8
-#define COLUMNS  32 /* columns of a state in a block */
+#define COLUMNS 32 /* columns of a state in a block */
 
 /* ---- convolutions ---- */
-
-/* Input `i` of channel c, from the sequence's first token of this step on. Those before it, whose numbers are
- * negative, are what the state holds, and after that what it keeps pending. */
-DEVICE float conv_input(const cuda_step &s, const cuda_conv &a, const cuda_seq &seq, uint32_t c, int32_t i)
-{
-    if (i >= 0) {
-        const float *row = row_of(a.u, seq.first + (uint32_t)i);
-        return a.gated ? row[2 * a.channels + c] * row[c] : row[c];
-    }
-    const float *state = state_at(s, seq.state_in, a.state_offset);
-    uint32_t past = a.taps - 1, at = past + seq.pending - (uint32_t)-i;
-    if (!state)
-        return 0;
-    return at < past ? state[(uint64_t)at * a.channels + c]
-                     : state_at(s, seq.state_in, a.pending_offset)[(at - past) * a.pending_floats + c];
-}
-
-/* The `past` inputs before input `i`. */
-DEVICE void load_window(float window[TAPS_MAX], const cuda_step &s, const cuda_conv &a, const cuda_seq &seq,
-                        uint32_t c, int32_t i)
-{
-    int32_t past = (int32_t)a.taps - 1;
-#pragma unroll
-    for (int32_t j = 0; j < TAPS_MAX; j++)
-        window[j] = j < past ? conv_input(s, a, seq, c, i - past + j) : 0;
-}
 
 /* Keeps inputs in the sequence's state: those after its tokens, or the earlier ones and its own. state_out
  * may be state_in. */
@@ -103,7 +76,6 @@ KERNEL plateau_conv_keep(const cuda_step s, const cuda_conv a)
  * The usual heads have ROWS values in a column. What the tokens bring comes through a ring in shared memory:
  * two rows of ROWS values, and a value for each column. */
 
-#define ROWS        128
 #define WALK_FLOATS (2 * ROWS + COLUMNS)
 
 DEVICE float4 floats_at(uint32_t at)
@@ -125,9 +97,9 @@ template <uint32_t PARTS> struct walk {
     static constexpr uint32_t STAGES = PARTS > 1 ? 16 : 8, SUMS = STAGES * WALK_FLOATS + ROWS;
     static constexpr uint32_t FLOATS = SUMS + (PARTS > 1 ? 4 * PARTS * COLUMNS : 0);
     const walk_from &from;
-    float *ring; /* FLOATS */
+    float *ring;                         /* FLOATS */
     uint32_t first, count, loaded, sums; /* sums: how often the parts have met */
-    float gates[2], next_gates[2]; /* lane l: of token l of these 32 tokens, and of the next ones */
+    float gates[2], next_gates[2];       /* lane l: of token l of these 32 tokens, and of the next ones */
 
     static __device__ __forceinline__ void meet()
     {
@@ -254,18 +226,12 @@ template <uint32_t PARTS> struct walk {
 
 /* ---- the delta net ---- */
 
-/* Four warps, each with a head of queries or keys: its row becomes as long as the rule wants it. */
+/* Four warps, each with a head. */
 DEVICE void delta_norm(const cuda_delta &a, float *x, uint32_t head)
 {
-    uint32_t n = a.key_dim, lane = threadIdx.x % 32;
-    float scale = head < a.key_heads ? (float)(1 / sqrt((double)n)) : 1;
-    double sum = 0;
-    x += (uint64_t)head * n;
-    for (uint32_t i = lane; i < n; i += 32)
-        sum += (double)x[i] * x[i];
-    sum = __shfl_sync(0xffffffffu, warp_sum(sum), 0);
-    float r = (float)(scale / sqrt(sum + 1e-6f));
-    for (uint32_t i = lane; i < n; i += 32)
+    x += (uint64_t)head * a.key_dim;
+    float r = delta_factor(a, x, head);
+    for (uint32_t i = threadIdx.x % 32; i < a.key_dim; i += 32)
         x[i] = x[i] * r;
 }
 
@@ -274,17 +240,10 @@ KERNEL plateau_delta_inputs(const cuda_delta a)
 {
     grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
-    if (blockIdx.y + 1 < gridDim.y) {
-        if (head < 2 * a.key_heads)
-            delta_norm(a, row_of(a.conv_out, t), head);
-        return;
-    }
-    const float *b = row_of(a.in, t) + a.channels + a.value_heads * a.value_dim;
-    float *alpha = row_of(a.gates, t), *beta = alpha + a.value_heads;
-    for (uint32_t h = threadIdx.x; h < a.value_heads; h += blockDim.x) {
-        beta[h] = sigmoid(b[h]);
-        alpha[h] = expf(a.decay[h] * softplus(b[a.value_heads + h] + a.dt_bias[h]));
-    }
+    if (blockIdx.y + 1 == gridDim.y)
+        delta_gates(a, t);
+    else if (head < 2 * a.key_heads)
+        delta_norm(a, row_of(a.conv_out, t), head);
 }
 
 /* A sum over a column, in a chain for each part. f: what value i adds to it. */
@@ -342,9 +301,8 @@ KERNEL plateau_delta(const cuda_step s, const cuda_delta a)
     float *out = state_at(s, seq.state_out, at) + c, *column = columns + threadIdx.x;
     load_column(column, in ? in + c : NULL, dk, dv);
     for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats)
-        delta_update(column, dk, a.parts, pending + a.k_at + key_head * dk,
-                     pending[a.v_at + head * dv + c], pending[a.alpha_at + head],
-                     pending[a.beta_at + head], NULL);
+        delta_update(column, dk, a.parts, pending + a.k_at + key_head * dk, pending[a.v_at + head * dv + c],
+                     pending[a.alpha_at + head], pending[a.beta_at + head], NULL);
     if (seq.keep_pending)
         store_column(column, out, dk, dv);
     for (uint32_t t = seq.first; t < seq.first + seq.count; t++) {
@@ -462,7 +420,7 @@ template <uint32_t PARTS> DEVICE void walk_delta(const cuda_step &s, const cuda_
 }
 
 #define DELTA_WALK(name, parts)                                                                              \
-    extern "C" __global__ void __launch_bounds__(COLUMNS * parts)                                            \
+    extern "C" __global__ void __launch_bounds__(COLUMNS *parts)                                             \
         plateau_##name(const cuda_step s, const cuda_delta a)                                                \
     {                                                                                                        \
         __shared__ __align__(16) float ring[walk<parts>::FLOATS];                                            \
@@ -500,11 +458,7 @@ KERNEL plateau_delta_end(const cuda_step s, const cuda_delta a)
         return;
     const float *z = row_of(a.in, t) + a.channels + (uint64_t)head * dv;
     float *o = row_of(a.out, t) + (uint64_t)head * dv;
-    double sum = 0;
-    for (uint32_t i = lane; i < dv; i += 32)
-        sum += (double)o[i] * o[i];
-    sum = __shfl_sync(0xffffffffu, warp_sum(sum), 0);
-    float r = (float)(1 / sqrt(sum / dv + a.eps));
+    float r = norm_of_head(a, o);
     for (uint32_t i = lane; i < dv; i += 32) {
         float y = a.norm[i] * (o[i] * r) * silu(z[i]);
         o[i] = y;
@@ -586,8 +540,7 @@ DEVICE float ssm_walk_update(float (&s)[ROWS], uint32_t b, float x, float decay,
 }
 
 /* plateau_ssm for heads with ROWS values in a column and whole blocks of columns. */
-extern "C" __global__ void __launch_bounds__(COLUMNS)
-    plateau_ssm_walk(const cuda_step s, const cuda_ssm a)
+extern "C" __global__ void __launch_bounds__(COLUMNS) plateau_ssm_walk(const cuda_step s, const cuda_ssm a)
 {
     __shared__ __align__(16) float ring[walk<1>::FLOATS];
     grid_begin();
@@ -633,8 +586,7 @@ KERNEL plateau_ssm_end(const cuda_step s, const cuda_ssm a)
     const float *x = row_of(a.conv_out, t), *gates = row_of(a.gates, t), *z = row_of(a.in, t);
     float *y = row_of(a.out, t);
     if (seq.keep_pending) {
-        float *pending =
-            state_at(s, seq.state_out, a.pending_offset) + (t - seq.first) * a.pending_floats;
+        float *pending = state_at(s, seq.state_out, a.pending_offset) + (t - seq.first) * a.pending_floats;
         for (uint32_t i = threadIdx.x; i < inner + a.groups * a.state; i += blockDim.x)
             pending[a.x_at + i] = x[i];
         for (uint32_t i = threadIdx.x; i < 2 * a.heads; i += blockDim.x)

@@ -144,12 +144,144 @@ DEVICE void route_token(const cuda_step &s, const cuda_route &a, float *p)
         a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(in[n]) : 1;
 }
 
+/* ---- scores in registers ----
+ *
+ * As route_token(), with the same bits, for up to 32 * EACH experts of which up to 32 are chosen: lane l has
+ * the scores of experts l, l + 32 and so on, and the r-th weight is lane r's. */
+
+/* Adds lanes' values [0, n) in their order. */
+DEVICE float sum_in_order(float x, uint32_t n)
+{
+    float sum = 0;
+#pragma unroll 8
+    for (uint32_t i = 0; i < n; i++)
+        sum += __shfl_sync(0xffffffffu, x, i);
+    return sum;
+}
+
+DEVICE float max_of_lanes(float x)
+{
+    for (uint32_t d = 16; d > 0; d /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+    return x;
+}
+
+template <uint32_t EACH> struct lane_scores {
+    float p[EACH];
+    uint32_t order[EACH]; /* keys by which choices are compared */
+    uint32_t left;        /* bit for each that may be chosen */
+
+    /* `room`: 32 * EACH values of shared memory. */
+    __device__ __forceinline__ void softmax(uint32_t n, float *room)
+    {
+        const uint32_t lane = threadIdx.x;
+        float max = -INFINITY, sum = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++)
+            if (lane + 32 * j < n)
+                max = fmaxf(max, p[j]);
+        max = max_of_lanes(max);
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++) {
+            p[j] = lane + 32 * j < n ? expf(p[j] - max) : 0;
+            room[lane + 32 * j] = p[j];
+        }
+        __syncwarp();
+        uint32_t i = 0;
+#pragma unroll 8
+        for (; i + 4 <= n; i += 4) {
+            const float4 v = *(const float4 *)(room + i);
+            sum = (((sum + v.x) + v.y) + v.z) + v.w;
+        }
+        for (; i < n; i++)
+            sum += room[i];
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++)
+            p[j] /= sum;
+    }
+
+    /* Takes the best one that is left, whose score it brings. */
+    __device__ __forceinline__ uint32_t take(float taken, float &score)
+    {
+        const uint32_t lane = threadIdx.x;
+        uint32_t best = 0, index = CUDA_NONE;
+        float own = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++)
+            if ((left >> j & 1) && (index == CUDA_NONE || order[j] > best)) {
+                best = order[j];
+                own = p[j];
+                index = lane + 32 * j;
+            }
+        const uint32_t most = warp_max(best), expert = warp_min(best == most ? index : CUDA_NONE);
+        score = expert == CUDA_NONE ? taken : __shfl_sync(0xffffffffu, own, expert % 32);
+        left &= lane == expert % 32 ? ~(1u << (expert / 32 & 31)) : ~0u;
+        return expert == CUDA_NONE ? 0 : expert;
+    }
+};
+
+template <uint32_t EACH> DEVICE void route_lanes(const cuda_step &s, const cuda_route &a, float *room)
+{
+    const uint32_t t = blockIdx.x, n = s.experts, k = s.top_k, lane = threadIdx.x;
+    const float *in = row_of(a.in, t);
+    const bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
+    const float taken = chosen ? -INFINITY : -1, gate = a.shared == SHARED_GATED ? in[n] : 0;
+    lane_scores<EACH> x = {};
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++)
+        x.p[j] = lane + 32 * j < n ? in[lane + 32 * j] : 0;
+#pragma unroll
+    for (uint32_t j = 0; a.score == SCORE_SIGMOID && j < EACH; j++)
+        x.p[j] = sigmoid(x.p[j]);
+    if (a.score == SCORE_SOFTMAX)
+        x.softmax(n, room);
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t i = lane + 32 * j;
+        if (i < n && x.p[j] != taken)
+            x.left |= 1u << j;
+        x.order[j] = order_of(a.correction && i < n ? x.p[j] + a.correction[i] : x.p[j]);
+    }
+    float sum = 0, w = 0;
+    uint32_t expert = 0;
+    for (uint32_t r = 0; r < k; r++) {
+        float score;
+        const uint32_t e = x.take(taken, score);
+        sum += score;
+        if (lane == r)
+            expert = e, w = score;
+    }
+    if (chosen) {
+        w = expf(w - max_of_lanes(lane < k ? w : -INFINITY));
+        w /= sum_in_order(w, k);
+    }
+    if (a.normalise)
+        w /= (chosen ? 1 : sum) + a.normalise_eps;
+    if (a.scale != 0)
+        w *= a.scale;
+    if (lane < k) {
+        if (a.expert_scale)
+            w *= a.expert_scale[expert];
+        a.pair_expert[(uint64_t)t * k + lane] = expert;
+        a.pair_weight[(uint64_t)t * k + lane] = w;
+    }
+    if (lane == 0)
+        a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(gate) : 1;
+}
+
 /* A warp for each token. */
 KERNEL plateau_route(const cuda_step s, const cuda_route a)
 {
-    __shared__ float scores[SCORES_MAX];
-    grid_begin();
-    if (s.experts <= SCORES_MAX)
+    __shared__ __align__(16) float scores[SCORES_MAX];
+    const bool lanes = a.groups <= 1 && s.top_k <= 32;
+    grid_wait_next();
+    if (lanes && s.experts <= 128)
+        route_lanes<4>(s, a, scores);
+    else if (lanes && s.experts <= 256)
+        route_lanes<8>(s, a, scores);
+    else if (lanes && s.experts <= 512)
+        route_lanes<16>(s, a, scores);
+    else if (s.experts <= SCORES_MAX)
         route_token(s, a, scores);
     else
         route_token(s, a, row_of(a.in, blockIdx.x));

@@ -12,6 +12,9 @@
 DEVICE void grid_wait()
 {
 }
+DEVICE void grid_seen()
+{
+}
 DEVICE void grid_next()
 {
 }
