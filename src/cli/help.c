@@ -124,7 +124,7 @@ const struct help_row help_rows[] = {
      "  plateau bench\n"
      "  plateau bench Qwen3-4B --quick --json\n"
      "  plateau bench --url http://127.0.0.1:8000 --name qwen3-4b\n"
-     "  plateau bench ~/models/qwen3-4b.gguf --url http://127.0.0.1:8000 --name qwen3-4b --csv\n"},
+     "  plateau bench ~/models/qwen3-4b --url http://127.0.0.1:8000 --name qwen3-4b --csv\n"},
     {COMMAND_EVAL, "eval", "[MODEL] --text FILE [OPTION...]",
      "measure perplexity, and divergence from a reference",
      "Reads the text in chunks of --ctx tokens and scores the second half of each: the perplexity is exp\n"

@@ -417,7 +417,7 @@ static int plan_headers(void *arg, const struct hub_name *name, const char *path
     return r;
 }
 
-static void show_several(void *arg, const struct hub_ggufs *g)
+static void show_several(void *arg, const struct hub_variants *g)
 {
     const struct at_hub *a = arg;
     pull_plan_show_several(a->o, "plan", a->name, g);

@@ -133,7 +133,7 @@ static int planned(void *arg, const struct hub_name *name, const char *path, uin
     return pull_plan_show(s->settings, model, path, bytes, s->settings->pull.anyway, e);
 }
 
-static void show_several(void *arg, const struct hub_ggufs *g)
+static void show_several(void *arg, const struct hub_variants *g)
 {
     struct screen *s = arg;
     erase(s);

@@ -9,7 +9,7 @@
 #include "host/models/model_listing.h"
 #include "host/runtime.h"
 #include "host/settings.h"
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 #include "hub/hub_name.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ static uint64_t bytes_for_model(const struct settings *o)
     return ceiling - MIN_OF(ceiling, own);
 }
 
-static void write_several(const struct hub_name *name, const struct hub_ggufs *g, uint64_t bytes,
+static void write_several(const struct hub_name *name, const struct hub_variants *g, uint64_t bytes,
                           uint32_t first)
 {
     json_t *list = json_array();
@@ -102,10 +102,10 @@ static void write_several(const struct hub_name *name, const struct hub_ggufs *g
 }
 
 void pull_plan_show_several(const struct settings *o, const char *command, const struct hub_name *name,
-                            const struct hub_ggufs *g)
+                            const struct hub_variants *g)
 {
     const uint64_t bytes = bytes_for_model(o);
-    const uint32_t first = hub_ggufs_suggest(g, bytes);
+    const uint32_t first = hub_variants_suggest(g, bytes);
     char text[HUB_NAME_BYTES];
     struct hub_name one = *name;
     if (o->json) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct err;
-struct hub_ggufs;
+struct hub_variants;
 struct hub_name;
 struct settings;
 
@@ -20,7 +20,7 @@ int pull_plan_show(const struct settings *o, const char *model, const char *path
 /* Lists the GGUF models of a repository on standard error, with their sizes and which fit in memory by size
  * alone. The last line is `command` with the model to take if in doubt. JSON: an event on standard output. */
 void pull_plan_show_several(const struct settings *o, const char *command, const struct hub_name *name,
-                            const struct hub_ggufs *g);
+                            const struct hub_variants *g);
 
 /* `text` without the directory of headers in it. */
 void pull_plain_reason(const char *text, const char *dir, char *ret, size_t bytes_max);

@@ -227,7 +227,7 @@ static void tell_first_steps(const struct server *s)
                      first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
     plain_printf(
         stdout,
-        "  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
+        "  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or a GGUF file\n",
         program, program);
     explicit_bzero(&page, sizeof(page));
 }

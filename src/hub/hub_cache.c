@@ -2,7 +2,7 @@
  * consists of them. */
 #include "hub/hub_cache.h"
 
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 
 #include "base/check.h"
 #include "base/files/small_file.h"
@@ -172,12 +172,12 @@ static bool is_snapshot(struct slice path, struct hub_name *ret)
 /* Finds the GGUF model of `file`; with "", the only one of a snapshot that has nothing else. */
 static void find_quant(const char *snapshot, const char *file, struct hub_name *ret)
 {
-    struct hub_ggufs g;
-    if (hub_ggufs_of_snapshot(snapshot, &g, NULL) == 0)
+    struct hub_variants g;
+    if (hub_variants_of_snapshot(snapshot, &g, NULL) == 0)
         for (uint32_t i = 0; i < g.count; i++)
-            if (file[0] ? hub_gguf_has(&g.list[i], file) : g.count == 1 && !g.safetensors)
+            if (file[0] ? hub_variant_has(&g.list[i], file) : g.count == 1 && !g.safetensors)
                 memcpy(ret->quant, g.list[i].quant, sizeof(ret->quant));
-    hub_ggufs_done(&g);
+    hub_variants_done(&g);
 }
 
 bool hub_cache_name_of(const char *path, struct hub_name *ret)

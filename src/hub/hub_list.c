@@ -4,6 +4,7 @@
 #include "hub/hub_name.h"
 
 #include "weights/json_scan.h"
+#include "weights/weights_name.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -206,8 +207,7 @@ bool hub_file_is_safe(const struct hub_file *f)
 
 bool hub_file_is_weights(const struct hub_file *f)
 {
-    static const char *const weights[] = {"*.safetensors", "*.gguf", NULL};
-    return hub_file_matches(f, weights);
+    return slice_ends(slice_of(f->name), SLICE(".safetensors")) || weights_name_is(f->name);
 }
 
 static bool is_wanted(const struct hub_file *f, const char *const *include, struct slice index)

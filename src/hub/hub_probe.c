@@ -11,8 +11,9 @@
 
 #include "base/check.h"
 #include "hub/hub_remove.h"
-#include "gguf/gguf.h"
+#include "weights/checkpoint.h"
 #include "weights/safetensors.h"
+#include "weights/weights_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,9 +23,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* The tables of a head: a model has some thousand tensors. */
-#define GGUF_TABLES_BYTES_MAX ((size_t)32 << 20)
 
 /* In the model's folder of the cache, so that the next pull finds one that a killed pull left. */
 #define PROBE_NAME ".plateau-headers-"
@@ -66,27 +64,21 @@ static int get_span(struct hub_work *w, const struct hub_file *f, uint64_t from,
 /* Parses the first `len` bytes as a GGUF file's head. -EAGAIN: it is longer. */
 static int parse_head(const struct hub_file *f, int fd, size_t len)
 {
-    struct arena *tables = NULL;
-    struct gguf head;
-    const struct arena_opts opts = {.bytes_max = GGUF_TABLES_BYTES_MAX};
     void *text = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
     if (text == MAP_FAILED)
         return -errno;
-    int r = arena_create(&opts, &tables);
-    if (r == 0)
-        r = gguf_parse(tables, (struct slice){text, len}, f->bytes, &head, NULL);
-    arena_free(tables);
+    int r = checkpoint_head_check((struct slice){text, len}, f->bytes);
     munmap(text, len);
     return r;
 }
 
-static int get_gguf_head(struct hub_work *w, const struct hub_file *f, int fd, struct err *e)
+static int get_head(struct hub_work *w, const struct hub_file *f, int fd, struct err *e)
 {
-    const uint64_t most = MIN_OF(f->bytes, (uint64_t)GGUF_HEAD_BYTES_MAX);
+    const uint64_t most = MIN_OF(f->bytes, CHECKPOINT_HEAD_BYTES_MAX);
     uint64_t have = 0;
     int parsed = -EAGAIN;
     while (parsed == -EAGAIN && have < most) {
-        const uint64_t next = MIN_OF(most, MAX_OF(2 * have, (uint64_t)GGUF_FIRST_READ));
+        const uint64_t next = MIN_OF(most, MAX_OF(2 * have, CHECKPOINT_HEAD_FIRST_READ));
         int r = get_span(w, f, have, next - have, fd, e);
         if (r < 0)
             return r;
@@ -103,8 +95,8 @@ static int get_header(struct hub_work *w, const struct hub_file *f, int fd, stru
     uint64_t least = MIN_OF(f->bytes, (uint64_t)sizeof(first));
     if (ftruncate(fd, (off_t)f->bytes) < 0)
         return err_set(e, -errno, "a temporary file: %s", strerror(errno));
-    if (slice_ends(slice_of(f->name), SLICE(".gguf")))
-        return get_gguf_head(w, f, fd, e);
+    if (weights_name_is(f->name))
+        return get_head(w, f, fd, e);
     int r = least ? get_span(w, f, 0, least, fd, e) : 0;
     if (r == 0 && pread(fd, first, least, 0) != (ssize_t)least)
         r = err_set(e, -EIO, "a temporary file cannot be read");

@@ -115,23 +115,23 @@ static bool read_present(const struct hub_work *w, const struct hub_file *f, str
 static int choose_models(const struct hub_work *w, bool chosen[], struct err *e)
 {
     const struct hub_pull_opts *o = w->opts;
-    const struct hub_gguf *m;
+    const struct hub_variant *m;
     bool any = false;
     for (uint32_t i = 0; i < w->list.count && !o->name.quant[0]; i++)
-        for (uint32_t k = 0; hub_file_matches(&w->list.files[i], o->include) && k < w->ggufs.count; k++)
-            any |= chosen[k] |= hub_gguf_has(&w->ggufs.list[k], w->list.files[i].name);
+        for (uint32_t k = 0; hub_file_matches(&w->list.files[i], o->include) && k < w->variants.count; k++)
+            any |= chosen[k] |= hub_variant_has(&w->variants.list[k], w->list.files[i].name);
     if (any)
         return 0;
-    int r = hub_ggufs_find(&w->ggufs, &o->name, &m, e);
+    int r = hub_variants_find(&w->variants, &o->name, &m, e);
     if (r == 0)
-        chosen[m - w->ggufs.list] = true;
-    else if (w->ggufs.count > 1 && o->several)
-        o->several(o->arg, &w->ggufs);
+        chosen[m - w->variants.list] = true;
+    else if (w->variants.count > 1 && o->several)
+        o->several(o->arg, &w->variants);
     return r;
 }
 
 /* Leaves the models that are marked. */
-static void keep_models(struct hub_ggufs *g, const bool chosen[])
+static void keep_models(struct hub_variants *g, const bool chosen[])
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->count; i++) {
@@ -143,7 +143,7 @@ static void keep_models(struct hub_ggufs *g, const bool chosen[])
     g->count = kept;
 }
 
-static int check_parts(const struct hub_ggufs *g, struct err *e)
+static int check_parts(const struct hub_variants *g, struct err *e)
 {
     for (uint32_t i = 0; i < g->count; i++)
         if (g->list[i].parts != g->list[i].parts_max)
@@ -152,14 +152,14 @@ static int check_parts(const struct hub_ggufs *g, struct err *e)
     return 0;
 }
 
-static int choose_ggufs(struct hub_work *w, struct err *e)
+static int choose_variants(struct hub_work *w, struct err *e)
 {
-    bool *chosen = calloc(w->ggufs.count + 1, sizeof(*chosen));
+    bool *chosen = calloc(w->variants.count + 1, sizeof(*chosen));
     int r = chosen ? choose_models(w, chosen, e) : err_set(e, -ENOMEM, "no memory for a list of files");
     if (r == 0) {
-        hub_ggufs_keep(&w->list, &w->ggufs, chosen, w->opts->include);
-        keep_models(&w->ggufs, chosen);
-        r = check_parts(&w->ggufs, e);
+        hub_variants_keep(&w->list, &w->variants, chosen, w->opts->include);
+        keep_models(&w->variants, chosen);
+        r = check_parts(&w->variants, e);
     }
     free(chosen);
     return r;
@@ -168,12 +168,12 @@ static int choose_ggufs(struct hub_work *w, struct err *e)
 /* A repository's .safetensors files come first, unless the name chooses a GGUF model. */
 static int choose_weights(struct hub_work *w, struct slice index, struct err *e)
 {
-    int r = hub_ggufs_of_list(&w->list, &w->ggufs, e);
+    int r = hub_variants_of_list(&w->list, &w->variants, e);
     if (r < 0)
         return r;
-    if (w->opts->name.quant[0] || (w->ggufs.count > 0 && !w->ggufs.safetensors))
-        return choose_ggufs(w, e);
-    hub_ggufs_done(&w->ggufs);
+    if (w->opts->name.quant[0] || (w->variants.count > 0 && !w->variants.safetensors))
+        return choose_variants(w, e);
+    hub_variants_done(&w->variants);
     return hub_list_choose(&w->list, w->opts->include, index, e);
 }
 
@@ -272,8 +272,8 @@ static int check_disk(const struct hub_work *w, struct err *e)
 static struct hub_name name_of(const struct hub_work *w, uint32_t index)
 {
     struct hub_name n = w->opts->name;
-    if (index < w->ggufs.count)
-        memcpy(n.quant, w->ggufs.list[index].quant, sizeof(n.quant));
+    if (index < w->variants.count)
+        memcpy(n.quant, w->variants.list[index].quant, sizeof(n.quant));
     return n;
 }
 
@@ -281,10 +281,10 @@ static int plan(struct hub_work *w, struct err *e)
 {
     char dir[HUB_PATH_BYTES], path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
     int r = hub_probe_make(w, dir, e);
-    for (uint32_t i = 0; r == 0 && (i == 0 || i < w->ggufs.count); i++) {
+    for (uint32_t i = 0; r == 0 && (i == 0 || i < w->variants.count); i++) {
         const struct hub_name name = name_of(w, i);
-        const bool gguf = i < w->ggufs.count;
-        snprintf(path, sizeof(path), "%s%s%s", dir, gguf ? "/" : "", gguf ? w->ggufs.list[i].file : "");
+        const bool one = i < w->variants.count;
+        snprintf(path, sizeof(path), "%s%s%s", dir, one ? "/" : "", one ? w->variants.list[i].file : "");
         r = w->opts->planned(w->opts->arg, &name, path, missing(w), e);
     }
     hub_probe_remove(dir);
@@ -360,7 +360,7 @@ static void close_work(struct hub_work *w)
     }
     free(w->blobs);
     free(w->had);
-    hub_ggufs_done(&w->ggufs);
+    hub_variants_done(&w->variants);
     hub_list_done(&w->list);
 }
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-struct hub_ggufs;
+struct hub_variants;
 
 struct hub_progress {
     const char *phase; /* "list", "headers", "fetch", "check" */
@@ -30,7 +30,7 @@ struct hub_pull_opts {
     bool plans_only; /* ends after `planned` */
     /* The repository has several GGUF models, and `name` and `include` choose none: shows them to a person.
      * NULL: the error alone names them. */
-    void (*several)(void *arg, const struct hub_ggufs *g);
+    void (*several)(void *arg, const struct hub_variants *g);
     /* Once for each model that is fetched. `path` is a directory with its small files, and weights that
      * consist of their headers and holes; or a GGUF file of that kind. `bytes` would be fetched, of all
      * models. Nonzero ends the pull. */

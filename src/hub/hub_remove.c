@@ -75,7 +75,7 @@ static int start(const char *cache, const struct hub_name *n, struct walk *w, st
     else if (S_ISLNK(st.st_mode))
         r = err_set(e, -ELOOP, "%s/%s is a link: remove by hand what it leads to", cache, name);
     else if (n->quant[0] && (r = hub_cache_folder(cache, n, folder, e)) == 0 &&
-             (r = hub_remove_gguf(folder, n, w->removes, &w->bytes, &whole)) < 0)
+             (r = hub_remove_variant(folder, n, w->removes, &w->bytes, &whole)) < 0)
         err_set(e, r, r == -ENOENT ? "%s/%s has no GGUF model %s" : "%s/%s: %s: %s", cache, name, n->quant,
                 strerror(-r));
     else if (r == 0 && whole && (r = walk_entry(w, fd, name, 0)) < 0)

@@ -13,7 +13,8 @@ void hub_remove_tree(const char *dir);
 /* The files of one GGUF model, `n` with its quantisation, below the folder of its repository: counts the
  * bytes, and `removes` them. *whole: there is no other model, and nothing was done; the folder is to be
  * removed. 0, -ENOENT (there is no such model), -ENOMEM, -E2BIG, or what the system said. */
-int hub_remove_gguf(const char *folder, const struct hub_name *n, bool removes, uint64_t *bytes, bool *whole);
+int hub_remove_variant(const char *folder, const struct hub_name *n, bool removes, uint64_t *bytes,
+                       bool *whole);
 /* Bytes of the model's files, each counted once: links are not followed. With a quantisation, those of that
  * GGUF model. 0, -ENOENT (not in the cache), -ELOOP (its folder is a link), or what the system said. */
 int hub_remove_bytes(const char *cache, const struct hub_name *n, uint64_t *ret, struct err *e);

@@ -3,7 +3,7 @@
 #ifndef PLATEAU_HUB_HUB_WORK_H
 #define PLATEAU_HUB_HUB_WORK_H
 
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 #include "hub/hub_http.h"
 #include "hub/hub_list.h"
 #include "hub/hub_pull.h"
@@ -14,10 +14,10 @@ struct hub_work {
     const struct hub_pull_opts *opts;
     struct hub_http *http;
     struct hub_list list;
-    struct hub_blob *blobs; /* [list.count] */
-    bool *had;              /* [list.count] an earlier pull left it, or some of its bytes */
-    struct hub_ggufs ggufs; /* the GGUF models that are fetched */
-    bool keeps;             /* files that came stay, although not all did: the next pull goes on */
+    struct hub_blob *blobs;       /* [list.count] */
+    bool *had;                    /* [list.count] an earlier pull left it, or some of its bytes */
+    struct hub_variants variants; /* the GGUF models that are fetched */
+    bool keeps;                   /* files that came stay, although not all did: the next pull goes on */
     char folder[HUB_PATH_BYTES];
     struct hub_progress shown;
     uint64_t shown_ns;

@@ -15,6 +15,7 @@
 
 struct checkpoint;
 struct model_files;
+struct slice;
 struct tensor;
 
 /* Opens the tensors of the files in `folder` of a model ("": its own), which outlives the checkpoint. `a`
@@ -32,6 +33,12 @@ const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index);
 const char *checkpoint_packed_name(const struct checkpoint *c, uint32_t index);
 /* The bytes at the begin of the file that are read to open it. 0, or what reading said. */
 int checkpoint_head_bytes(const struct checkpoint *c, uint32_t index, uint64_t *ret, struct err *e);
+
+/* Parses the first bytes of a file that weights_name_is(), whose head does not say its length. 0; -EAGAIN:
+ * it is longer; or what is wrong with it. */
+int checkpoint_head_check(struct slice text, uint64_t file_bytes);
+#define CHECKPOINT_HEAD_BYTES_MAX  ((uint64_t)128 << 20)
+#define CHECKPOINT_HEAD_FIRST_READ ((uint64_t)1 << 20)
 
 uint32_t checkpoint_count(const struct checkpoint *c);
 /* Sums the bytes of all files. */

@@ -6,13 +6,16 @@
 #include "weights/checkpoint_table.h"
 
 #include "gguf/gguf_head.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 
 #include "base/check.h"
 #include "tensor/block_form.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* The tables of a head: a model has some thousand tensors. */
+#define HEAD_TABLES_BYTES_MAX ((size_t)32 << 20)
 
 #define NAME_BYTES MODEL_FILES_NAME_BYTES
 
@@ -114,9 +117,9 @@ static int add_first(struct checkpoint *c, struct parts *p, const struct gguf_he
 {
     char name[NAME_BYTES];
     const uint64_t count = split_number(&first->head, "split.count", 1);
-    if (count > GGUF_PARTS_MAX)
+    if (count > WEIGHTS_PARTS_MAX)
         return err_set(e, -EINVAL, "%s: %llu parts are more than %d", model_files_path(c->model), (ull)count,
-                       GGUF_PARTS_MAX);
+                       WEIGHTS_PARTS_MAX);
     p->count = (uint32_t)MAX_OF(count, (uint64_t)1);
     if (split_number(&first->head, "split.no", 0) != 0)
         return err_set(e, -EINVAL, "%s is not the first of its parts: name NAME-00001-of-%05u.gguf",
@@ -152,7 +155,22 @@ int checkpoint_gguf_head_bytes(const struct regular_file *at, uint64_t *ret, str
     return r;
 }
 
+_Static_assert(CHECKPOINT_HEAD_BYTES_MAX == GGUF_HEAD_BYTES_MAX, "the longest head that is parsed");
+_Static_assert(CHECKPOINT_HEAD_FIRST_READ == GGUF_FIRST_READ, "enough for most heads");
+
+int checkpoint_head_check(struct slice text, uint64_t file_bytes)
+{
+    const struct arena_opts opts = {.bytes_max = HEAD_TABLES_BYTES_MAX};
+    struct arena *tables = NULL;
+    struct gguf head;
+    int r = arena_create(&opts, &tables);
+    if (r == 0)
+        r = gguf_parse(tables, text, file_bytes, &head, NULL);
+    arena_free(tables);
+    return r;
+}
+
 const char *checkpoint_gguf_name(const char *name)
 {
-    return gguf_name_is(name) ? name : "model.gguf";
+    return weights_name_is(name) ? name : "model.gguf";
 }

@@ -7,7 +7,7 @@
 #include "base/files/bundle.h"
 #include "base/files/small_file.h"
 #include "base/slice.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 #include "gguf/gguf_view.h"
 
 #include <dirent.h>
@@ -240,18 +240,18 @@ struct kinds {
 
 static bool weighs(const char *name)
 {
-    return gguf_name_is_weights(name) || slice_ends(slice_of(name), SLICE(".safetensors"));
+    return weights_name_is_weights(name) || slice_ends(slice_of(name), SLICE(".safetensors"));
 }
 
 static int look_at(void *arg, const char *name, struct err *e)
 {
     struct kinds *k = arg;
     (void)e;
-    if (!gguf_name_is(name))
+    if (!weights_name_is(name))
         k->safetensors = true;
     else if (!k->first[0])
         snprintf(k->first, sizeof(k->first), "%s", name);
-    else if (!k->other[0] && !gguf_name_same_model(k->first, name))
+    else if (!k->other[0] && !weights_name_same_model(k->first, name))
         snprintf(k->other, sizeof(k->other), "%s", name);
     return 0;
 }
@@ -280,7 +280,7 @@ static bool is_blob(const char *name)
 static int open_folder(struct model_files *f, struct err *e)
 {
     uint32_t index, count;
-    if (gguf_name_part(f->first, &index, &count) == 0)
+    if (weights_name_part(f->first, &index, &count) == 0)
         return 0;
     f->dir = open(f->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return f->dir >= 0 ? 0 : err_set(e, -errno, "%s: cannot be opened: %s", f->folder, strerror(errno));
@@ -325,7 +325,7 @@ static int open_single(struct model_files *f, struct err *e)
         regular_file_close(&file);
         return r;
     }
-    if (strlen(name) < MODEL_FILES_NAME_BYTES && (gguf_name_is(name) || is_blob(name)))
+    if (strlen(name) < MODEL_FILES_NAME_BYTES && (weights_name_is(name) || is_blob(name)))
         r = take_gguf(f, name, &file, e);
     else
         r = err_set(e, -ENOTDIR, "%s: cannot be opened: %s", f->path, strerror(ENOTDIR));
@@ -419,14 +419,14 @@ const struct bundle *model_files_bundle(const struct model_files *f)
 uint32_t model_files_part_count(const struct model_files *f)
 {
     uint32_t index, count;
-    return gguf_name_part(f->first, &index, &count) > 0 && index == 1 ? count : 1;
+    return weights_name_part(f->first, &index, &count) > 0 && index == 1 ? count : 1;
 }
 
 int model_files_part(const struct model_files *f, uint32_t index, uint32_t count,
                      char ret[MODEL_FILES_NAME_BYTES], struct err *e)
 {
     uint32_t i = 0, n = 0;
-    size_t len = gguf_name_part(f->first, &i, &n);
+    size_t len = weights_name_part(f->first, &i, &n);
     ASSERT(f->gguf && index < count);
     if (index == 0) {
         snprintf(ret, MODEL_FILES_NAME_BYTES, "%s", f->first);
@@ -435,7 +435,7 @@ int model_files_part(const struct model_files *f, uint32_t index, uint32_t count
     if (len == 0 || i != 1 || n != count)
         return err_set(e, -EINVAL, "%s/%s is one of %u parts: the first is named NAME-00001-of-%05u.gguf",
                        f->folder, f->first, count, count);
-    gguf_name_of_part(f->first, len, index + 1, count, ret, MODEL_FILES_NAME_BYTES);
+    weights_name_of_part(f->first, len, index + 1, count, ret, MODEL_FILES_NAME_BYTES);
     return 0;
 }
 

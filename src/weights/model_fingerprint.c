@@ -1,7 +1,7 @@
 /* model_fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "weights/model_fingerprint.h"
 
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 #include "weights/model_files.h"
 
 #include "base/check.h"
@@ -99,7 +99,7 @@ static int add_file(struct fingerprint *f, const char *path, const char *name, b
 static bool is_weights(const char *name)
 {
     const struct slice s = slice_of(name);
-    return slice_ends(s, SLICE(".safetensors")) || gguf_name_is(name);
+    return slice_ends(s, SLICE(".safetensors")) || weights_name_is(name);
 }
 
 static int add_found(void *arg, const char *name, struct err *e)

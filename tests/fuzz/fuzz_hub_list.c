@@ -2,7 +2,7 @@
  * below its directory, and a sum of the right length or none; what is chosen is a part of the list, without
  * code and pickles; GGUF models have names, by which each is found, and keep files of the list. */
 #include "base/check.h"
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 #include "hub/hub_list.h"
 
 #include <errno.h>
@@ -42,29 +42,29 @@ static void choose(struct hub_list *l, const char *const *include, struct slice 
 static void find_ggufs(struct hub_list *l)
 {
     static const char *const none[] = {NULL};
-    static bool chosen[HUB_GGUFS_MAX];
+    static bool chosen[HUB_VARIANTS_MAX];
     const struct hub_name name = {.id = "a/b"};
-    struct hub_ggufs g;
+    struct hub_variants g;
     struct err e;
     char text[256];
-    if (hub_ggufs_of_list(l, &g, &e) == 0 && g.count > 0) {
-        ASSERT(hub_ggufs_suggest(&g, 1 << 20) < g.count);
-        hub_ggufs_text(&g, text, sizeof(text));
+    if (hub_variants_of_list(l, &g, &e) == 0 && g.count > 0) {
+        ASSERT(hub_variants_suggest(&g, 1 << 20) < g.count);
+        hub_variants_text(&g, text, sizeof(text));
         for (uint32_t i = 0; i < g.count; i++) {
-            const struct hub_gguf *found;
+            const struct hub_variant *found;
             struct hub_name one = name;
             memcpy(one.quant, g.list[i].quant, sizeof(one.quant));
-            int r = hub_ggufs_find(&g, &one, &found, &e);
+            int r = hub_variants_find(&g, &one, &found, &e);
             ASSERT(r == 0 || r == -ENOTUNIQ || r == -ENOENT);
-            ASSERT(hub_list_find(l, g.list[i].file) && hub_gguf_has(&g.list[i], g.list[i].file));
+            ASSERT(hub_list_find(l, g.list[i].file) && hub_variant_has(&g.list[i], g.list[i].file));
         }
         memset(chosen, 0, sizeof(chosen));
         chosen[0] = true;
         const uint32_t before = l->count;
-        hub_ggufs_keep(l, &g, chosen, none);
+        hub_variants_keep(l, &g, chosen, none);
         ASSERT(l->count <= before && hub_list_find(l, g.list[0].file));
     }
-    hub_ggufs_done(&g);
+    hub_variants_done(&g);
 }
 
 /* The first line is the index of the weights and decides what is included; the list follows. */

@@ -8,7 +8,7 @@
 #include "host/models/model_name.h"
 
 #include "base/slice.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 #include "hub/hub_cache.h"
 
 #include <dirent.h>
@@ -100,7 +100,7 @@ static void look_at(struct folder *f, const char *name)
     f->config |= strcmp(name, "config.json") == 0;
     f->safetensors |= slice_ends(slice_of(name), SLICE(".safetensors"));
     f->bins |= slice_ends(slice_of(name), SLICE(".bin"));
-    f->ggufs |= gguf_name_is(name) || model_ggufs_packed(name);
+    f->ggufs |= weights_name_is(name) || model_ggufs_packed(name);
 }
 
 /* A GGUF file brings its configuration: config.json beside it says nothing of a model in the folder. At the
@@ -131,7 +131,7 @@ static int add_file(struct walk *w, const struct folder *f, int index)
 {
     char path[CATALOG_PATH_BYTES];
     const char *name = f->entries[index]->d_name;
-    if (!gguf_name_is_mmproj(name))
+    if (!weights_name_is_mmproj(name))
         return model_ggufs_entry(f->path, f->entries, index, found_file, w, w->e);
     return !f->snapshot && join(f->path, name, path) ? add(w, path, CATALOG_ENCODER, NULL) : 0;
 }

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 #include "weights/model_files.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 
 static int visible(const struct dirent *d)
 {
-    return d->d_name[0] != '.' && (gguf_name_is(d->d_name) || model_ggufs_packed(d->d_name));
+    return d->d_name[0] != '.' && (weights_name_is(d->d_name) || model_ggufs_packed(d->d_name));
 }
 
 #define PACKED_END ".plateau"
@@ -42,7 +42,7 @@ int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index,
     char path[PATH_BYTES], id[PATH_BYTES];
     struct stat st;
     const bool packed = model_ggufs_packed(entries[index]->d_name);
-    if ((!packed && !gguf_name_leads(entries, index)) ||
+    if ((!packed && !weights_name_leads(entries, index)) ||
         (size_t)snprintf(path, sizeof(path), "%s/%s", dir, entries[index]->d_name) >= sizeof(path) ||
         stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !model_ggufs_id(path, 0, id, sizeof(id)))
         return 0;
@@ -65,7 +65,7 @@ int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err
 
 static int is_encoder(const struct dirent *d)
 {
-    return d->d_name[0] != '.' && gguf_name_is_mmproj(d->d_name);
+    return d->d_name[0] != '.' && weights_name_is_mmproj(d->d_name);
 }
 
 bool model_ggufs_encoder(const char *path, char *ret, size_t bytes)
@@ -74,7 +74,7 @@ bool model_ggufs_encoder(const char *path, char *ret, size_t bytes)
     struct dirent **entries;
     const char *slash = strrchr(path, '/');
     const size_t len = slash ? (size_t)(slash - path) : 0;
-    if (!gguf_name_is(path))
+    if (!weights_name_is(path))
         snprintf(dir, sizeof(dir), "%s", path);
     else if (slash)
         snprintf(dir, sizeof(dir), "%.*s", (int)MIN_OF(MAX_OF(len, (size_t)1), sizeof(dir) - 1), path);
@@ -95,14 +95,14 @@ bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *from = name;
     const bool packed = model_ggufs_packed(name);
-    if (!packed && !gguf_name_is(name))
+    if (!packed && !weights_name_is(name))
         return false;
     for (unsigned i = 0; i < folders && from > path + 1; i++) {
         from--;
         while (from > path && from[-1] != '/')
             from--;
     }
-    const size_t own = packed ? strlen(name) - strlen(PACKED_END) : gguf_name_model(name);
+    const size_t own = packed ? strlen(name) - strlen(PACKED_END) : weights_name_model(name);
     size_t len = (size_t)(name - from) + own;
     if (len >= bytes)
         return false;
@@ -120,13 +120,13 @@ static uint64_t file_bytes(const char *path)
 uint64_t model_ggufs_bytes(const char *path)
 {
     uint32_t index, count;
-    size_t len = gguf_name_part(path, &index, &count);
+    size_t len = weights_name_part(path, &index, &count);
     if (len == 0)
         return file_bytes(path);
     uint64_t sum = 0;
     for (uint32_t i = 1; i <= count; i++) {
         char part[PATH_BYTES];
-        gguf_name_of_part(path, len, i, count, part, sizeof(part));
+        weights_name_of_part(path, len, i, count, part, sizeof(part));
         sum += file_bytes(part);
     }
     return sum;

@@ -7,7 +7,7 @@
 #include "host/models/model_sources.h"
 
 #include "base/check.h"
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,16 +27,16 @@ static int in_snapshot(const char *snapshot, const struct hub_name *name, char r
                        struct err *e)
 {
     char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
-    struct hub_ggufs g;
-    const struct hub_gguf *m = NULL;
-    int r = hub_ggufs_of_snapshot(snapshot, &g, e);
+    struct hub_variants g;
+    const struct hub_variant *m = NULL;
+    int r = hub_variants_of_snapshot(snapshot, &g, e);
     if (r == 0 && (name->quant[0] || (g.count > 0 && !g.safetensors)))
-        r = hub_ggufs_find(&g, name, &m, e);
+        r = hub_variants_find(&g, name, &m, e);
     if (r == -ENOENT)
         err_prefix(e, r, "%s:%s is not in the hub's cache, and plateau pull %s:%s fetches it", name->id,
                    name->quant, name->id, name->quant);
     snprintf(path, sizeof(path), "%s%s%s", snapshot, m ? "/" : "", m ? m->file : "");
-    hub_ggufs_done(&g);
+    hub_variants_done(&g);
     return r == 0 ? keep(path, ret, e) : r;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "hub/hub_cache.h"
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -76,15 +76,15 @@ int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32
 static int see_snapshot(struct search *s, const char *snapshot, struct err *e)
 {
     char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
-    struct hub_ggufs g;
-    int r = hub_ggufs_of_snapshot(snapshot, &g, e);
+    struct hub_variants g;
+    int r = hub_variants_of_snapshot(snapshot, &g, e);
     if (r == 0 && (g.safetensors || g.count == 0))
         r = see(s, snapshot, e);
     for (uint32_t i = 0; i < g.count && r == 0; i++) {
         snprintf(path, sizeof(path), "%s/%s", snapshot, g.list[i].file);
         r = see(s, path, e);
     }
-    hub_ggufs_done(&g);
+    hub_variants_done(&g);
     return r;
 }
 

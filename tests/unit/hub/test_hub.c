@@ -2,11 +2,11 @@
 #include "test_files.h"
 
 #include "hub/hub_cache.h"
-#include "hub/hub_ggufs.h"
+#include "hub/hub_variants.h"
 #include "hub/hub_list.h"
 #include "hub/hub_remove.h"
 #include "hub/hub_token.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 
 #include <errno.h>
 
@@ -73,18 +73,18 @@ TEST(a_file_says_its_quantisation)
         {"small-Q4-0.gguf", ""},
     };
     for (size_t i = 0; i < COUNT_OF(files); i++) {
-        const struct slice q = gguf_name_quant(files[i][0]);
+        const struct slice q = weights_name_quant(files[i][0]);
         assert_true(slice_eq(q, slice_of(files[i][1])));
     }
 }
 
-static const char *found_of(const struct hub_ggufs *g, const char *quant, int result)
+static const char *found_of(const struct hub_variants *g, const char *quant, int result)
 {
-    const struct hub_gguf *m = NULL;
+    const struct hub_variant *m = NULL;
     struct hub_name n = {.id = "acme/Small"};
     struct err e;
     snprintf(n.quant, sizeof(n.quant), "%s", quant);
-    assert_int_equal(hub_ggufs_find(g, &n, &m, &e), result);
+    assert_int_equal(hub_variants_find(g, &n, &m, &e), result);
     assert_true(result == 0 || strstr(e.text, "acme/Small has ") != NULL);
     return result == 0 ? m->file : "";
 }
@@ -98,11 +98,11 @@ TEST(a_quantisation_chooses_a_model)
         "config.json",           "x/Small-UD-Q4_K_XL.txt",  "script.py"};
     struct hub_file files[COUNT_OF(names)];
     struct hub_list l = {.files = files, .count = COUNT_OF(names)};
-    struct hub_ggufs g;
+    struct hub_variants g;
     struct err e;
     for (size_t i = 0; i < COUNT_OF(names); i++)
         files[i] = (struct hub_file){.name = strdup(names[i]), .bytes = 1000 + i};
-    assert_int_equal(hub_ggufs_of_list(&l, &g, &e), 0);
+    assert_int_equal(hub_variants_of_list(&l, &g, &e), 0);
     assert_int_equal(g.count, 5);
     assert_false(g.safetensors);
     assert_string_equal(found_of(&g, "q4_k_xl", 0), names[1]);
@@ -118,14 +118,14 @@ TEST(a_quantisation_chooses_a_model)
     for (uint32_t i = 0; i < g.count; i++)
         chosen[i] = strcmp(g.list[i].quant, "UD-Q4_K_XL") == 0;
     static const char *const include[] = {"*.json", "*.py", NULL};
-    hub_ggufs_keep(&l, &g, chosen, include);
+    hub_variants_keep(&l, &g, chosen, include);
     assert_int_equal(l.count, 5);
     for (size_t i = 2; i < COUNT_OF(names); i++)
         if (i == 2 || i == 3 || i == 5 || i == 8 || i == 9)
             assert_non_null(hub_list_find(&l, names[i]));
     for (uint32_t i = 0; i < l.count; i++)
         free(files[i].name);
-    hub_ggufs_done(&g);
+    hub_variants_done(&g);
 }
 
 TEST(a_folder_and_a_name_lead_to_each_other)

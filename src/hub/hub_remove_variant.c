@@ -1,10 +1,10 @@
-/* hub_remove_gguf.c - one GGUF model of several in a repository: its links in all snapshots, then the blobs
- * that no other link leads to. A link out of the folder is removed alone. */
+/* hub_remove_variant.c - one GGUF model of several in a repository: its links in all snapshots, then the
+ * blobs that no other link leads to. A link out of the folder is removed alone. */
 #include "hub/hub_remove.h"
 
 #include "hub/hub_cache.h"
-#include "hub/hub_ggufs.h"
-#include "gguf/gguf_name.h"
+#include "hub/hub_variants.h"
+#include "weights/weights_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BLOBS_MAX  (2 * GGUF_PARTS_MAX)
+#define BLOBS_MAX  (2 * WEIGHTS_PARTS_MAX)
 #define PATH_BYTES (HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2)
 
 struct blob {
@@ -67,30 +67,30 @@ static int each_file(struct removal *w, const char *folder, const struct hub_nam
     int r = 0;
     for (const struct dirent *f; d && r == 0 && (f = readdir(d));) {
         char snapshot[HUB_PATH_BYTES + 300];
-        struct hub_ggufs g;
-        const struct hub_gguf *m = NULL;
+        struct hub_variants g;
+        const struct hub_variant *m = NULL;
         if (f->d_name[0] == '.')
             continue;
         snprintf(snapshot, sizeof(snapshot), "%s/%s", snapshots, f->d_name);
-        r = hub_ggufs_of_snapshot(snapshot, &g, NULL);
+        r = hub_variants_of_snapshot(snapshot, &g, NULL);
         if (r == 0)
-            (void)hub_ggufs_find(&g, n, &m, NULL);
+            (void)hub_variants_find(&g, n, &m, NULL);
         w->others += g.safetensors;
         for (uint32_t i = 0; i < g.count && r == 0; i++) {
             const bool chosen = m == &g.list[i];
             uint32_t index = 1, parts = 1;
-            const size_t len = gguf_name_part(g.list[i].file, &index, &parts);
+            const size_t len = weights_name_part(g.list[i].file, &index, &parts);
             w->others += !chosen;
             for (uint32_t k = 1; k <= parts && r == 0; k++) {
                 char part[HUB_FILE_BYTES_MAX];
                 snprintf(part, sizeof(part), "%s", g.list[i].file);
                 if (len > 0)
-                    gguf_name_of_part(g.list[i].file, len, k, parts, part, sizeof(part));
+                    weights_name_of_part(g.list[i].file, len, k, parts, part, sizeof(part));
                 snprintf(path, sizeof(path), "%s/%s", snapshot, part);
                 r = see(w, path, chosen);
             }
         }
-        hub_ggufs_done(&g);
+        hub_variants_done(&g);
     }
     if (d)
         closedir(d);
@@ -131,7 +131,8 @@ static int remove_blobs(struct removal *w, uint64_t *bytes)
     return r;
 }
 
-int hub_remove_gguf(const char *folder, const struct hub_name *n, bool removes, uint64_t *bytes, bool *whole)
+int hub_remove_variant(const char *folder, const struct hub_name *n, bool removes, uint64_t *bytes,
+                       bool *whole)
 {
     struct removal w = {.removes = removes, .blobs = calloc(BLOBS_MAX, sizeof(*w.blobs))};
     char *real = realpath(folder, NULL);

@@ -1,12 +1,12 @@
-/* hub_ggufs.c - looks at names alone. Names compare without case: quantisations are written in both. */
-#include "hub/hub_ggufs.h"
+/* hub_variants.c - looks at names alone. Names compare without case: quantisations are written in both. */
+#include "hub/hub_variants.h"
 
 #include "hub/hub_list.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "gguf/gguf_name.h"
+#include "weights/weights_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,13 +19,13 @@
 
 /* ---- from names to models ---- */
 
-static int add(struct hub_ggufs *g, const char *file, uint64_t bytes, struct err *e)
+static int add(struct hub_variants *g, const char *file, uint64_t bytes, struct err *e)
 {
     uint32_t index = 1, parts = 1;
-    gguf_name_part(file, &index, &parts);
+    weights_name_part(file, &index, &parts);
     for (uint32_t i = 0; i < g->count; i++) {
-        struct hub_gguf *m = &g->list[i];
-        if (!gguf_name_same_model(m->file, file))
+        struct hub_variant *m = &g->list[i];
+        if (!weights_name_same_model(m->file, file))
             continue;
         m->bytes += bytes;
         m->parts++;
@@ -34,67 +34,67 @@ static int add(struct hub_ggufs *g, const char *file, uint64_t bytes, struct err
         return 0;
     }
     if (!g->list)
-        g->list = calloc(HUB_GGUFS_MAX, sizeof(*g->list));
-    if (g->count == HUB_GGUFS_MAX)
-        return err_set(e, -E2BIG, "there are more than %d GGUF models", HUB_GGUFS_MAX);
+        g->list = calloc(HUB_VARIANTS_MAX, sizeof(*g->list));
+    if (g->count == HUB_VARIANTS_MAX)
+        return err_set(e, -E2BIG, "there are more than %d GGUF models", HUB_VARIANTS_MAX);
     char *own = g->list ? strdup(file) : NULL;
     if (!own)
         return err_set(e, -ENOMEM, "no memory for a list of GGUF models");
-    g->list[g->count++] = (struct hub_gguf){.file = own, .bytes = bytes, .parts = 1, .parts_max = parts};
+    g->list[g->count++] = (struct hub_variant){.file = own, .bytes = bytes, .parts = 1, .parts_max = parts};
     return 0;
 }
 
-static int see(struct hub_ggufs *g, const char *file, uint64_t bytes, struct err *e)
+static int see(struct hub_variants *g, const char *file, uint64_t bytes, struct err *e)
 {
     const char *slash = strrchr(file, '/');
     g->safetensors |= slice_ends(slice_of(file), SLICE(".safetensors"));
-    return gguf_name_is_weights(slash ? slash + 1 : file) ? add(g, file, bytes, e) : 0;
+    return weights_name_is_weights(slash ? slash + 1 : file) ? add(g, file, bytes, e) : 0;
 }
 
 static int compare(const void *a, const void *b)
 {
-    const struct hub_gguf *x = a, *y = b;
+    const struct hub_variant *x = a, *y = b;
     return x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : strcmp(x->file, y->file);
 }
 
-/* The file's name without folders, .gguf and the number of a part. */
-static struct slice stem_of(const struct hub_gguf *m)
+/* The file's name without folders, its ending and the number of a part. */
+static struct slice stem_of(const struct hub_variant *m)
 {
     const char *slash = strrchr(m->file, '/'), *last = slash ? slash + 1 : m->file;
-    return (struct slice){last, gguf_name_model(last)};
+    return (struct slice){last, weights_name_model(last)};
 }
 
-static bool has_twin(const struct hub_ggufs *g, uint32_t index, struct slice quant)
+static bool has_twin(const struct hub_variants *g, uint32_t index, struct slice quant)
 {
     for (uint32_t i = 0; i < g->count; i++)
-        if (i != index && slice_eq_any_case(gguf_name_quant(g->list[i].file), quant))
+        if (i != index && slice_eq_any_case(weights_name_quant(g->list[i].file), quant))
             return true;
     return false;
 }
 
-static void name_all(struct hub_ggufs *g)
+static void name_all(struct hub_variants *g)
 {
     if (g->count > 0)
         qsort(g->list, g->count, sizeof(*g->list), compare);
     for (uint32_t i = 0; i < g->count; i++) {
-        struct slice quant = gguf_name_quant(g->list[i].file);
+        struct slice quant = weights_name_quant(g->list[i].file);
         if (g->count > 1 && (quant.len == 0 || has_twin(g, i, quant)))
             quant = stem_of(&g->list[i]);
         snprintf(g->list[i].quant, HUB_QUANT_BYTES, "%.*s", SLICE_ARGS(quant));
     }
 }
 
-int hub_ggufs_of_list(const struct hub_list *l, struct hub_ggufs *ret, struct err *e)
+int hub_variants_of_list(const struct hub_list *l, struct hub_variants *ret, struct err *e)
 {
     int r = 0;
-    *ret = (struct hub_ggufs){.count = 0};
+    *ret = (struct hub_variants){.count = 0};
     for (uint32_t i = 0; i < l->count && r == 0; i++)
         r = see(ret, l->files[i].name, l->files[i].bytes, e);
     name_all(ret);
     return r;
 }
 
-static int see_folder(struct hub_ggufs *g, const char *dir, size_t head, unsigned depth, struct err *e)
+static int see_folder(struct hub_variants *g, const char *dir, size_t head, unsigned depth, struct err *e)
 {
     char path[PATH_BYTES];
     struct stat st;
@@ -114,20 +114,20 @@ static int see_folder(struct hub_ggufs *g, const char *dir, size_t head, unsigne
     return r;
 }
 
-int hub_ggufs_of_snapshot(const char *dir, struct hub_ggufs *ret, struct err *e)
+int hub_variants_of_snapshot(const char *dir, struct hub_variants *ret, struct err *e)
 {
-    *ret = (struct hub_ggufs){.count = 0};
+    *ret = (struct hub_variants){.count = 0};
     int r = see_folder(ret, dir, strlen(dir) + 1, 1, e);
     name_all(ret);
     return r;
 }
 
-void hub_ggufs_done(struct hub_ggufs *g)
+void hub_variants_done(struct hub_variants *g)
 {
     for (uint32_t i = 0; i < g->count; i++)
         free(g->list[i].file);
     free(g->list);
-    *g = (struct hub_ggufs){.count = 0};
+    *g = (struct hub_variants){.count = 0};
 }
 
 /* ---- the one that is meant ---- */
@@ -138,9 +138,9 @@ static bool is_between(const struct slice s, size_t from, size_t to)
 }
 
 /* Whether `word` stands in the file's name between separators; `last`: at its end. */
-static bool has_word(const struct hub_gguf *m, struct slice word, bool last)
+static bool has_word(const struct hub_variant *m, struct slice word, bool last)
 {
-    const struct slice stem = {m->file, gguf_name_model(m->file)};
+    const struct slice stem = {m->file, weights_name_model(m->file)};
     for (size_t at = 0; at + word.len <= stem.len; at++) {
         const bool here = slice_eq_any_case(slice_sub(stem, at, word.len), word);
         if (here && is_between(stem, at, at + word.len) && (!last || at + word.len == stem.len))
@@ -151,7 +151,7 @@ static bool has_word(const struct hub_gguf *m, struct slice word, bool last)
 
 enum likeness { BY_NAME, BY_END, BY_WORD, LIKENESSES };
 
-static bool is_like(const struct hub_gguf *m, const char *quant, enum likeness likeness)
+static bool is_like(const struct hub_variant *m, const char *quant, enum likeness likeness)
 {
     if (!quant[0])
         return true;
@@ -160,8 +160,8 @@ static bool is_like(const struct hub_gguf *m, const char *quant, enum likeness l
     return has_word(m, slice_of(quant), likeness == BY_END);
 }
 
-int hub_ggufs_find(const struct hub_ggufs *g, const struct hub_name *name, const struct hub_gguf **ret,
-                   struct err *e)
+int hub_variants_find(const struct hub_variants *g, const struct hub_name *name,
+                      const struct hub_variant **ret, struct err *e)
 {
     char models[384];
     uint32_t hits = 0;
@@ -175,7 +175,7 @@ int hub_ggufs_find(const struct hub_ggufs *g, const struct hub_name *name, const
     }
     if (hits == 1)
         return 0;
-    hub_ggufs_text(g, models, sizeof(models));
+    hub_variants_text(g, models, sizeof(models));
     if (g->count == 0)
         return err_set(e, -ENOENT, "%s has no GGUF files", name->id);
     if (hits == 0)
@@ -187,12 +187,12 @@ int hub_ggufs_find(const struct hub_ggufs *g, const struct hub_name *name, const
                    name->id, g->list[0].quant, models);
 }
 
-bool hub_gguf_has(const struct hub_gguf *m, const char *file)
+bool hub_variant_has(const struct hub_variant *m, const char *file)
 {
-    return strcmp(m->file, file) == 0 || gguf_name_same_model(m->file, file);
+    return strcmp(m->file, file) == 0 || weights_name_same_model(m->file, file);
 }
 
-void hub_ggufs_text(const struct hub_ggufs *g, char *ret, size_t bytes)
+void hub_variants_text(const struct hub_variants *g, char *ret, size_t bytes)
 {
     static const char more[] = " and more";
     size_t len = 0;
@@ -210,14 +210,14 @@ void hub_ggufs_text(const struct hub_ggufs *g, char *ret, size_t bytes)
     }
 }
 
-uint32_t hub_ggufs_suggest(const struct hub_ggufs *g, uint64_t bytes)
+uint32_t hub_variants_suggest(const struct hub_variants *g, uint64_t bytes)
 {
     static const char *const usual[] = {"Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0"};
     uint32_t largest = 0;
     for (size_t k = 0; k < COUNT_OF(usual); k++)
         for (uint32_t i = 0; i < g->count; i++)
             if (g->list[i].bytes <= bytes &&
-                slice_eq_any_case(gguf_name_quant(g->list[i].file), slice_of(usual[k])))
+                slice_eq_any_case(weights_name_quant(g->list[i].file), slice_of(usual[k])))
                 return i;
     for (uint32_t i = 0; i < g->count; i++)
         if (g->list[i].bytes <= bytes)
@@ -236,9 +236,9 @@ static uint32_t choose_encoder(const struct hub_list *l)
     for (uint32_t i = 0; i < l->count; i++) {
         const char *slash = strrchr(l->files[i].name, '/'), *last = slash ? slash + 1 : l->files[i].name;
         size_t k = 0;
-        if (!gguf_name_is_mmproj(last))
+        if (!weights_name_is_mmproj(last))
             continue;
-        while (k < COUNT_OF(forms) && !slice_eq_any_case(gguf_name_quant(last), slice_of(forms[k])))
+        while (k < COUNT_OF(forms) && !slice_eq_any_case(weights_name_quant(last), slice_of(forms[k])))
             k++;
         if (best == UINT32_MAX || k < rank) {
             best = i;
@@ -248,16 +248,16 @@ static uint32_t choose_encoder(const struct hub_list *l)
     return best;
 }
 
-static bool is_chosen(const struct hub_ggufs *g, const bool *chosen, const char *file)
+static bool is_chosen(const struct hub_variants *g, const bool *chosen, const char *file)
 {
     for (uint32_t i = 0; i < g->count; i++)
-        if (chosen[i] && hub_gguf_has(&g->list[i], file))
+        if (chosen[i] && hub_variant_has(&g->list[i], file))
             return true;
     return false;
 }
 
-void hub_ggufs_keep(struct hub_list *l, const struct hub_ggufs *g, const bool *chosen,
-                    const char *const *include)
+void hub_variants_keep(struct hub_list *l, const struct hub_variants *g, const bool *chosen,
+                       const char *const *include)
 {
     static const char *const texts[] = {"LICENSE*", "README.md", NULL};
     const uint32_t encoder = choose_encoder(l);
