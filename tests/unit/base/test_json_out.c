@@ -12,6 +12,7 @@ static struct buf text;
 
 static struct json_out begin(void)
 {
+    buf_done(&text);
     buf_init(&text, 1 << 20, NULL);
     return json_out(&text);
 }
@@ -261,6 +262,7 @@ TEST(what_does_not_match_stops_the_program)
     assert_stops(json_close(&j));
     assert_stops(json_key(&j, SLICE("b")));
     assert_stops(json_put_u64(&j, "b", 1));
+    buf_done(&text);
 }
 
 TEST(a_full_buffer_is_an_error_and_not_a_stop)
