@@ -153,6 +153,10 @@ static inline bool exchange_is_exact(const struct exchange *x)
     return !x->wire || !x->gen.model || !x->gen.model->drafting.optimistic || !x->request.gen.speculative;
 }
 
+/* sessions.c, on a prep thread: the client has the session that its request continues. False: the reject has
+ * the reason. The engine refuses a session that ends later. */
+bool sessions_check(struct exchange *x);
+
 /* The streams of the choices from `from` on that are submitted: their wake-ups find them from now on. */
 void exchange_watch_choices(struct exchange *x, uint32_t from);
 /* The choice of a stream that sent a wake-up. NULL: the stream has been released. */

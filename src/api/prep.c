@@ -151,7 +151,7 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         if (r != PREPARE_DONE)
             return r;
         x->gen.max_tokens_default = max_tokens_default(x);
-        if (!place_later_tools(x) || !read_parts(x))
+        if (!sessions_check(x) || !place_later_tools(x) || !read_parts(x))
             return PREPARE_REFUSED;
         x->stage = EXCHANGE_AT_GEN;
         /* fall through */

@@ -1,5 +1,6 @@
 /* sessions.c - /v1/sessions/{id}: a session is the engine's, and its id is sought in each loaded model. */
 #include "api/api_state.h"
+#include "api/exchange.h"
 #include "api/refuse.h"
 #include "api/request/field.h"
 #include "api/route_call.h"
@@ -19,22 +20,12 @@
 
 #define BODY_BYTES_MAX 256
 
-static bool parse_id(struct slice text, struct lease_id *ret)
-{
-    const struct slice prefix = SLICE("sess_");
-    struct request_id id;
-    if (!slice_starts(text, prefix) || !request_id_parse(text.ptr + prefix.len, text.len - prefix.len, &id))
-        return false;
-    memcpy(ret, &id, sizeof(*ret));
-    return true;
-}
-
 /* Gives the session a deadline (UINT64_MAX: leaves it) and tells what it is. False: the client has none. */
 static bool find(const struct call *c, uint64_t deadline_ns, struct lease_info *ret, uint32_t *model)
 {
     struct lease_id id;
     bool found = false;
-    if (!parse_id(c->rest, &id))
+    if (!field_session_id(c->rest, id.bytes))
         return false;
     for (uint32_t i = 0; i < api_model_count(c->api) && !found; i++) {
         struct model_lease look;
@@ -122,4 +113,19 @@ void sessions_extend(const struct call *c)
     }
     reject_value(&why, "ttl", "The body has a ttl, a time such as \"30m\" or \"12h\", at most a day.");
     refuse(c, &why);
+}
+
+bool sessions_check(struct exchange *x)
+{
+    const struct gen_request *r = &x->request.gen;
+    struct lease_id id;
+    struct lease_info info;
+    if (!r->has_session)
+        return true;
+    if (r->n > 1)
+        return reject_value(&x->gen.reject, "n", "A request that continues a session has one choice.");
+    memcpy(id.bytes, r->session_id, sizeof(id.bytes));
+    return engine_session(x->gen.model->engine, &id, x->gen.tenant, &info) ||
+           reject_set(&x->gen.reject, REJECT_NOT_FOUND, "session",
+                      "This client has no such session of %s, or it has ended.", x->gen.model->id);
 }

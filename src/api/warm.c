@@ -41,7 +41,7 @@ struct warm {
 
 /* ---- files ---- */
 
-/* Checks the requests of a file, or computes with the lease those of its model. Returns how many there are;
+/* Checks the requests of a file, or computes with the lease the ones of its model. Returns their number;
  * -ECANCELED: the model drains. */
 static int each_of(struct warm *w, const struct source *s, struct slice text, const struct model_lease *l,
                    struct err *e)

@@ -14,7 +14,7 @@
 struct api;
 struct warm;
 
-/* Reads and checks all files of the API's options and of its models. NULL in `ret` with 0: there are none.
+/* Reads and checks all files of the API's options and of its models. NULL in `ret` with 0: no file is given.
  * 0, -EINVAL with file, line and reason, -ENOMEM, or an error of the system. */
 int warm_create(struct api *a, struct warm **ret, struct err *e);
 /* Starts the thread. 0 or an error of pthread_create. NULL is fine. */

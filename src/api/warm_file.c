@@ -42,7 +42,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The byte behind the string that begins at `i`; text.len: it has no end. */
+/* The byte after the string that begins at `i`; text.len: it has no end. */
 static size_t string_end(struct slice text, size_t i)
 {
     for (i++; i < text.len && text.ptr[i] != '"'; i++)
@@ -50,7 +50,7 @@ static size_t string_end(struct slice text, size_t i)
     return MIN_OF(i + 1, text.len);
 }
 
-/* The byte behind the object that begins at `i`; 0: it has no end. */
+/* The byte after the object that begins at `i`; 0: it has no end. */
 static size_t object_end(struct slice text, size_t i)
 {
     size_t depth = 0;

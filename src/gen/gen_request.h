@@ -118,6 +118,8 @@ struct gen_request {
      * 0: no wish. */
     uint32_t keep_head_s, keep_s;
     bool opens_session; /* the prompt becomes a session, with the request's id */
+    bool has_session;   /* this session moves to the request's end */
+    uint8_t session_id[16];
     uint32_t session_ttl_s;
     int session_follows; /* 0: it stays at the end of this prompt */
 

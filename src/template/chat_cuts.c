@@ -93,22 +93,41 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         add(ret, from, text.len);
 }
 
+/* The end of the text before a mark: within one string, or one piece of text. */
+static struct slice tail_of(const json_t *message, size_t bytes)
+{
+    const json_t *content = json_object_get(message, "content"), *part;
+    struct slice piece = {json_string_value(content), json_string_length(content)};
+    size_t i, len = MIN_OF(bytes, piece.len);
+    json_array_foreach(content, i, part) {
+        const json_t *text = json_object_get(part, "text");
+        piece = (struct slice){json_string_value(text), json_string_length(text)};
+        len = MIN_OF(bytes, piece.len);
+        if (bytes <= piece.len)
+            break;
+        bytes -= piece.len;
+    }
+    size_t kept = MIN_OF(len, (size_t)HEAD_BYTES);
+    return slice_sub(piece, len - kept, kept);
+}
+
 /* Templates write a message's text as it is, but for white space at its ends: then the mark has the same
  * distance from its first word. Else the last bytes before the mark are looked for. SIZE_MAX: not found. */
-static size_t find_mark(struct slice content, size_t bytes, struct slice text)
+static size_t find_mark(const json_t *message, size_t bytes, struct slice text, size_t from)
 {
-    size_t at = words_begin(content, text, 0, text.len), skip = 0;
+    struct slice content = content_of(message);
+    size_t at = words_begin(content, text, from, text.len), skip = 0;
     if (bytes == 0 || at == SIZE_MAX)
         return at;
     while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
         skip++;
-    struct slice before = slice_sub(content, skip, bytes > skip ? bytes - skip : 0);
-    size_t len = MIN_OF(before.len, (size_t)HEAD_BYTES);
-    struct slice tail = slice_sub(before, before.len - len, len);
-    if (slice_starts(slice_sub(text, at + before.len - len, len), tail))
-        return at + before.len;
+    size_t distance = bytes > skip ? bytes - skip : 0;
+    struct slice tail = tail_of(message, bytes);
+    tail = slice_sub(tail, tail.len - MIN_OF(tail.len, distance), tail.len);
+    if (at + distance <= text.len && slice_ends(slice_sub(text, at, distance), tail))
+        return at + distance;
     at = slice_find(text, tail, at);
-    return at == SIZE_MAX ? at : at + len;
+    return at == SIZE_MAX ? at : at + tail.len;
 }
 
 static void add_mark(const struct tmpl_trace *t, const json_t *messages, const struct chat_mark *m,
@@ -116,7 +135,8 @@ static void add_mark(const struct tmpl_trace *t, const json_t *messages, const s
 {
     size_t at = SIZE_MAX;
     if (m->message < t->count && m->bytes < SIZE_MAX)
-        at = find_mark(content_of(json_array_get(messages, m->message)), m->bytes, text);
+        at = find_mark(json_array_get(messages, m->message), m->bytes, text,
+                       is_written(t, m->message) ? t->spans[m->message].from : 0);
     else if (m->message < t->count && is_written(t, m->message))
         at = t->spans[m->message].to;
     if (at != SIZE_MAX)

@@ -24,7 +24,8 @@ struct chat_cuts {
     uint32_t head; /* the count of cuts up to the one after system and tools; 0: there is no such cut */
 };
 
-/* A place that the client named: after this many bytes of a message's text; SIZE_MAX: after the message. */
+/* A place that the client named: after this many bytes of a message's text, of all its parts; SIZE_MAX: after
+ * the message. */
 struct chat_mark {
     uint32_t message;
     size_t bytes;

@@ -119,3 +119,25 @@ def test_what_is_found_changes_no_token(cached):
     _, nothing, cold = ask(cached, messages, max_tokens=48)
     assert found > 0 == nothing
     assert warm == cold
+
+
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/responses"])
+def test_a_breakpoint_within_a_message_is_a_cut(cached, route):
+    """The text after it differs, in the middle of a message that has the same words again."""
+    fixed = f"{route} The manual says what each option does. " * 12
+    chat = route != "/v1/responses"
+
+    def found(words, marked):
+        mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if marked else {}
+        kind = "text" if chat else "input_text"
+        content = [{"type": kind, "text": f"{marked} {fixed}", **mark}, {"type": kind, "text": words + fixed}]
+        turns = [{"role": "user", "content": "Hello. " * 9}, {"role": "assistant", "content": "Yes."},
+                 {"role": "user", "content": content}]
+        body = {"messages": turns, "max_tokens": 1} if chat else {"input": turns, "max_output_tokens": 1, "store": False}
+        usage = cached.post(route, **body).json()["usage"]
+        return usage["prompt_tokens_details" if chat else "input_tokens_details"]["cached_tokens"]
+
+    found("First. ", False), found("One. ", True)
+    plain, marked = found("Second. ", False), found("Two. ", True)
+    size = len(cached.post("/tokenize", prompt=fixed).json()["tokens"])
+    assert plain < size / 2 and marked > size - 2 * PAGE > 60

@@ -132,6 +132,27 @@ def test_a_session_holds_its_prefix_until_it_ends(small):
     assert small.http.get(path).status_code == small.http.delete(path).status_code == 404
 
 
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+def test_a_request_takes_its_session_along(small, path):
+    clear(small)
+    text = f"{path} " + LONG
+    made = post(small, SESSIONS, messages=[{"role": "user", "content": text}], follow=False).json()
+    longer = wished(path, text + LONG)
+    post(small, path, **longer)
+    at = f"{SESSIONS}/{made['id']}"
+    assert small.http.get(at).json()["tokens"] == made["tokens"]
+    post(small, path, **longer, session=made["id"])
+    until(lambda: small.http.get(at).json()["tokens"] > made["tokens"] + 100)
+    press(small)
+    assert cached_of(post(small, path, **longer)) > made["tokens"] + 100
+    too_long = small.http.post(path, json={"model": "canary", **wished(path, text + LONG * 20), "session": made["id"]})
+    assert too_long.status_code == (529 if path == MESSAGES else 507)
+    assert small.http.delete(at).status_code == 200
+    body = {"model": "canary", **longer}
+    assert small.http.post(path, json={**body, "session": made["id"]}).status_code == 404
+    assert small.http.post(path, json={**body, "session": "mine"}).status_code == 400
+
+
 def test_a_session_that_does_not_fit_is_507_with_the_numbers(small):
     reply = small.http.post(SESSIONS, json={"model": "canary",
                                             "messages": [{"role": "user", "content": LONG * 20}]})

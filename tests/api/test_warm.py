@@ -19,7 +19,7 @@ ROUTES = ["/v1/chat/completions", "/v1/chat/completions", "/v1/messages", "/v1/r
 
 @contextlib.contextmanager
 def warming(*options, **more):
-    """A server whose caches stay as they are, and that ends well."""
+    """A server that keeps its caches, and ends well."""
     s = Server(FEW_PAGES, *options, **more)
     try:
         yield s

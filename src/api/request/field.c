@@ -3,12 +3,14 @@
 
 #include "api/request/request.h"
 
+#include "engine/stream.h"
 #include "gen/reject.h"
 
 #include "base/check.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static void *member_of(struct request *r, const struct field *f)
 {
@@ -105,6 +107,16 @@ uint32_t field_ttl_s(const json_t *v)
     uint64_t unit = *at == 's' ? 1 : *at == 'm' ? 60 : *at == 'h' ? 3600 : 0;
     bool whole = at > text && unit > 0 && at[1] == 0;
     return whole ? (uint32_t)MIN_OF(seconds * unit, (uint64_t)TTL_MAX_S) : 0;
+}
+
+bool field_session_id(struct slice text, uint8_t ret[16])
+{
+    const struct slice prefix = SLICE("sess_");
+    struct request_id id;
+    if (!slice_starts(text, prefix) || !request_id_parse(text.ptr + prefix.len, text.len - prefix.len, &id))
+        return false;
+    memcpy(ret, &id, sizeof(id));
+    return true;
 }
 
 static void keep(struct request *r, const char *name, const json_t *ttl)

@@ -81,6 +81,8 @@ field_read_fn field_accept_string, field_accept_object;
 field_read_fn field_cache_retention, field_cache_options;
 /* Seconds of a ttl such as "5m" or "1h", at most a day; 0: not a ttl. */
 uint32_t field_ttl_s(const json_t *v);
+/* The id of a session, "sess_...". False: another text. */
+bool field_session_id(struct slice text, uint8_t ret[16]);
 /* Accepted without effect: the name is listed in `ignored`, unless the value is off as below. */
 field_read_fn field_ignore_unless_off;
 

@@ -220,6 +220,15 @@ bool field_priority(struct request *r, const struct field *f, json_t *v, struct 
 
 /* ---- the group ---- */
 
+/* ---- delivery ---- */
+
+static bool read_session(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    r->gen.has_session = field_session_id(slice_of(json_string_value(v)), r->gen.session_id);
+    return r->gen.has_session ||
+           reject_value(why, f->name, "session must be the id of a session, \"sess_...\".");
+}
+
 static const struct field fields[] = {
     FIELD_MODEL,
     /* Sampling. */
@@ -250,6 +259,7 @@ static const struct field fields[] = {
     {"priority", field_priority},
     {"speculative", field_bool, FIELD_AT(gen.speculative)},
     {"cache_salt", field_string, FIELD_AT(gen.cache_salt)},
+    {"session", read_session},
 };
 
 const struct field_group fields_generation = {fields, COUNT_OF(fields)};

@@ -136,6 +136,12 @@ json_t *request_glue(const char *text);
  * list of one text becomes a string. False: no memory. */
 bool request_join_parts(json_t *message, const char *name, bool whole, struct request_memory *memory);
 
+/* A client's mark, unless there is one or the request has GEN_MARKS_MAX. */
+void request_mark(struct request *r, size_t message, size_t bytes);
+/* A mark after the texts of `parts`, which are those of a message so far, if the last one was made of a part
+ * with a `prompt_cache_breakpoint`. */
+void request_mark_part(struct request *r, size_t message, const json_t *parts, const json_t *part);
+
 /* request_tools.c: the field `tools` of chats. */
 bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);
 /* Custom tools become functions, in place; r->customs has their names. The request's memory is entered. */

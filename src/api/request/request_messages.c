@@ -15,11 +15,36 @@
 #include "gen/request_memory.h"
 
 struct place {
+    struct request *request;
     size_t index; /* index of the message */
     struct request_memory *memory;
     json_t **media;
     struct reject *why;
 };
+
+/* ---- marks of the client ---- */
+
+void request_mark(struct request *r, size_t message, size_t bytes)
+{
+    if (r->gen.mark_count == GEN_MARKS_MAX)
+        return;
+    struct chat_mark mark = {(uint32_t)message, bytes};
+    for (uint32_t i = 0; i < r->gen.mark_count; i++)
+        if (r->gen.marks[i].message == mark.message && r->gen.marks[i].bytes == bytes)
+            return;
+    r->gen.marks[r->gen.mark_count++] = mark;
+}
+
+void request_mark_part(struct request *r, size_t message, const json_t *parts, const json_t *part)
+{
+    size_t i, bytes = 0;
+    const json_t *each, *mark = json_object_get(part, "prompt_cache_breakpoint");
+    if (!mark || json_is_null(mark))
+        return;
+    json_array_foreach(parts, i, each)
+        bytes += json_string_length(json_object_get(each, "text"));
+    request_mark(r, message, bytes);
+}
 
 static bool refuse_message(const struct place *p, const char *what)
 {
@@ -98,6 +123,7 @@ static bool sort_parts(const struct place *p, json_t *message, const json_t *par
             ok = refuse_part(p, i, part);
         else
             ok = json_array_append_new(list, field_text_part(text)) == 0 || no_memory(p);
+        request_mark_part(p->request, p->index, list, part);
     }
     if (!ok) {
         json_decref(list);
@@ -350,7 +376,7 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
     bool ok = true;
     request_memory_enter(memory);
     json_array_foreach(r->gen.messages, i, message) {
-        struct place p = {i, memory, &r->gen.media, why};
+        struct place p = {r, i, memory, &r->gen.media, why};
         ok = normalise_message(&p, message, limits);
         if (!ok)
             break;

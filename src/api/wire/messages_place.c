@@ -29,11 +29,5 @@ void messages_mark(struct request *r, const json_t *holder, size_t message, size
     if (!v || json_is_null(v))
         return;
     messages_keep(r, v, bytes < SIZE_MAX);
-    if (r->gen.mark_count == GEN_MARKS_MAX)
-        return;
-    struct chat_mark mark = {(uint32_t)message, bytes};
-    for (uint32_t i = 0; i < r->gen.mark_count; i++)
-        if (r->gen.marks[i].message == mark.message && r->gen.marks[i].bytes == bytes)
-            return;
-    r->gen.marks[r->gen.mark_count++] = mark;
+    request_mark(r, message, bytes);
 }

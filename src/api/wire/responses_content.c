@@ -149,6 +149,10 @@ bool responses_add_content(struct responses_place *p, json_t *parts, json_t *con
         snprintf(p->at + end, sizeof(p->at) - end, ".content[%zu]", i);
         if (!add_part(p, parts, part))
             return false;
+        const json_t *all = p->request->gen.messages;
+        size_t last = json_array_size(all) - 1;
+        if (json_object_get(json_array_get(all, last), "content") == parts)
+            request_mark_part(p->request, last, parts, part);
     }
     p->at[end] = 0;
     return true;

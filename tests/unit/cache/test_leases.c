@@ -462,7 +462,7 @@ PROPERTY(thousands_of_leases_end_with_the_ledger_as_it_began, seed)
     struct fixture f;
     open_leases(&f, 30 + (uint32_t)rng_below(&rng, 60), seed % 2 ? 4 + (uint32_t)rng_below(&rng, 8) : 0,
                 10 + (uint32_t)rng_below(&rng, 60));
-    for (uint32_t number = 0; number < 10000 / TEST_SEEDS; number++) {
+    for (uint32_t number = 0; number < DIV_UP(10000, TEST_SEEDS); number++) {
         do_something(&f, &rng, number, number);
         check(&f);
     }

@@ -127,6 +127,33 @@ TEST(marks_of_the_client_are_cuts)
     kitchen_done(&k);
 }
 
+/* Marks behind the first and the second of three pieces, in the later of two messages that begin alike. */
+TEST(marks_between_the_parts_of_a_message_are_cuts)
+{
+    const struct chat_mark list[] = {{1, 5}, {1, 9}};
+    struct err e = {{0}};
+    struct kitchen k;
+    kitchen_init(
+        &k, SLICE("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %};{% endfor %}"));
+    json_t *messages =
+        json_pack("[{sss[{ss}]}{sss[{ss}{ss}{ss}]}]", "role", "user", "content", "text", "alike", "role",
+                  "user", "content", "text", "alike", "text", "alik", "text", "alike");
+    struct chat_template_input in = {.messages = messages, .marks = {list, COUNT_OF(list)}};
+    assert_int_equal(
+        chat_template_render_cuts(k.t, k.scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &k.text, &k.cuts, &e),
+        0);
+    /* "alike;alikealikalike;" */
+    const size_t want[] = {11, 15};
+    for (size_t i = 0; i < COUNT_OF(want); i++) {
+        bool found = false;
+        for (uint32_t c = 0; c < k.cuts.count; c++)
+            found |= k.cuts.bytes[c] == want[i];
+        assert_true(found);
+    }
+    json_decref(messages);
+    kitchen_done(&k);
+}
+
 TEST(loops_of_every_kind_are_followed)
 {
     const char *want = "[s0]u:|u1;|a:a2;|u:u3;|a:";
