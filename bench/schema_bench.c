@@ -95,7 +95,7 @@ struct bench {
     struct mailbox *mailbox;
     struct grammar_vocab *vocab;
     struct grammar_cache *cache;
-    struct cached_grammar *grammars[SETS][GRAMMARS];
+    struct grammar_entry *grammars[SETS][GRAMMARS];
     struct engine *engine;
     uint32_t prompt[PROMPT];
     /* Options. */
@@ -124,7 +124,7 @@ static void open_grammars(struct bench *b)
 /* ---- one turn ---- */
 
 /* `grammars`: of a set; NULL: without. */
-static void submit(struct bench *b, uint32_t row, uint32_t round, struct cached_grammar **grammars)
+static void submit(struct bench *b, uint32_t row, uint32_t round, struct grammar_entry **grammars)
 {
     struct err e = {{0}};
     struct stream *stream;
@@ -174,7 +174,7 @@ static double cpu_seconds(void)
 }
 
 static struct seconds time_turn(struct bench *b, uint32_t rows, uint32_t round,
-                                struct cached_grammar **grammars)
+                                struct grammar_entry **grammars)
 {
     uint64_t began_ns = clock_now_ns();
     double began_cpu = cpu_seconds();
@@ -199,7 +199,7 @@ static double mask_us(const struct engine_numbers *before, const struct engine_n
 static double measure(struct bench *b, uint32_t rows, size_t set)
 {
     double ratio[ROUNDS_MAX], cpu[ROUNDS_MAX], bound[ROUNDS_MAX], unbound[ROUNDS_MAX];
-    struct cached_grammar **with = b->grammars[set];
+    struct grammar_entry **with = b->grammars[set];
     struct engine_numbers before, after;
     uint32_t n = 0;
     uint64_t end_ns = clock_now_ns() + (uint64_t)(b->seconds * (double)NS_PER_S);

@@ -234,7 +234,7 @@ static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
 static void tell_end(struct exchange *x, bool completed)
 {
     uint64_t now_ns = clock_now_ns();
-    const char *end = completed ? finish_reason_name(x->sums.end) : LEFT;
+    const char *end = completed ? stream_finish_name(x->sums.end) : LEFT;
     trace_turn_to(&x->clock, TRACE_SENDING, now_ns);
     log_end(x, end, now_ns - x->arrived_ns);
     keep_record(x, end, now_ns);

@@ -235,7 +235,7 @@ static void compute(struct task *t, const struct model_lease *l)
     if (f->reason == FINISH_LENGTH)
         log_warmed(t, l, clock_now_ns() - began_ns);
     else
-        log_failed(t, l, f->error[0] ? f->error : finish_reason_name(f->reason));
+        log_failed(t, l, f->error[0] ? f->error : stream_finish_name(f->reason));
 }
 
 int warm_task(const struct warm_task_opts *opts, const struct warm_request *r,

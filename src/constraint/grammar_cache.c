@@ -25,7 +25,7 @@
 
 enum state { COMPILING, READY, FAILED };
 
-struct cached_grammar {
+struct grammar_entry {
     struct grammar_cache *cache;
     struct list link; /* in the cache's list; in none once it has failed */
     uint8_t key[GRAMMAR_SOURCE_KEY_BYTES];
@@ -75,12 +75,12 @@ static void give_room(void *owner, size_t bytes)
 
 static void give_entry(void *owner, size_t bytes)
 {
-    struct cached_grammar *g = owner;
+    struct grammar_entry *g = owner;
     atomic_fetch_sub(&g->bytes, bytes);
     give_room(g->cache, bytes);
 }
 
-static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
+static void entry_free(struct grammar_cache *c, struct grammar_entry *g)
 {
     ASSERT(g->users == 0);
     list_remove(&g->link);
@@ -96,7 +96,7 @@ static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
 static bool evict(struct grammar_cache *c)
 {
     LIST_EACH(it, &c->entries) {
-        struct cached_grammar *g = CONTAINER(it, struct cached_grammar, link);
+        struct grammar_entry *g = CONTAINER(it, struct grammar_entry, link);
         if (g->users > 0)
             continue;
         entry_free(c, g);
@@ -141,11 +141,11 @@ static int take_room(struct grammar_cache *c, size_t bytes)
 }
 
 /* The entry may have that many bytes more beside those in use. Under the lock. */
-static bool has_share(struct grammar_cache *c, const struct cached_grammar *g, size_t bytes)
+static bool has_share(struct grammar_cache *c, const struct grammar_entry *g, size_t bytes)
 {
     uint64_t all = 0, own = 0;
     LIST_EACH(it, &c->entries) {
-        const struct cached_grammar *e = CONTAINER(it, struct cached_grammar, link);
+        const struct grammar_entry *e = CONTAINER(it, struct grammar_entry, link);
         uint64_t taken = e->users > 0 ? atomic_load(&e->bytes) : 0;
         all += taken;
         own += e != g && e->tenant == g->tenant ? taken : 0;
@@ -155,7 +155,7 @@ static bool has_share(struct grammar_cache *c, const struct cached_grammar *g, s
 }
 
 /* Under the lock. */
-static int take_entry(struct cached_grammar *g, size_t bytes)
+static int take_entry(struct grammar_entry *g, size_t bytes)
 {
     int r = has_share(g->cache, g, bytes) ? take_room(g->cache, bytes) : -ENOMEM;
     if (r == 0)
@@ -167,7 +167,7 @@ static int take_entry(struct cached_grammar *g, size_t bytes)
 
 static int charge_entry(void *owner, size_t bytes)
 {
-    struct cached_grammar *g = owner;
+    struct grammar_entry *g = owner;
     pthread_mutex_lock(&g->cache->lock);
     int r = take_entry(g, bytes);
     pthread_mutex_unlock(&g->cache->lock);
@@ -175,11 +175,11 @@ static int charge_entry(void *owner, size_t bytes)
 }
 
 /* A new entry, compiling, with one user. Under the lock. */
-static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *key, uint64_t tenant)
+static struct grammar_entry *entry_new(struct grammar_cache *c, const uint8_t *key, uint64_t tenant)
 {
-    if (take_room(c, sizeof(struct cached_grammar)) < 0)
+    if (take_room(c, sizeof(struct grammar_entry)) < 0)
         return NULL;
-    struct cached_grammar *g = calloc(1, sizeof(*g));
+    struct grammar_entry *g = calloc(1, sizeof(*g));
     if (!g) {
         give_room(c, sizeof(*g));
         return NULL;
@@ -197,10 +197,10 @@ static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *
     return g;
 }
 
-static struct cached_grammar *find(struct grammar_cache *c, const uint8_t *key)
+static struct grammar_entry *find(struct grammar_cache *c, const uint8_t *key)
 {
     LIST_EACH(it, &c->entries) {
-        struct cached_grammar *g = CONTAINER(it, struct cached_grammar, link);
+        struct grammar_entry *g = CONTAINER(it, struct grammar_entry, link);
         if (memcmp(g->key, key, sizeof(g->key)) == 0)
             return g;
     }
@@ -249,14 +249,14 @@ void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers
     pthread_mutex_lock(&c->lock);
     *ret = c->numbers;
     LIST_EACH(it, &c->entries)
-        ret->used += CONTAINER(it, struct cached_grammar, link)->users > 0;
+        ret->used += CONTAINER(it, struct grammar_entry, link)->users > 0;
     pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- Getting ---- */
 
 /* Under the lock: unused entries have been evicted. */
-static int no_room(const struct grammar_cache *c, const struct cached_grammar *g,
+static int no_room(const struct grammar_cache *c, const struct grammar_entry *g,
                    const struct grammar_source *s, struct err *e)
 {
     bool alone = true;
@@ -276,7 +276,7 @@ static size_t tables_room(const struct grammar_cache *c)
 }
 
 /* Outside the lock. */
-static int fill(struct grammar_cache *c, struct cached_grammar *g, const struct grammar_source *s,
+static int fill(struct grammar_cache *c, struct grammar_entry *g, const struct grammar_source *s,
                 const struct grammar_source_opts *opts, struct err *e)
 {
     struct grammar_source_opts own = *opts;
@@ -291,7 +291,7 @@ static int fill(struct grammar_cache *c, struct cached_grammar *g, const struct 
 }
 
 /* Under the lock. */
-static void drop(struct grammar_cache *c, struct cached_grammar *g)
+static void drop(struct grammar_cache *c, struct grammar_entry *g)
 {
     ASSERT(g->users > 0);
     g->users--;
@@ -308,7 +308,7 @@ static const struct failure *known_failure(const struct grammar_cache *c, const 
     return NULL;
 }
 
-static void keep_failure(struct grammar_cache *c, const struct cached_grammar *g, const struct err *e)
+static void keep_failure(struct grammar_cache *c, const struct grammar_entry *g, const struct err *e)
 {
     struct failure *f = &c->failures[c->failed % GRAMMAR_FAILED_MAX];
     memcpy(f->key, g->key, sizeof(f->key));
@@ -316,7 +316,7 @@ static void keep_failure(struct grammar_cache *c, const struct cached_grammar *g
     c->failed = c->failed + 1 == 2 * GRAMMAR_FAILED_MAX ? GRAMMAR_FAILED_MAX : c->failed + 1;
 }
 
-static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, const struct err *e)
+static void finish_entry(struct grammar_cache *c, struct grammar_entry *g, int r, const struct err *e)
 {
     g->state = r == 0 ? READY : FAILED;
     if (r < 0) {
@@ -334,7 +334,7 @@ static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, con
 
 /* The first thread that requests it. Under the lock, which is released in between. */
 static int compile(struct grammar_cache *c, const struct grammar_source *s,
-                   const struct grammar_source_opts *opts, struct cached_grammar *g, struct err *e)
+                   const struct grammar_source_opts *opts, struct grammar_entry *g, struct err *e)
 {
     int r = take_entry(g, tables_room(c));
     if (r == 0) {
@@ -344,14 +344,14 @@ static int compile(struct grammar_cache *c, const struct grammar_source *s,
     }
     if (r == -ENOMEM && g->refused)
         r = no_room(c, g, s, e);
-    settle(c, g, r, e);
+    finish_entry(c, g, r, e);
     if (r < 0)
         drop(c, g);
     return r;
 }
 
 /* Until it is compiled. 0, or why the caller no longer waits. Under the lock. */
-static int wait_for(struct grammar_cache *c, const struct cached_grammar *g, const struct wanted *wanted)
+static int wait_for(struct grammar_cache *c, const struct grammar_entry *g, const struct wanted *wanted)
 {
     int r = 0;
     while (g->state == COMPILING && (r = wanted_look(wanted)) == 0) {
@@ -362,7 +362,7 @@ static int wait_for(struct grammar_cache *c, const struct cached_grammar *g, con
 }
 
 /* An entry that was there. -EAGAIN: the one who compiled it stopped for reasons of its own. */
-static int join(struct grammar_cache *c, const struct grammar_source_opts *opts, struct cached_grammar *g,
+static int join(struct grammar_cache *c, const struct grammar_source_opts *opts, struct grammar_entry *g,
                 struct err *e)
 {
     g->users++;
@@ -384,10 +384,10 @@ static int join(struct grammar_cache *c, const struct grammar_source_opts *opts,
 }
 
 int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
-                      const struct grammar_source_opts *opts, struct cached_grammar **ret, struct err *e)
+                      const struct grammar_source_opts *opts, struct grammar_entry **ret, struct err *e)
 {
     uint8_t key[GRAMMAR_SOURCE_KEY_BYTES];
-    struct cached_grammar *g;
+    struct grammar_entry *g;
     int r = -EAGAIN;
     grammar_source_key(s, key);
     pthread_mutex_lock(&c->lock);
@@ -410,7 +410,7 @@ int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
     return r;
 }
 
-void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g)
+void grammar_cache_put(struct grammar_cache *c, struct grammar_entry *g)
 {
     pthread_mutex_lock(&c->lock);
     drop(c, g);
@@ -419,23 +419,23 @@ void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g)
 
 /* ---- Using ---- */
 
-void cached_grammar_lock(struct cached_grammar *g)
+void grammar_entry_lock(struct grammar_entry *g)
 {
     pthread_mutex_lock(&g->tables_lock);
 }
 
-void cached_grammar_unlock(struct cached_grammar *g)
+void grammar_entry_unlock(struct grammar_entry *g)
 {
     pthread_mutex_unlock(&g->tables_lock);
 }
 
-const uint32_t *cached_grammar_ends(const struct cached_grammar *g, uint32_t *count)
+const uint32_t *grammar_entry_ends(const struct grammar_entry *g, uint32_t *count)
 {
     *count = g->cache->vocab->end_count;
     return g->cache->vocab->ends;
 }
 
-void cached_grammar_ref(struct cached_grammar *g)
+void grammar_entry_ref(struct grammar_entry *g)
 {
     pthread_mutex_lock(&g->cache->lock);
     ASSERT(g->users > 0);
@@ -443,17 +443,17 @@ void cached_grammar_ref(struct cached_grammar *g)
     pthread_mutex_unlock(&g->cache->lock);
 }
 
-void cached_grammar_unref(struct cached_grammar *g)
+void grammar_entry_unref(struct grammar_entry *g)
 {
     grammar_cache_put(g->cache, g);
 }
 
-int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
-                           struct matcher **ret)
+int grammar_entry_matcher(struct grammar_entry *g, size_t bytes_max, const struct charge *charge,
+                          struct matcher **ret)
 {
     struct matcher_opts opts = {.tables = g->tables, .bytes_max = bytes_max, .charge = charge};
-    cached_grammar_lock(g);
+    grammar_entry_lock(g);
     int r = matcher_create(&opts, ret);
-    cached_grammar_unlock(g);
+    grammar_entry_unlock(g);
     return r;
 }

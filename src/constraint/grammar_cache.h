@@ -28,7 +28,7 @@ struct matcher;
 #define GRAMMAR_SHARE_OF_FREE 2
 
 struct grammar_cache;
-struct cached_grammar;
+struct grammar_entry;
 
 struct grammar_cache_opts {
     const struct grammar_vocab *vocab; /* outlives the cache */
@@ -44,23 +44,23 @@ void grammar_cache_free(struct grammar_cache *c);
 /* The entry of this source, in use until grammar_cache_put(). `opts->charge` is not used. 0, or as
  * grammar_source_compile(); -ENOMEM: entries in use leave no room; -E2BIG also: the cache is too small. */
 int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
-                      const struct grammar_source_opts *opts, struct cached_grammar **ret, struct err *e);
-void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g);
+                      const struct grammar_source_opts *opts, struct grammar_entry **ret, struct err *e);
+void grammar_cache_put(struct grammar_cache *c, struct grammar_entry *g);
 
 /* One more use of an entry in use; and one fewer, as grammar_cache_put(). */
-void cached_grammar_ref(struct cached_grammar *g);
-void cached_grammar_unref(struct cached_grammar *g);
+void grammar_entry_ref(struct grammar_entry *g);
+void grammar_entry_unref(struct grammar_entry *g);
 
 /* Matchers of one entry share its tables: between these two calls they are the caller's alone. */
-void cached_grammar_lock(struct cached_grammar *g);
-void cached_grammar_unlock(struct cached_grammar *g);
+void grammar_entry_lock(struct grammar_entry *g);
+void grammar_entry_unlock(struct grammar_entry *g);
 /* A matcher at the empty text, to be freed before the entry is put back. `bytes_max`: as matcher_opts. Takes
  * the lock itself. 0, -E2BIG or -ENOMEM. */
-int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
-                           struct matcher **ret);
+int grammar_entry_matcher(struct grammar_entry *g, size_t bytes_max, const struct charge *charge,
+                          struct matcher **ret);
 
 /* The vocabulary's end tokens; constant. */
-const uint32_t *cached_grammar_ends(const struct cached_grammar *g, uint32_t *count);
+const uint32_t *grammar_entry_ends(const struct grammar_entry *g, uint32_t *count);
 
 /* Evicts the least recently used entry that is not in use. False: all are in use. */
 bool grammar_cache_evict(struct grammar_cache *c);

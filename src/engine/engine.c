@@ -28,7 +28,7 @@
 #define SNAPSHOTS_MAX         1024       /* the cheapest is found by looking at all */
 #define CLOSE_PATIENCE_NS     (2 * NS_PER_S)
 
-const char *job_phase_name(enum job_phase p)
+const char *engine_phase_name(enum job_phase p)
 {
     static const char *const names[] = {"queued",   "fetching", "encoding",  "prefilling",
                                         "decoding", "paused",   "preempted", "parked"};

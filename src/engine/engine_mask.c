@@ -47,14 +47,14 @@ static uint64_t *bits_of(const struct engine *en, uint32_t row)
  * job's time. */
 static uint64_t match_begin(struct job *j)
 {
-    cached_grammar_lock(j->grammar);
+    grammar_entry_lock(j->grammar);
     return clock_thread_ns();
 }
 
 static void match_end(struct job *j, uint64_t began_ns)
 {
     uint64_t now_ns = clock_thread_ns();
-    cached_grammar_unlock(j->grammar);
+    grammar_entry_unlock(j->grammar);
     j->seq.match_ns += now_ns > began_ns ? now_ns - began_ns : 0;
 }
 
@@ -195,7 +195,7 @@ static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask 
 {
     const struct sampler_params *p = sampler_params_of(j->sampler);
     uint32_t count, ignored[SAMPLER_STOP_MAX], ignored_count = 0;
-    const uint32_t *ends = cached_grammar_ends(j->grammar, &count);
+    const uint32_t *ends = grammar_entry_ends(j->grammar, &count);
     for (uint32_t i = 0; i < count && ignored_count < SAMPLER_STOP_MAX; i++)
         if (ends[i] < vocab && is_set(bits, ends[i]) && !is_stop(p, ends[i]))
             ignored[ignored_count++] = ends[i];

@@ -74,7 +74,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->fetches_failed = s.fetches_failed;
     ret->states_used = states.taken;
     ret->state = pool_numbers_of(&states, en->pools.state_bytes);
-    pools_settle(&en->pools);
+    pools_move_accounts(&en->pools);
     image_sched_read_gauges(&en->image_sched, ret);
     ret->busy_ns = en->steps_ns + ret->encode_ns;
     ret->pending_trim_bytes = trim_pending_bytes(&en->trim, s.running);

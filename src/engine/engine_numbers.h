@@ -23,7 +23,7 @@ enum job_phase {
     JOB_PREEMPTED,
     JOB_PARKED /* lost its place, keeps pages and state */
 };
-const char *job_phase_name(enum job_phase p);
+const char *engine_phase_name(enum job_phase p);
 
 struct job_numbers {
     struct request_id id;

@@ -134,10 +134,10 @@ static int create_matcher(struct job *j, const struct job_opts *opts)
     if (!spec->grammar)
         return 0;
     j->seq.matched = true;
-    int r = cached_grammar_matcher(spec->grammar, matcher_bytes(spec), opts->charge, &j->matcher);
+    int r = grammar_entry_matcher(spec->grammar, matcher_bytes(spec), opts->charge, &j->matcher);
     if (r < 0)
         return r;
-    cached_grammar_ref(spec->grammar);
+    grammar_entry_ref(spec->grammar);
     j->grammar = spec->grammar;
     j->bytes = job_bytes(spec, &opts->tables);
     return 0;
@@ -346,7 +346,7 @@ void job_free(struct job *j)
         image_unref(j->images[i]);
     matcher_free(j->matcher);
     if (j->grammar)
-        cached_grammar_unref(j->grammar);
+        grammar_entry_unref(j->grammar);
     arena_free(j->arena);
 }
 

@@ -43,8 +43,8 @@ struct job {
     uint32_t output_count;
     struct sampler *sampler; /* NULL: a job without tokens */
     struct drafting_seq draft;
-    struct cached_grammar *grammar; /* NULL: any output */
-    struct matcher *matcher;        /* has taken the output */
+    struct grammar_entry *grammar; /* NULL: any output */
+    struct matcher *matcher;       /* has taken the output */
     struct engine_think think;
     struct repetition repetition;
     uint32_t mask_row; /* the first of its masks in the step under way */

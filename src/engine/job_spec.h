@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cached_grammar;
+struct grammar_entry;
 struct image;
 
 #define ENGINE_STOP_STRINGS_MAX      16
@@ -91,7 +91,7 @@ struct job_spec {
      * is sampled only where the output is complete, and ends the job. End tokens that are not among
      * sampling.stop_ids (ignore_eos) are sampled only where nothing else may follow, and so are stop_ids
      * before min_tokens. The job holds it too until it ends. NULL: anything. */
-    struct cached_grammar *grammar;
+    struct grammar_entry *grammar;
     struct job_thinking thinking;
     struct repetition_params repetition; /* checked; a loop ends the reply, or its reasoning */
     struct job_leases leases;

@@ -61,7 +61,7 @@ static void move_state(void *arg, uint32_t from, uint32_t to)
 static uint64_t give_unit(struct pools *p, const struct block_pool *but, uint64_t before_ns)
 {
     uint64_t bytes = 0;
-    pools_settle(p);
+    pools_move_accounts(p);
     for (uint32_t kind = 0; kind < TIER_KINDS && bytes == 0; kind++)
         if (p->blocks[kind] && p->blocks[kind] != but)
             bytes = block_pool_trim(p->blocks[kind], 1, before_ns);
@@ -348,7 +348,7 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
     prefix_index_done(p->index);
     p->index = NULL;
     if (p->prefix_cache)
-        pools_settle(p);
+        pools_move_accounts(p);
     uint64_t left = free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(p->leased);
@@ -393,7 +393,7 @@ static void show(struct account *from, struct account *to, uint64_t *shown, uint
     *shown = bytes;
 }
 
-void pools_settle(struct pools *p)
+void pools_move_accounts(struct pools *p)
 {
     struct prefix_numbers n = {0};
     if (p->index)

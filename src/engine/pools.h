@@ -2,8 +2,8 @@
  *
  * All of it is charged below the account `pools`, the limit of both pools together. A unit is committed on
  * `kv` or `state`. Bytes that only the prefix cache holds are shown on `prefix cache` and `snapshots`, and
- * bytes that sessions hold on `leases` (pools_settle). When a unit is refused, the other pool's free units
- * come first, then cached prefixes. Part of the engine: its thread, once it runs. */
+ * bytes that sessions hold on `leases` (pools_move_accounts). When a unit is refused, the other pool's free
+ * units come first, then cached prefixes. Part of the engine: its thread, once it runs. */
 #ifndef PLATEAU_ENGINE_POOLS_H
 #define PLATEAU_ENGINE_POOLS_H
 
@@ -104,7 +104,7 @@ int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64
               void *host);
 
 /* Moves bytes between the accounts as the blocks are used now. Never fails: the sum is unchanged. */
-void pools_settle(struct pools *p);
+void pools_move_accounts(struct pools *p);
 void pools_clock(struct pools *p, uint64_t now_ns);
 
 struct pools_given {

@@ -76,7 +76,7 @@ struct request_id request_id_new(void)
     return id;
 }
 
-const char *finish_reason_name(enum finish_reason r)
+const char *stream_finish_name(enum finish_reason r)
 {
     static const char *const names[] = {
         [FINISH_STOP] = "stop",

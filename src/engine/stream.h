@@ -43,7 +43,7 @@ enum finish_reason {
     FINISH_SHUTDOWN,      /* the model is being unloaded or the server stops */
     FINISH_ERROR          /* see `error` */
 };
-const char *finish_reason_name(enum finish_reason r);
+const char *stream_finish_name(enum finish_reason r);
 
 /* The prefix cache's record of the first page that was not found: a struct prefix_loss, whose header few
  * readers of this one need. */

@@ -81,7 +81,7 @@ struct gen {
     struct job_thinking thinking; /* but for `inside` */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
-    struct cached_grammar *grammar;              /* in use by this request; NULL: none */
+    struct grammar_entry *grammar;               /* in use by this request; NULL: none */
     uint64_t grammar_since_ns, grammar_retry_ns; /* at GEN_AT_GRAMMAR: waiting since then; the next try */
     struct logit_bias *bias;
     uint32_t bias_count;

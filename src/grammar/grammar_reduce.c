@@ -43,7 +43,7 @@ static int terminals(struct reducing *p, struct err *e)
     return 0;
 }
 
-static void settle_row(struct reducing *p, uint32_t row)
+static void reduce_row(struct reducing *p, uint32_t row)
 {
     uint32_t rule = p->rule_of[row];
     if (p->productive[rule])
@@ -57,12 +57,12 @@ static void productive_rules(struct reducing *p)
     struct draft *d = p->d;
     for (uint32_t row = 0; row < d->row_count; row++)
         if (d->rows[row].count == 0 && p->listed[row])
-            settle_row(p, row);
+            reduce_row(p, row);
     for (uint32_t i = 0; i < p->queued; i++) {
         uint32_t s = p->queue[i];
         for (uint32_t u = p->users_of[s]; u < p->users_of[s + 1]; u++)
             if (--p->open[p->users[u]] == 0)
-                settle_row(p, p->users[u]);
+                reduce_row(p, p->users[u]);
     }
 }
 

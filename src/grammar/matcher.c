@@ -92,7 +92,7 @@ static int begin(struct matcher *m)
 {
     struct matcher_tables *t = m->tables;
     uint32_t row, state;
-    m->top = m->position = m->base = m->marks = m->settled = 0;
+    m->top = m->position = m->base = m->marks = m->marks_from = 0;
     m->mark = UINT32_MAX;
     t->thread_count = t->source_count = 0;
     int r = parse_first_row(m, &row);
@@ -143,7 +143,7 @@ void matcher_free(struct matcher *m)
 
 void matcher_reset(struct matcher *m)
 {
-    if (m->settled == 0) {
+    if (m->marks_from == 0) {
         matcher_rewind(m, 0);
         return;
     }
@@ -158,7 +158,7 @@ uint32_t matcher_marks(const struct matcher *m)
 
 void matcher_rewind(struct matcher *m, uint32_t count)
 {
-    ASSERT(count <= m->marks && count >= m->settled);
+    ASSERT(count <= m->marks && count >= m->marks_from);
     for (; m->marks > count; m->marks--)
         m->mark = last_mark(m)->before;
     ASSERT(m->mark < m->top);
@@ -196,7 +196,7 @@ static int run_bytes(struct matcher *m, struct slice bytes, const struct source 
         t->source_count = 0;
         if (i + 1 == bytes.len && extra)
             t->sources[t->source_count++] = *extra;
-        int r = matcher_step(m, 0, count, (uint8_t)bytes.ptr[i], m->position, row);
+        int r = threads_step(m, 0, count, (uint8_t)bytes.ptr[i], m->position, row);
         if (r < 0)
             return r;
         if (*row != NO_ROW_YET)
@@ -225,8 +225,8 @@ static int run_special(struct matcher *m, const struct source *end, uint32_t *ro
 static void make_room(struct matcher *m)
 {
     uint32_t used = m->top + (m->position - m->base) / 8;
-    if (used > m->room / 4 * 3 && m->marks - m->settled >= MATCHER_KEEP + MATCHER_KEEP / 2)
-        matcher_settle(m, MATCHER_KEEP);
+    if (used > m->room / 4 * 3 && m->marks - m->marks_from >= MATCHER_KEEP + MATCHER_KEEP / 2)
+        matcher_compact(m, MATCHER_KEEP);
 }
 
 /* 1, 0 or -E2BIG, as matcher_take(). */

@@ -79,7 +79,7 @@ uint32_t matcher_marks(const struct matcher *m);
 void matcher_rewind(struct matcher *m, uint32_t count);
 /* Gives up all marks but the last `keep`, and what only the others need: the rest follows the depth of the
  * text. A matcher does so itself, with MATCHER_KEEP, when three quarters of its stack are used. */
-void matcher_settle(struct matcher *m, uint32_t keep);
+void matcher_compact(struct matcher *m, uint32_t keep);
 bool matcher_may_end(const struct matcher *m);
 bool matcher_has_ended(const struct matcher *m); /* an end token was taken */
 

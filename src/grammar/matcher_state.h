@@ -113,7 +113,7 @@ struct row_head {
     uint32_t count;    /* items after the head */
     uint32_t predict, generation;
     uint32_t complete; /* the text up to here is one of the language */
-    uint32_t moved;    /* the row's new place in settle.c; 0 elsewhere */
+    uint32_t moved;    /* the row's new place in matcher_compact.c; 0 elsewhere */
 };
 
 struct mark {
@@ -136,7 +136,7 @@ struct matcher {
     uint32_t position; /* bytes of text */
     uint32_t base;     /* bytes of text that are given up */
     uint32_t mark, marks;
-    uint32_t settled; /* the first mark that remains */
+    uint32_t marks_from; /* the first mark that remains */
     uint32_t items_max;
 };
 
@@ -227,7 +227,7 @@ int thread_add_ends(struct matcher_tables *t, uint32_t row, uint32_t state);
 int thread_new_row(struct matcher *m, uint32_t position, uint32_t *row);
 /* One byte for t->threads [at, at + count): the new ones follow t->thread_count. *row: the new row, or
  * NO_ROW_YET. t->sources may hold more ends. 0 or -E2BIG. */
-int matcher_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position,
+int threads_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position,
                  uint32_t *row);
 
 /* ---- matcher.c ---- */
@@ -265,7 +265,7 @@ const uint32_t *mask_cache_find(struct matcher_tables *t, const struct mask_key 
 void mask_cache_put(struct matcher_tables *t, const struct mask_key *key, const uint32_t *bits,
                     uint32_t count);
 
-/* ---- mask.c ---- */
+/* ---- matcher_mask.c ---- */
 
 int mask_walk_create(struct matcher_tables *t);
 

@@ -52,7 +52,7 @@ int thread_new_row(struct matcher *m, uint32_t position, uint32_t *row)
     return r < 0 ? r : thread_add(m->tables, *row, state);
 }
 
-int matcher_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position,
+int threads_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position,
                  uint32_t *row)
 {
     struct matcher_tables *t = m->tables;

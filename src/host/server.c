@@ -266,7 +266,7 @@ bool server_close(struct server *s)
     registry_stop(s->registry);
     api_stop(s->api);
     bool found = model_finder_stop(&s->finder, SERVER_LOADS_NS);
-    if (!registry_settle(s->registry, SERVER_LOADS_NS) || !found) {
+    if (!registry_await_loads(s->registry, SERVER_LOADS_NS) || !found) {
         close_beside(s);
         return false;
     }

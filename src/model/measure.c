@@ -38,7 +38,7 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 
 /* ---- source ---- */
 
-void source_close(struct source *s)
+void measure_source_close(struct source *s)
 {
     packers_stop(&s->packers);
     arena_free(s->arena);
@@ -46,7 +46,7 @@ void source_close(struct source *s)
     *s = (struct source){0};
 }
 
-int source_open(struct source *s, struct model_files *files, struct account *parent, struct err *e)
+int measure_source_open(struct source *s, struct model_files *files, struct account *parent, struct err *e)
 {
     int r = measure_account(parent, ACCOUNT_LOADING, &s->account);
     if (r == 0)
@@ -56,12 +56,12 @@ int source_open(struct source *s, struct model_files *files, struct account *par
     return checkpoint_open(s->arena, files, "", s->account, &s->checkpoint, e);
 }
 
-uint64_t measured_stage_bytes(const struct measured *m)
+uint64_t measure_stage_bytes(const struct measured *m)
 {
     return ROUND_UP(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes), (uint64_t)65536);
 }
 
-int source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e)
+int measure_source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e)
 {
     const struct packers_opts opts = {s->checkpoint, s->account, device, stage_bytes};
     if (s->account)

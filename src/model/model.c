@@ -99,7 +99,7 @@ static uint64_t tables_bytes(const struct config *c)
 /* Weights that are mapped pass no stage. */
 static uint64_t stage_bytes(const struct packed *packed, const struct measured *measured)
 {
-    return packed->bundle ? 0 : measured_stage_bytes(measured);
+    return packed->bundle ? 0 : measure_stage_bytes(measured);
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
@@ -180,7 +180,7 @@ int model_probe(struct model_files *files, const struct model_parts *parts, stru
     if (r == 0)
         config_serve(&config, 0);
     if (r == 0)
-        r = source_open(&source, files, NULL, e);
+        r = measure_source_open(&source, files, NULL, e);
     if (r == 0)
         r = measure_model(&config, &wanted, files, &source, &measured, e);
     if (r == 0)
@@ -189,7 +189,7 @@ int model_probe(struct model_files *files, const struct model_parts *parts, stru
         r = lay_out(tables, &config, e);
     if (r == 0)
         fill_shape(&config, &source, &packed, &measured, ret);
-    source_close(&source);
+    measure_source_close(&source);
     arena_free(tables);
     return r;
 }
@@ -443,7 +443,7 @@ static int load(struct model *m, struct source *s, struct model_files *files, st
     if (r == 0)
         config_serve(&m->config, opts->context);
     if (r == 0)
-        r = source_open(s, files, opts->parent, e);
+        r = measure_source_open(s, files, opts->parent, e);
     if (r == 0)
         r = measure_model(&m->config, &opts->parts, files, s, &measured, e);
     if (r == 0)
@@ -461,7 +461,7 @@ static int load(struct model *m, struct source *s, struct model_files *files, st
     if (r == 0)
         r = create_encoder(m, opts, e);
     if (r == 0)
-        r = source_begin(s, opts->device, stage_bytes(&m->packed, &measured), e);
+        r = measure_source_begin(s, opts->device, stage_bytes(&m->packed, &measured), e);
     if (r == 0)
         r = pack(m, &measured, s, opts, e);
     if (r == 0)
@@ -482,7 +482,7 @@ int model_load(struct model_files *files, const struct model_opts *opts, struct 
     struct model_opts whole = *opts;
     whole.parts.backend = opts->device->backend;
     r = load(m, &source, files, &whole, e);
-    source_close(&source);
+    measure_source_close(&source);
     if (r == -ENOMEM && e && !e->text[0])
         err_set(e, r, "no memory left to load %s", model_files_path(files));
     if (r < 0)

@@ -105,7 +105,7 @@ static void take_back(struct cache_share *s)
     ASSERT(s->asked <= s->cached);
 }
 
-void cache_share_settle(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
+void cache_share_update(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
                         uint64_t now_ns)
 {
     ASSERT(i < count);

@@ -18,7 +18,7 @@ struct cache_share {
     uint64_t wanted;          /* `cached` after all sequences that use cached entries have ended; >= cached */
     uint64_t oldest_ns;       /* last use of the entry that it would evict next; 0: no entry */
     uint64_t cost_ns_per_mib; /* time to compute a MiB of it again; 0: unknown */
-    /* Set by cache_share_settle(). */
+    /* Set by cache_share_update(). */
     uint64_t allowed;
     uint64_t asked; /* bytes that it must evict and give up from its allowance */
 };
@@ -32,7 +32,7 @@ uint64_t cache_share_older_than(const struct cache_share *s, const struct cache_
 
 /* shares[i] has new figures: returns its unused allowance to the budget, grants its new demand from
  * unallotted bytes, and asks the stalest shares to evict the rest. Sets allowed and asked. */
-void cache_share_settle(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
+void cache_share_update(struct cache_share *const *shares, uint32_t count, uint32_t i, uint64_t budget,
                         uint64_t now_ns);
 
 #endif

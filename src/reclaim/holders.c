@@ -252,7 +252,7 @@ static void settle(struct holder *h, uint64_t now_ns)
 {
     ASSERT(h->state == HOLDER_LIVE);
     struct holder_domain *d = h->of;
-    cache_share_settle(d->shares, d->share_count, find_share(h), d->cache_bytes_max, now_ns);
+    cache_share_update(d->shares, d->share_count, find_share(h), d->cache_bytes_max, now_ns);
     poke_asked(h->list, h);
 }
 

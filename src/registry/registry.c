@@ -20,7 +20,7 @@
 #define REMEMBER_NS          (30 * NS_PER_S) /* a failed load is not tried again before */
 #define REGISTRY_STACK_BYTES ((size_t)128 << 10)
 
-const char *model_state_name(enum model_state s)
+const char *registry_state_name(enum model_state s)
 {
     static const char *const names[] = {"unloaded", "loading", "ready", "draining", "failed"};
     ASSERT((size_t)s < COUNT_OF(names));
@@ -211,7 +211,7 @@ static void log_left(const struct registry *r)
     }
 }
 
-bool registry_settle(struct registry *r, uint64_t ns)
+bool registry_await_loads(struct registry *r, uint64_t ns)
 {
     struct timespec until = clock_deadline(ns);
     int late = 0;

@@ -49,10 +49,10 @@ enum unload_reason {
     UNLOAD_DEVICE_LOST, /* or its engine failed */
     UNLOAD_SHUTDOWN
 };
-const char *unload_reason_name(enum unload_reason why);
+const char *registry_unload_name(enum unload_reason why);
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED };
-const char *model_state_name(enum model_state s);
+const char *registry_state_name(enum model_state s);
 
 /* A loaded model as its users see it. Lives as long as a lease on it. */
 struct served_model {
@@ -127,7 +127,7 @@ void registry_stop(struct registry *r);
 /* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged.
  * What they use stays then: the registry and all that its options name; registry_close_others() instead of
  * registry_close(), and the process ends. NULL is fine. */
-bool registry_settle(struct registry *r, uint64_t ns);
+bool registry_await_loads(struct registry *r, uint64_t ns);
 /* Unloads all loaded models; the registry stays. */
 void registry_close_others(struct registry *r);
 /* registry_stop, then unloads everything: an ordered list of steps, all of which run whatever the ones

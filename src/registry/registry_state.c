@@ -74,7 +74,7 @@ struct registry_sessions registry_held(const struct entry *e)
     return (struct registry_sessions){h.sessions, h.bytes, h.tokens, h.until_ns};
 }
 
-const char *unload_reason_name(enum unload_reason why)
+const char *registry_unload_name(enum unload_reason why)
 {
     static const char *const names[] = {"none",     "admin",       "ttl",     "made_room",
                                         "pressure", "device_lost", "shutdown"};
@@ -96,7 +96,7 @@ void registry_unload_now(struct entry *e)
     returned.bytes = before > after ? before - after : 0;
     LOG_INFO("model_unloaded",
              "model=%s reason=%s for=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
-             e->known.id, unload_reason_name(e->leaves), e->leaves_for ? e->leaves_for->known.id : "-",
+             e->known.id, registry_unload_name(e->leaves), e->leaves_for ? e->leaves_for->known.id : "-",
              (ull)returned.bytes, (ull)returned.account_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS),
              returned.trouble);
     pthread_mutex_lock(&r->lock);

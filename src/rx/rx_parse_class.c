@@ -110,7 +110,7 @@ static bool add_many(struct rx_parser *p, char c, struct rx_set *set)
     default:
         ok = add_property(p, set);
     }
-    rx_set_settle(set);
+    rx_set_normalize(set);
     if (ok && c < 'a' && !rx_set_complement(p->store->arena, set))
         p->result = -ENOMEM;
     return ok && p->result == 0;
@@ -213,7 +213,7 @@ static bool cut_surrogates(struct rx_parser *p, struct rx_set *set)
         if (r.first > 0xDFFF || r.last < 0xD800)
             continue;
         set->at[i].last = 0xD7FF;
-        return add(p, set, 0xE000, r.last) && (rx_set_settle(set), true);
+        return add(p, set, 0xE000, r.last) && (rx_set_normalize(set), true);
     }
     return true;
 }
@@ -230,7 +230,7 @@ bool rx_parse_class(struct rx_parser *p, struct rx_set *set)
             return false;
     }
     p->at++;
-    rx_set_settle(set);
+    rx_set_normalize(set);
     if (inverted && !rx_set_complement(p->store->arena, set)) {
         p->result = -ENOMEM;
         return false;

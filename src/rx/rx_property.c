@@ -43,7 +43,7 @@ static void sort_ranges(struct rx_range *at, uint32_t count)
         }
 }
 
-void rx_set_settle(struct rx_set *set)
+void rx_set_normalize(struct rx_set *set)
 {
     uint32_t kept = 0;
     sort_ranges(set->at, set->count);
@@ -64,7 +64,7 @@ bool rx_set_complement(struct arena *a, struct rx_set *set)
     uint32_t next = 0;
     if (!rx_set_add(a, set, SURROGATE_FIRST, SURROGATE_LAST))
         return false;
-    rx_set_settle(set);
+    rx_set_normalize(set);
     for (uint32_t i = 0; i < set->count; i++) {
         if (set->at[i].first > next && !rx_set_add(a, &made, next, set->at[i].first - 1))
             return false;

@@ -18,7 +18,7 @@ struct rx_set {
 /* False: no memory. Sets grow in `a`; outgrown arrays stay there. */
 bool rx_set_add(struct arena *a, struct rx_set *set, uint32_t first, uint32_t last);
 /* Sorts and joins. */
-void rx_set_settle(struct rx_set *set);
+void rx_set_normalize(struct rx_set *set);
 bool rx_set_complement(struct arena *a, struct rx_set *set);
 /* Adds all code points of a general category (L, Lu, Letter, Uppercase_Letter, ...; also gc=Lu). 0; -EINVAL:
  * no such category; -ENOMEM. */

@@ -210,7 +210,7 @@ bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, con
 
 /* ---- the rest of a way ---- */
 
-static void settle_values(struct schema_work *w, struct schema_way *way)
+static void resolve_values(struct schema_work *w, struct schema_way *way)
 {
     const json_t **kept = schema_take(w, (way->values.count + 1) * sizeof(*kept));
     uint32_t count = 0, types = 0;
@@ -231,7 +231,7 @@ static bool set_is_empty(struct schema_work *w, const struct schema_set *set, ui
         return set->none;
     struct schema_ways ways = schema_expand(w, set, SCHEMA_ANY);
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
-        if (schema_way_settle(w, &ways.all[i], depth - 1))
+        if (schema_way_resolve(w, &ways.all[i], depth - 1))
             return false;
     return !w->error;
 }
@@ -261,10 +261,10 @@ static bool array_is_empty(struct schema_work *w, const struct schema_way *way, 
     return false;
 }
 
-bool schema_way_settle(struct schema_work *w, struct schema_way *way, uint32_t depth)
+bool schema_way_resolve(struct schema_work *w, struct schema_way *way, uint32_t depth)
 {
     if (way->finite)
-        settle_values(w, way);
+        resolve_values(w, way);
     if (way->finite || !way->types)
         return way->types != 0;
     if ((way->types & SCHEMA_NUMBER) && json_number_is_empty(&way->number))

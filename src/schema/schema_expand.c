@@ -260,7 +260,7 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
     struct schema_ways ways = schema_expand(w, &both, types);
     bool none = !w->error;
     for (uint32_t i = 0; i < ways.count && none; i++)
-        none = !schema_way_settle(w, &ways.all[i], NESTED_MAX - w->nested);
+        none = !schema_way_resolve(w, &ways.all[i], NESTED_MAX - w->nested);
     w->nested--;
     if (!w->error)
         arena_rewind(w->scratch, mark);
@@ -348,7 +348,7 @@ static void run(struct expand *x, struct schema_state *st, uint32_t depth)
     if (!st->way.types || w->error)
         return;
     if (!st->choices) {
-        if (schema_way_settle(w, &st->way, 0))
+        if (schema_way_resolve(w, &st->way, 0))
             add_way(x, &st->way);
         return;
     }

@@ -264,7 +264,7 @@ bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b);
 uint32_t schema_type_of(const json_t *value);
 /* Drops types and values that nothing satisfies, as far as `depth` levels of required members show. False:
  * no value is left. */
-bool schema_way_settle(struct schema_work *w, struct schema_way *way, uint32_t depth);
+bool schema_way_resolve(struct schema_work *w, struct schema_way *way, uint32_t depth);
 bool schema_way_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value);
 bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, const json_t *value);
 /* JSON Schema's equality: 1 and 1.0 are equal. */

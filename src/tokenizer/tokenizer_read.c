@@ -22,21 +22,21 @@ int tokenizer_id_check(const json_t *value, struct slice token, uint32_t *ret, s
     return 0;
 }
 
-size_t stage_count(const json_t *stage, const char *key)
+size_t tokenizer_stage_count(const json_t *stage, const char *key)
 {
     if (!json_is(json_object_get(stage, "type"), "Sequence"))
         return stage && !json_is_null(stage) ? 1 : 0;
     return json_array_size(json_object_get(stage, key));
 }
 
-const json_t *stage_member(const json_t *stage, const char *key, size_t index)
+const json_t *tokenizer_stage_member(const json_t *stage, const char *key, size_t index)
 {
     if (!json_is(json_object_get(stage, "type"), "Sequence"))
         return stage;
     return json_array_get(json_object_get(stage, key), index);
 }
 
-struct slice stage_type(const json_t *stage)
+struct slice tokenizer_stage_type(const json_t *stage)
 {
     struct slice type = json_slice(json_object_get(stage, "type"));
     return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");

@@ -37,9 +37,9 @@ int tokenizer_no_memory(struct err *e);
 int tokenizer_id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e);
 
 /* The members of a list like {"type": "Sequence", KEY: [...]}, or `stage` itself as the only one. */
-size_t stage_count(const json_t *stage, const char *key);
-const json_t *stage_member(const json_t *stage, const char *key, size_t index);
-struct slice stage_type(const json_t *stage);
+size_t tokenizer_stage_count(const json_t *stage, const char *key);
+const json_t *tokenizer_stage_member(const json_t *stage, const char *key, size_t index);
+struct slice tokenizer_stage_type(const json_t *stage);
 
 int tokenizer_read_pre_tokenizer(struct tokenizer *t, struct arena *a, const json_t *pre, struct err *e);
 /* model.type, and what is not supported of BPE. */

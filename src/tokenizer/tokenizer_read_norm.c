@@ -24,7 +24,7 @@ struct reading {
 static int refuse(const struct reading *in, const json_t *member, const char *what)
 {
     return err_set(in->e, -EINVAL, "tokenizer.json: %s \"%.*s\": %s", in->part,
-                   SLICE_ARGS(stage_type(member)), what);
+                   SLICE_ARGS(tokenizer_stage_type(member)), what);
 }
 
 static int keep(const struct reading *in, struct slice s, struct slice *ret)
@@ -264,8 +264,8 @@ static int read_list(struct reading *in, const json_t *list, const char *key, ui
     int r = 0;
     if (depth > 4)
         return refuse(in, list, "its Sequences are nested too deep");
-    for (size_t i = 0; i < stage_count(list, key) && r == 0; i++) {
-        const json_t *member = stage_member(list, key, i);
+    for (size_t i = 0; i < tokenizer_stage_count(list, key) && r == 0; i++) {
+        const json_t *member = tokenizer_stage_member(list, key, i);
         if (json_is(json_object_get(member, "type"), "Sequence"))
             r = read_list(in, member, key, depth + 1);
         else

@@ -138,8 +138,9 @@ int tokenizer_read_post_processor(struct tokenizer *t, const json_t *post, struc
     bool seen = false;
     int r = 0;
     t->pair.known = true; /* nothing but the texts */
-    for (size_t i = 0; i < stage_count(post, "processors") && r == 0; i++) {
-        const json_t *member = stage_member(post, "processors", i), *type = json_object_get(member, "type");
+    for (size_t i = 0; i < tokenizer_stage_count(post, "processors") && r == 0; i++) {
+        const json_t *member = tokenizer_stage_member(post, "processors", i),
+                     *type = json_object_get(member, "type");
         if (json_is(type, "ByteLevel"))
             continue;
         if (!seen && json_is(type, "TemplateProcessing")) {
@@ -152,7 +153,7 @@ int tokenizer_read_post_processor(struct tokenizer *t, const json_t *post, struc
                 e, -EINVAL,
                 "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing, "
                 "BertProcessing or RobertaProcessing can be used",
-                SLICE_ARGS(stage_type(member)));
+                SLICE_ARGS(tokenizer_stage_type(member)));
         seen = true;
     }
     return r;

@@ -27,7 +27,7 @@ struct reading {
 static int refuse(const struct reading *in, const json_t *member, const char *what)
 {
     return err_set(in->e, -EINVAL, "tokenizer.json: pre_tokenizer \"%.*s\": %s",
-                   SLICE_ARGS(stage_type(member)), what);
+                   SLICE_ARGS(tokenizer_stage_type(member)), what);
 }
 
 static struct pretok_stage *new_stage(const struct reading *in)
@@ -208,8 +208,8 @@ int tokenizer_read_pre_tokenizer(struct tokenizer *t, struct arena *a, const jso
 {
     struct reading in = {.t = t, .a = a, .e = e};
     int r = 0;
-    for (size_t i = 0; i < stage_count(pre, "pretokenizers") && r == 0; i++)
-        r = read_member(&in, stage_member(pre, "pretokenizers", i));
+    for (size_t i = 0; i < tokenizer_stage_count(pre, "pretokenizers") && r == 0; i++)
+        r = read_member(&in, tokenizer_stage_member(pre, "pretokenizers", i));
     t->byte_level = in.mapped;
     return r;
 }

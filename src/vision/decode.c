@@ -23,14 +23,14 @@ static const struct format *find_format(struct slice bytes)
     return NULL;
 }
 
-int format_charge(const struct charge *charge, size_t bytes, struct err *e)
+int decode_charge(const struct charge *charge, size_t bytes, struct err *e)
 {
     if (charge_take(charge, bytes) < 0)
         return err_set(e, -ENOMEM, "there is no memory for decoding the image at present");
     return 0;
 }
 
-int format_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e)
+int decode_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e)
 {
     if (width == size->width && height == size->height)
         return 0;

@@ -34,7 +34,7 @@ static void check(struct arena *a, struct config *c)
         check_layer(c, &c->layer[i]);
     for (uint32_t i = 0; i < c->rope_count; i++) {
         ASSERT(c->ropes[i].rot >= 2 && c->ropes[i].rot <= CONFIG_HEAD_DIM_MAX && c->ropes[i].rot % 2 == 0);
-        rope_init(&r, &c->ropes[i]);
+        config_rope_init(&r, &c->ropes[i]);
         rope_at(&r, rope_text(c->context_max), cosines, sines);
         for (uint32_t j = 0; j < r.half; j++)
             ASSERT(isfinite(cosines[j]) && isfinite(sines[j]));

@@ -65,7 +65,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct json_out
     registry_info(a->opts.registry, index, &i);
     const char *stuck = i.state == MODEL_READY ? api_stuck_model(a) : NULL;
     bool is_stuck = stuck && stuck == api_model_id(a, index);
-    json_put_string(j, "state", is_stuck ? "stuck" : model_state_name(i.state));
+    json_put_string(j, "state", is_stuck ? "stuck" : registry_state_name(i.state));
     if (i.state == MODEL_LOADING)
         json_put_fixed(j, "progress", 3, i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
     if (i.reason[0])
@@ -78,7 +78,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct json_out
     if (i.unloaded_why == UNLOAD_NONE)
         return;
     json_open(j, "unloaded");
-    json_put_string(j, "reason", unload_reason_name(i.unloaded_why));
+    json_put_string(j, "reason", registry_unload_name(i.unloaded_why));
     json_put_string(j, "for", i.unloaded_for);
     json_put_fixed(j, "seconds", 1, (double)i.unloaded_ns / (double)NS_PER_S);
     json_close(j);

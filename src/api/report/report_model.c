@@ -37,7 +37,7 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
 
 static const char *state_name(uint32_t state)
 {
-    return model_state_name((enum model_state)state);
+    return registry_state_name((enum model_state)state);
 }
 
 #define OF(field)         GAUGE_OF(struct report_model, field)

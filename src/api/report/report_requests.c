@@ -76,8 +76,8 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     if (furthest == JOB_PAUSED && w.tokens == 0)
         furthest = JOB_PREFILLING;
     if (x->phase == EXCHANGE_RUNNING)
-        w.phase =
-            w.tokens > 0 && furthest == JOB_QUEUED ? job_phase_name(JOB_DECODING) : job_phase_name(furthest);
+        w.phase = w.tokens > 0 && furthest == JOB_QUEUED ? engine_phase_name(JOB_DECODING)
+                                                         : engine_phase_name(furthest);
     return w;
 }
 
@@ -145,7 +145,7 @@ void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct
         if (tenant && x->gen.tenant != *tenant)
             continue;
         struct work w = work_of(x, n->jobs);
-        if (strcmp(w.phase, job_phase_name(JOB_QUEUED)) == 0)
+        if (strcmp(w.phase, engine_phase_name(JOB_QUEUED)) == 0)
             n->waiting++;
         else
             n->active++;

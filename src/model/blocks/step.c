@@ -132,7 +132,7 @@ int step_create(const struct step_memory *memory, const struct config *c, const 
     }
     s->ropes.count = c->rope_count;
     for (uint32_t i = 0; i < c->rope_count; i++)
-        rope_init(&s->ropes.table[i], &c->ropes[i]);
+        config_rope_init(&s->ropes.table[i], &c->ropes[i]);
     *ret = s;
     return open_compute(memory, s, opts);
 }

@@ -243,7 +243,7 @@ void config_fill_layouts(const struct config *c, struct model_shape *s);
 void config_serve(struct config *c, uint32_t context);
 
 /* The frequencies of a rotary position embedding. */
-void rope_init(struct rope *r, const struct rope_config *c);
+void config_rope_init(struct rope *r, const struct rope_config *c);
 
 /* Returns the factor of scores beside 1 / sqrt(head_dim), where the family has one: mscale_all_dim. */
 double config_score_factor(const struct config *c);

@@ -75,7 +75,7 @@ static uint8_t axis_of(const struct rope_config *c, uint32_t j)
     return j < 3 * c->sections[axis] ? (uint8_t)axis : 0;
 }
 
-void rope_init(struct rope *r, const struct rope_config *c)
+void config_rope_init(struct rope *r, const struct rope_config *c)
 {
     double theta = c->theta;
     *r = (struct rope){.half = c->rot / 2, .magnitude = 1};

@@ -118,7 +118,7 @@ static int measure(struct packing *p, struct err *e)
     if (r == 0)
         config_serve(&p->config, 0);
     if (r == 0)
-        r = source_open(&p->source, p->files, p->opts->parent, e);
+        r = measure_source_open(&p->source, p->files, p->opts->parent, e);
     if (r == 0)
         r = measure_model(&p->config, &parts, p->files, &p->source, &p->measured, e);
     return r;
@@ -307,7 +307,7 @@ static int pack_text(struct packing *p)
 
 static int pack(struct packing *p, struct err *e)
 {
-    int r = source_begin(&p->source, p->opts->device, measured_stage_bytes(&p->measured), e);
+    int r = measure_source_begin(&p->source, p->opts->device, measure_stage_bytes(&p->measured), e);
     if (r == 0)
         r = pack_text(p);
     if (r == 0 && p->config.mtp_count)
@@ -433,7 +433,7 @@ int pack_model(struct model_files *files, const char *out, const struct pack_opt
     pack_journal_close(&p->journal);
     if (p->fd >= 0)
         close(p->fd);
-    source_close(&p->source);
+    measure_source_close(&p->source);
     arena_free(p->tables);
     free(p);
     return r;

@@ -350,7 +350,7 @@ TEST(errors_have_the_statuses_and_sentences_that_clients_read)
     reject_set(&why, REJECT_QUEUE_TIMEOUT, NULL, "x");
     assert_int_equal(messages_status(&why), 529);
     why = (struct reject){0};
-    reject_too_long(&why, "messages", 100, 400);
+    reject_too_long(&why, "messages", &(struct reject_context){.tokens = 100}, 400);
     assert_int_equal(messages_status(&why), 400);
     buf_init(&b, 1024, NULL);
     messages_write_error(&why, "id", &b);

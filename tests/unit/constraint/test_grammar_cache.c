@@ -56,16 +56,16 @@ static void close_scene(struct scene *s)
     assert_int_equal(account_numbers(s->account).used, 0);
 }
 
-static int get(struct scene *s, enum grammar_kind kind, const char *text, struct cached_grammar **ret,
+static int get(struct scene *s, enum grammar_kind kind, const char *text, struct grammar_entry **ret,
                struct err *e)
 {
     struct grammar_source source = {kind, slice_of(text)};
     return grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){0}, ret, e);
 }
 
-static struct cached_grammar *must_get(struct scene *s, enum grammar_kind kind, const char *text)
+static struct grammar_entry *must_get(struct scene *s, enum grammar_kind kind, const char *text)
 {
-    struct cached_grammar *g = NULL;
+    struct grammar_entry *g = NULL;
     struct err e = {{0}};
     if (get(s, kind, text, &g, &e) < 0)
         fail_msg("%s: %s", text, e.text);
@@ -79,17 +79,17 @@ static struct grammar_cache_numbers numbers(struct scene *s)
     return n;
 }
 
-static bool accepts(struct cached_grammar *g, const char *text)
+static bool accepts(struct grammar_entry *g, const char *text)
 {
     struct matcher *m;
-    assert_int_equal(cached_grammar_matcher(g, 0, NULL, &m), 0);
+    assert_int_equal(grammar_entry_matcher(g, 0, NULL, &m), 0);
     int r = 1;
-    cached_grammar_lock(g);
+    grammar_entry_lock(g);
     for (const char *at = text; *at && r == 1; at++)
         r = matcher_take(m, (uint8_t)*at);
     if (r == 1)
         r = matcher_take(m, END);
-    cached_grammar_unlock(g);
+    grammar_entry_unlock(g);
     matcher_free(m);
     assert_true(r >= 0);
     return r;
@@ -112,7 +112,7 @@ TEST(every_kind_of_source_compiles)
     struct scene s;
     open_scene(&s, 32 << 20);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct cached_grammar *g = must_get(&s, cases[i].kind, cases[i].text);
+        struct grammar_entry *g = must_get(&s, cases[i].kind, cases[i].text);
         assert_true(accepts(g, cases[i].yes));
         assert_false(accepts(g, cases[i].no));
         grammar_cache_put(s.cache, g);
@@ -127,7 +127,7 @@ TEST(clearing_spares_what_is_in_use)
     uint64_t bytes;
     open_scene(&s, 32 << 20);
     uint64_t empty = account_numbers(s.account).used;
-    struct cached_grammar *used = must_get(&s, GRAMMAR_REGEX, "a");
+    struct grammar_entry *used = must_get(&s, GRAMMAR_REGEX, "a");
     grammar_cache_put(s.cache, must_get(&s, GRAMMAR_REGEX, "b"));
     grammar_cache_put(s.cache, must_get(&s, GRAMMAR_REGEX, "c"));
     uint64_t full = account_numbers(s.account).used;
@@ -144,9 +144,9 @@ TEST(kind_and_text_are_the_identity)
 {
     struct scene s;
     open_scene(&s, 32 << 20);
-    struct cached_grammar *a = must_get(&s, GRAMMAR_REGEX, "[\"a\"]");
-    struct cached_grammar *b = must_get(&s, GRAMMAR_CHOICE, "[\"a\"]");
-    struct cached_grammar *c = must_get(&s, GRAMMAR_REGEX, "[\"a\"]");
+    struct grammar_entry *a = must_get(&s, GRAMMAR_REGEX, "[\"a\"]");
+    struct grammar_entry *b = must_get(&s, GRAMMAR_CHOICE, "[\"a\"]");
+    struct grammar_entry *c = must_get(&s, GRAMMAR_REGEX, "[\"a\"]");
     assert_true(a == c && a != b);
     assert_int_equal(numbers(&s).hits, 1);
     assert_int_equal(numbers(&s).used, 2);
@@ -176,7 +176,7 @@ TEST(what_does_not_compile_says_why_and_leaves_nothing)
     open_scene(&s, 32 << 20);
     uint64_t before = account_numbers(s.account).used;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct cached_grammar *g;
+        struct grammar_entry *g;
         struct err e = {{0}};
         int r = get(&s, cases[i].kind, cases[i].text, &g, &e);
         if (r != cases[i].code || !strstr(e.text, cases[i].words))
@@ -235,7 +235,7 @@ TEST(the_least_recently_used_goes_first_and_none_in_use)
     struct scene s;
     char text[40];
     open_scene(&s, 8 << 20);
-    struct cached_grammar *kept = must_get(&s, GRAMMAR_REGEX, "kept");
+    struct grammar_entry *kept = must_get(&s, GRAMMAR_REGEX, "kept");
     for (int i = 0; i < 100; i++) {
         snprintf(text, sizeof(text), "text %d", i);
         grammar_cache_put(s.cache, must_get(&s, GRAMMAR_REGEX, text));
@@ -257,7 +257,7 @@ TEST(the_least_recently_used_goes_first_and_none_in_use)
 TEST(entries_in_use_refuse_others)
 {
     struct scene s;
-    struct cached_grammar *held[100], *more;
+    struct grammar_entry *held[100], *more;
     struct err e = {{0}};
     uint32_t count = 0;
     char text[40];
@@ -279,7 +279,7 @@ TEST(entries_in_use_refuse_others)
 }
 
 /* Holds grammars of the tenant until there is no room; how many. */
-static uint32_t hold(struct scene *s, uint64_t tenant, struct cached_grammar **held, uint32_t max)
+static uint32_t hold(struct scene *s, uint64_t tenant, struct grammar_entry **held, uint32_t max)
 {
     struct err e = {{0}};
     char text[40];
@@ -298,7 +298,7 @@ static uint32_t hold(struct scene *s, uint64_t tenant, struct cached_grammar **h
 TEST(tenants_that_take_all_they_get_leave_room_to_others)
 {
     struct scene s;
-    struct cached_grammar *held[100];
+    struct grammar_entry *held[100];
     open_scene(&s, 32 << 20);
     uint32_t count = hold(&s, 1, held, COUNT_OF(held));
     assert_true(count > 2 && count < COUNT_OF(held));
@@ -315,7 +315,7 @@ TEST(tenants_that_take_all_they_get_leave_room_to_others)
 TEST(a_cache_that_is_too_small_says_so)
 {
     struct scene s;
-    struct cached_grammar *g;
+    struct grammar_entry *g;
     struct err e = {{0}};
     open_scene(&s, 300 << 10);
     assert_int_equal(get(&s, GRAMMAR_REGEX, "a", &g, &e), -E2BIG);
@@ -331,7 +331,7 @@ struct asking {
 static void *get_on_a_thread(void *arg)
 {
     struct asking *a = arg;
-    struct cached_grammar *g = NULL;
+    struct grammar_entry *g = NULL;
     struct err e = {{0}};
     struct grammar_source_opts opts = {.cpu_ns = 60 * NS_PER_S};
     return grammar_cache_get(a->scene.cache, &a->source, &opts, &g, &e) == 0 ? g : NULL;
@@ -358,10 +358,10 @@ TEST(threads_that_ask_at_once_compile_it_once)
     close_scene(s);
 }
 
-static struct cached_grammar *get_as(struct scene *s, uint64_t tenant, const char *salt)
+static struct grammar_entry *get_as(struct scene *s, uint64_t tenant, const char *salt)
 {
     struct grammar_source source = {GRAMMAR_REGEX, SLICE("[ab]+"), .scope = {tenant, slice_of(salt)}};
-    struct cached_grammar *g = NULL;
+    struct grammar_entry *g = NULL;
     struct err e = {{0}};
     assert_int_equal(grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){0}, &g, &e), 0);
     return g;
@@ -370,7 +370,7 @@ static struct cached_grammar *get_as(struct scene *s, uint64_t tenant, const cha
 TEST(a_grammar_is_its_tenants_and_its_salts_own)
 {
     struct scene s;
-    struct cached_grammar *g[6];
+    struct grammar_entry *g[6];
     open_scene(&s, 32 << 20);
     g[0] = get_as(&s, 1, NULL);
     g[1] = get_as(&s, 2, NULL);
@@ -391,7 +391,7 @@ TEST(a_grammar_is_its_tenants_and_its_salts_own)
 static int get_short_of_time(struct scene *s, uint64_t tenant, const char *text, struct err *e)
 {
     struct grammar_source source = {GRAMMAR_REGEX, slice_of(text), .scope = {.tenant = tenant}};
-    struct cached_grammar *g = NULL;
+    struct grammar_entry *g = NULL;
     int r = grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){.cpu_ns = 1}, &g, e);
     assert_true(r < 0 || !g);
     return r;

@@ -52,10 +52,10 @@ static struct grammar_vocab *make_vocab(const struct charge *charge)
     return v;
 }
 
-static struct cached_grammar *compile(struct grammar_cache *c, uint32_t i)
+static struct grammar_entry *compile(struct grammar_cache *c, uint32_t i)
 {
     char schema[300];
-    struct cached_grammar *g = NULL;
+    struct grammar_entry *g = NULL;
     struct err e = {""};
     snprintf(schema, sizeof(schema),
              "{\"type\":\"object\",\"properties\":{\"id_%u\":{\"type\":\"string\",\"maxLength\":%u},"
@@ -68,11 +68,11 @@ static struct cached_grammar *compile(struct grammar_cache *c, uint32_t i)
 }
 
 /* A mask in the middle of it, as a request has it. */
-static void use(struct cached_grammar *g, const struct charge *charge, uint32_t *bits)
+static void use(struct grammar_entry *g, const struct charge *charge, uint32_t *bits)
 {
     struct matcher *m = NULL;
     struct matcher_mask mask;
-    assert_int_equal(cached_grammar_matcher(g, 0, charge, &m), 0);
+    assert_int_equal(grammar_entry_matcher(g, 0, charge, &m), 0);
     assert_int_equal(matcher_take_bytes(m, slice_of("{\"")), 1);
     assert_int_equal(matcher_mask(m, 0, bits, &mask), 0);
     assert_true(mask.count > 0);
@@ -89,7 +89,7 @@ TEST(many_schemas_stay_within_the_plan)
     struct grammar_vocab *v = make_vocab(&vocab_charge);
     struct grammar_cache *c = NULL;
     struct grammar_cache_opts opts = {v, limit, &charge};
-    struct cached_grammar *held[IN_USE] = {0};
+    struct grammar_entry *held[IN_USE] = {0};
     struct grammar_cache_numbers n;
     const uint32_t schemas = getenv("PLATEAU_LONG") ? SCHEMAS_LONG : SCHEMAS;
     uint32_t *bits = calloc(DIV_UP(TOKENS, 32u), sizeof(*bits));

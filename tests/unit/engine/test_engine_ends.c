@@ -29,7 +29,7 @@ static void finish(struct fixture *f)
 static void expect_end(struct fixture *f, struct client *c, enum finish_reason why)
 {
     wait_over(f, c);
-    assert_string_equal(finish_reason_name(c->finish.reason), finish_reason_name(why));
+    assert_string_equal(stream_finish_name(c->finish.reason), stream_finish_name(why));
     assert_int_equal(c->finish.completion_tokens,
                      c->finish.reason == FINISH_TOO_SLOW ? c->finish.completion_tokens : c->count);
 }

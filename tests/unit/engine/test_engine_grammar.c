@@ -37,7 +37,7 @@ struct scene {
     struct fixture f;
     struct grammar_vocab *vocab;
     struct grammar_cache *cache;
-    struct cached_grammar *grammar;
+    struct grammar_entry *grammar;
     uint32_t prompt[PROMPT];
     struct charge charge;
 };

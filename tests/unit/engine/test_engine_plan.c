@@ -83,7 +83,7 @@ PROPERTY(no_job_is_larger_than_planned, seed)
         s.sampling.top_logprobs = (uint32_t)rng_below(&rng, SAMPLER_TOP_MAX + 1);
         s.speculative = rng_below(&rng, 4);
         assert_true(job_bytes(&s, &tables) <= fixed + token * tokens);
-        s.grammar = (struct cached_grammar *)&s;
+        s.grammar = (struct grammar_entry *)&s;
         uint64_t matcher = JOB_MATCHER_BYTES + tokens * JOB_MATCHER_TOKEN_BYTES;
         assert_true(job_bytes(&s, &tables) <=
                     fixed + token * tokens + MIN_OF(matcher, JOB_MATCHER_BYTES_MAX));

@@ -67,7 +67,7 @@ static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uin
         assert_int_equal(block_pool_take(s->pools.states, &state), 0);
         assert_true(prefix_index_snapshot(s->pools.index, node, state));
     }
-    pools_settle(&s->pools);
+    pools_move_accounts(&s->pools);
     return node;
 }
 
@@ -105,11 +105,11 @@ TEST(states_take_the_units_of_cached_pages)
     scene_open(&s);
     node = add_prompt(&s, UNITS - 1, 1, pages);
     release(&s, pages, UNITS - 1, node);
-    pools_settle(&s.pools);
+    pools_move_accounts(&s.pools);
     assert_int_equal(used(s.pools.prefix_cache), UNITS - 1);
     for (uint32_t i = 0; i < UNITS - 1; i++) {
         assert_int_equal(block_pool_take(s.pools.states, &states[i]), 0);
-        pools_settle(&s.pools);
+        pools_move_accounts(&s.pools);
         assert_int_equal(used(s.pools.state), i + 1);
     }
     for (uint32_t i = 0; i < UNITS - 1; i++)
@@ -124,7 +124,7 @@ static void take_all(struct scene *s, uint32_t group)
     struct page_pool *own = s->pools.groups[group].pages, *other = s->pools.groups[1 - group].pages;
     for (uint32_t i = 0; i < UNITS; i++)
         assert_int_equal(page_pool_take(own, &pages[i]), 0);
-    pools_settle(&s->pools);
+    pools_move_accounts(&s->pools);
     assert_int_equal(used(s->pools.kv), UNITS);
     assert_int_equal(used(s->pools.prefix_cache), 0);
     assert_int_equal(page_pool_take(own, &none), -ENOSPC);
@@ -158,7 +158,7 @@ TEST(pages_of_one_group_take_the_cached_units_of_another)
             for (uint32_t g = 0; g < 2; g++)
                 page_pool_unref(s.pools.groups[g].pages, pages[i][g]);
         prefix_index_released(s.pools.index, node);
-        pools_settle(&s.pools);
+        pools_move_accounts(&s.pools);
         assert_int_equal(used(s.pools.prefix_cache), UNITS);
         take_all(&s, group);
         scene_close(&s);

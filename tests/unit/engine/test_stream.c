@@ -145,7 +145,7 @@ TEST(a_closed_mailbox_is_nobody_to_tell)
     stream_wake(s);
     stream_finish(s, &(struct stream_finish){.reason = FINISH_ABORTED});
     assert_true(stream_finished(s, &f));
-    assert_string_equal(finish_reason_name(f.reason), "aborted");
+    assert_string_equal(stream_finish_name(f.reason), "aborted");
     stream_release(s);
     stream_release(s);
     mailbox_free(m);

@@ -120,7 +120,7 @@ TEST(angles_follow_the_frequencies)
     struct rope_config rc = {.type = ROPE_DEFAULT, .rot = 8, .theta = 10000};
     struct rope r;
     float c[4], s[4];
-    rope_init(&r, &rc);
+    config_rope_init(&r, &rc);
     assert_int_equal(r.half, 4);
     assert_true(r.inv_freq[0] == 1 && fabsf(r.inv_freq[1] - 0.1f) < 1e-8f);
     rope_at(&r, rope_text(262143), c, s);
@@ -136,12 +136,12 @@ TEST(angles_follow_the_frequencies)
                               .low_freq = 1,
                               .high_freq = 4,
                               .original_max = 64};
-    rope_init(&r, &rc);
+    config_rope_init(&r, &rc);
     assert_true(r.inv_freq[0] == 1);
     assert_true(fabs(r.inv_freq[3] - pow(1e6, -0.75) / 8) < 1e-9);
     /* linear: positions divided. */
     rc = (struct rope_config){.type = ROPE_LINEAR, .rot = 4, .theta = 100, .factor = 4};
-    rope_init(&r, &rc);
+    config_rope_init(&r, &rc);
     assert_true(r.inv_freq[0] == 0.25f && fabsf(r.inv_freq[1] - 0.025f) < 1e-9f);
     /* yarn, from its formula: dim(n) = rot ln(O / (2 pi n)) / (2 ln theta) is 8.04 at 32 turns and 20.9 at
      * one. */
@@ -152,7 +152,7 @@ TEST(angles_follow_the_frequencies)
                               .original_max = 2048,
                               .beta_fast = 32,
                               .beta_slow = 1};
-    rope_init(&r, &rc);
+    config_rope_init(&r, &rc);
     assert_true(fabs(r.magnitude - (0.1 * log(4) + 1)) < 1e-12);
     assert_true(r.inv_freq[8] == (float)pow(10000, -16.0 / 64));
     assert_true(fabs(r.inv_freq[21] * 4 / pow(10000, -42.0 / 64) - 1) < 1e-6);

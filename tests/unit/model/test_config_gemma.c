@@ -90,7 +90,7 @@ TEST(a_proportional_rotation_has_the_exponent_of_the_whole_head)
     struct config c = reads("{" GEMMA4 "," TYPES ",\"global_head_dim\":32}");
     assert_true(c.ropes[0].type == ROPE_PROPORTIONAL && c.ropes[0].theta == 1e6);
     assert_true(c.ropes[1].type == ROPE_DEFAULT && c.ropes[1].theta == 1e4);
-    rope_init(&r, &c.ropes[0]);
+    config_rope_init(&r, &c.ropes[0]);
     assert_int_equal(r.half, 16);
     for (uint32_t j = 0; j < 16; j++)
         assert_true(r.inv_freq[j] == (j < 4 ? (float)pow(1e6, -2.0 * j / 32) : 0));
@@ -98,7 +98,7 @@ TEST(a_proportional_rotation_has_the_exponent_of_the_whole_head)
         "{" GEMMA4 "," TYPES ",\"global_head_dim\":32,\"rope_parameters\":{\"full_attention\":"
         "{\"rope_type\":\"proportional\",\"rope_theta\":100.0,\"partial_rotary_factor\":0.3,\"factor\":2}"
         "}}");
-    rope_init(&r, &c.ropes[0]);
+    config_rope_init(&r, &c.ropes[0]);
     for (uint32_t j = 0; j < 16; j++)
         assert_true(r.inv_freq[j] == (j < 4 ? (float)(pow(100, -2.0 * j / 32) / 2) : 0));
 }

@@ -231,7 +231,7 @@ TEST(files_may_divide_the_frequencies)
     assert_int_equal(c.ropes[0].factors, 16);
     assert_true(c.ropes[0].factors_short[15] == 16);
     struct rope r;
-    rope_init(&r, &c.ropes[0]);
+    config_rope_init(&r, &c.ropes[0]);
     assert_true(r.inv_freq[0] == 1 && r.inv_freq[1] < 0.5f);
 }
 

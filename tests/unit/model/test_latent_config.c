@@ -91,7 +91,7 @@ static double magnitude(const char *rope)
     struct rope r;
     snprintf(text, sizeof(text), "{" V2 ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":40%s}}", rope);
     struct config c = reads(text);
-    rope_init(&r, &c.ropes[0]);
+    config_rope_init(&r, &c.ropes[0]);
     return r.magnitude;
 }
 

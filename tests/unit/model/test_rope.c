@@ -11,7 +11,7 @@ static void expect_plain(uint32_t rot)
     struct rope_config c = {.rot = rot, .theta = 10000, .sections = {section, section, section}};
     struct rope r;
     float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
-    rope_init(&r, &c);
+    config_rope_init(&r, &c);
     assert_int_equal(r.half, rot / 2);
     assert_true(r.inv_freq[0] == 1 && r.magnitude == 1);
     for (uint32_t j = 0; j < rot / 2; j++)

@@ -199,7 +199,7 @@ static const char *spelled(const struct table_case *t, bool old, char ret[2048])
 static void has_table(const struct table_case *t, const struct config *c)
 {
     struct rope r;
-    rope_init(&r, &c->ropes[0]);
+    config_rope_init(&r, &c->ropes[0]);
     if (r.half != t->pairs)
         print_message("%s\n", t->name);
     assert_int_equal(r.half, t->pairs);
@@ -244,11 +244,11 @@ TEST(longrope_takes_its_factors_by_the_context)
     struct config c = reads(spelled(t, false, text));
     struct rope shorter, at_limit, longer;
     config_serve(&c, 100);
-    rope_init(&shorter, &c.ropes[0]);
+    config_rope_init(&shorter, &c.ropes[0]);
     config_serve(&c, 512);
-    rope_init(&at_limit, &c.ropes[0]);
+    config_rope_init(&at_limit, &c.ropes[0]);
     config_serve(&c, 513);
-    rope_init(&longer, &c.ropes[0]);
+    config_rope_init(&longer, &c.ropes[0]);
     assert_memory_equal(&shorter, &at_limit, sizeof(shorter));
     has_table(t, &c);
     assert_true(fabs((double)shorter.inv_freq[7] - 0.000316227766 / 5) < 1e-9);

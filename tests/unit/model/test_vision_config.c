@@ -211,7 +211,7 @@ TEST(frequencies_turn_by_their_axis)
         .type = ROPE_DEFAULT, .rot = 64, .theta = 1e4, .sections = {11, 11, 10}, .interleaved = true};
     struct rope r;
     float cosines[32], sines[32], of[3][32], unused[32];
-    rope_init(&r, &c);
+    config_rope_init(&r, &c);
     for (uint32_t j = 0; j < 32; j++)
         assert_int_equal(r.axis[j], j < 30 ? j % 3 : j - 30);
     rope_at(&r, (struct rope_position){{5, 7, 9}}, cosines, sines);
@@ -220,7 +220,7 @@ TEST(frequencies_turn_by_their_axis)
     for (uint32_t j = 0; j < 32; j++)
         assert_true(cosines[j] == of[r.axis[j]][j]);
     c.sections[0] = 24, c.sections[1] = c.sections[2] = 20, c.rot = 128;
-    rope_init(&r, &c);
+    config_rope_init(&r, &c);
     for (uint32_t j = 0; j < 64; j++)
         assert_int_equal(r.axis[j], j < 60 ? j % 3 : 0);
 }

@@ -36,7 +36,7 @@ static void look(struct place *p)
 static void settle(struct world *w, uint32_t i)
 {
     look(&w->places[i]);
-    cache_share_settle(w->shares, w->count, i, BUDGET, w->now_ns);
+    cache_share_update(w->shares, w->count, i, BUDGET, w->now_ns);
 }
 
 static void check(const struct world *w)

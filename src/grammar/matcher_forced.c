@@ -1,4 +1,4 @@
-/* forced.c - what a grammar forces: keys of objects, constants, the rest of an enum's value.
+/* matcher_forced.c - what a grammar forces: keys of objects, constants, the rest of an enum's value.
  *
  * The text is found byte by byte: a byte is forced when one class of bytes has a transition, and one byte. So
  * a position inside a string costs two transitions. The first token of the text is then the longest one of

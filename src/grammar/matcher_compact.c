@@ -1,4 +1,4 @@
-/* settle.c - gives up old marks, and what only they need.
+/* matcher_compact.c - gives up old marks, and what only they need.
  *
  * What remains: the last marks, the rows that their threads stand on, and the rows where items of these
  * began. A list does not hold the rows of its elements: where completing a rule completes the same rule of an
@@ -13,7 +13,7 @@
 
 #define LIST_END (UINT32_MAX - 1)
 
-struct settling {
+struct compacting {
     struct matcher *m;
     uint32_t oldest, first; /* the first mark, and the first that stays */
     uint32_t list;          /* first row that stays and is not visited; linked by `moved` */
@@ -27,13 +27,13 @@ struct place {
     bool is_mark;
 };
 
-static struct place before_all(const struct settling *s)
+static struct place before_all(const struct compacting *s)
 {
     return (struct place){.next_mark = s->oldest};
 }
 
 /* The next row or mark; false at the end. `before` of marks leads to the mark after them meanwhile. */
-static bool next_place(const struct settling *s, struct place *p)
+static bool next_place(const struct compacting *s, struct place *p)
 {
     p->at += p->units;
     if (p->at >= s->m->top)
@@ -50,12 +50,12 @@ static bool next_place(const struct settling *s, struct place *p)
     return true;
 }
 
-static bool stays(const struct settling *s, const struct place *p)
+static bool stays(const struct compacting *s, const struct place *p)
 {
     return p->is_mark ? p->at >= s->first : matcher_row(s->m, p->at)->moved != 0;
 }
 
-static void reverse_marks(struct settling *s, uint32_t keep)
+static void reverse_marks(struct compacting *s, uint32_t keep)
 {
     uint32_t after = UINT32_MAX, at = s->m->mark;
     for (uint32_t i = 0; at != UINT32_MAX; i++) {
@@ -73,7 +73,7 @@ static void reverse_marks(struct settling *s, uint32_t keep)
 
 /* ---- Rows that stay ---- */
 
-static void need_row(struct settling *s, uint32_t row)
+static void need_row(struct compacting *s, uint32_t row)
 {
     ASSERT(row < s->m->top);
     struct row_head *head = matcher_row(s->m, row);
@@ -83,7 +83,7 @@ static void need_row(struct settling *s, uint32_t row)
     s->list = row;
 }
 
-static void find_rows(struct settling *s)
+static void find_rows(struct compacting *s)
 {
     for (uint32_t at = s->first; at != UINT32_MAX; at = matcher_mark_at(s->m, at)->before) {
         struct mark *mark = matcher_mark_at(s->m, at);
@@ -104,7 +104,7 @@ static void find_rows(struct settling *s)
 }
 
 /* `moved` of a row that stays: 1 + its new place. */
-static void give_places(struct settling *s)
+static void give_places(struct compacting *s)
 {
     uint32_t to = 0;
     for (struct place p = before_all(s); next_place(s, &p);) {
@@ -116,13 +116,13 @@ static void give_places(struct settling *s)
     }
 }
 
-static uint32_t new_place(const struct settling *s, uint32_t row)
+static uint32_t new_place(const struct compacting *s, uint32_t row)
 {
     ASSERT(matcher_row(s->m, row)->moved);
     return matcher_row(s->m, row)->moved - 1;
 }
 
-static void refer_mark(struct settling *s, struct mark *mark)
+static void refer_mark(struct compacting *s, struct mark *mark)
 {
     s->base = MIN_OF(s->base, mark->position);
     if (mark->row != NO_ROW_YET)
@@ -134,13 +134,13 @@ static void refer_mark(struct settling *s, struct mark *mark)
     }
 }
 
-static void refer_row(const struct settling *s, struct row_head *row)
+static void refer_row(const struct compacting *s, struct row_head *row)
 {
     for (uint32_t i = 0; i < row->count; i++)
         row_items(row)[i].origin = new_place(s, row_items(row)[i].origin);
 }
 
-static void refer_all(struct settling *s)
+static void refer_all(struct compacting *s)
 {
     s->base = s->m->position;
     for (struct place p = before_all(s); next_place(s, &p);) {
@@ -153,7 +153,7 @@ static void refer_all(struct settling *s)
 
 /* ---- Moving ---- */
 
-static void move_all(struct settling *s)
+static void move_all(struct compacting *s)
 {
     struct matcher *m = s->m;
     uint32_t to = 0, before = UINT32_MAX;
@@ -174,7 +174,7 @@ static void move_all(struct settling *s)
     m->top = to;
 }
 
-static void move_text(struct settling *s)
+static void move_text(struct compacting *s)
 {
     struct matcher *m = s->m;
     uint8_t *end = (uint8_t *)(m->stack + m->room);
@@ -184,10 +184,10 @@ static void move_text(struct settling *s)
     m->base = s->base;
 }
 
-void matcher_settle(struct matcher *m, uint32_t keep)
+void matcher_compact(struct matcher *m, uint32_t keep)
 {
-    struct settling s = {.m = m, .list = LIST_END};
-    if (m->marks - m->settled <= keep)
+    struct compacting s = {.m = m, .list = LIST_END};
+    if (m->marks - m->marks_from <= keep)
         return;
     reverse_marks(&s, keep);
     find_rows(&s);
@@ -195,8 +195,8 @@ void matcher_settle(struct matcher *m, uint32_t keep)
     refer_all(&s);
     move_all(&s);
     move_text(&s);
-    ASSERT(m->marks - keep > m->settled);
-    m->settled = m->marks - keep;
+    ASSERT(m->marks - keep > m->marks_from);
+    m->marks_from = m->marks - keep;
     /* They name rows by their places. */
     memset(m->tables->tops, 0, TOPS * sizeof(*m->tables->tops));
 }

@@ -1,4 +1,4 @@
-/* mask.c - which tokens may come next: a walk over the trie of the vocabulary.
+/* matcher_mask.c - which tokens may come next: a walk over the trie of the vocabulary.
  *
  * The walk keeps the threads of each byte on the path from the root. A byte without threads prunes its
  * subtree. Where terminals end, a row is made for the rest of the walk; the row that one thread makes is

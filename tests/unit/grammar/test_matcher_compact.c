@@ -110,11 +110,11 @@ PROPERTY(settling_changes_no_mask, seed)
         assert_int_equal(mask_of(s.matcher), bits);
         assert_int_equal(matcher_may_end(s.matcher), matcher_may_end(s.other));
         if (rng_below(&r, 8) == 0)
-            matcher_settle(s.matcher, (uint32_t)rng_below(&r, 6));
+            matcher_compact(s.matcher, (uint32_t)rng_below(&r, 6));
         if (rng_below(&r, 30) == 0)
             assert_int_equal(lexer_flush(s.tables), 0);
         uint32_t back = (uint32_t)rng_below(&r, 6);
-        if (rng_below(&r, 6) == 0 && s.matcher->settled + back <= marks) {
+        if (rng_below(&r, 6) == 0 && s.matcher->marks_from + back <= marks) {
             matcher_rewind(s.matcher, marks - back);
             matcher_rewind(s.other, marks - back);
             continue;
@@ -136,7 +136,7 @@ static void take_all(struct scene *s, const char *text, int times)
         int r = matcher_take_bytes(s->matcher, slice_of(text));
         if (r != 1)
             print_error("%d at %d of %s, stack %u, %u marks\n", r, i, text, s->matcher->top,
-                        matcher_marks(s->matcher) - s->matcher->settled);
+                        matcher_marks(s->matcher) - s->matcher->marks_from);
         assert_int_equal(r, 1);
     }
 }
@@ -150,7 +150,7 @@ static void take_long_output(bool left)
     take_all(&s, "{\"a\":12,\"b\":[\"ab\",1,2]},", 3000);
     take_all(&s, "1]", 1);
     take_all(&s, ",\"b\":[[1],[2]]", 5000);
-    matcher_settle(s.matcher, 0);
+    matcher_compact(s.matcher, 0);
     assert_true(s.matcher->top < 400);
     take_all(&s, "}]", 2);
     take_all(&s, "}", 1);
@@ -170,10 +170,10 @@ TEST(the_last_marks_stay)
     scene_make(&s, false, 0);
     take_all(&s, "[", 1);
     take_all(&s, "1,", 50);
-    matcher_settle(s.matcher, 3);
+    matcher_compact(s.matcher, 3);
     assert_int_equal(matcher_marks(s.matcher), 51);
     matcher_rewind(s.matcher, 48);
-    matcher_settle(s.matcher, 3);
+    matcher_compact(s.matcher, 3);
     assert_int_equal(matcher_marks(s.matcher), 48);
     take_all(&s, "1]", 1);
     assert_true(matcher_may_end(s.matcher));
