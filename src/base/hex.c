@@ -1,6 +1,7 @@
 #include "base/hex.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 void hex_text(const void *bytes, size_t count, char *ret)
 {
@@ -12,4 +13,21 @@ void hex_text(const void *bytes, size_t count, char *ret)
         *ret++ = digits[from[i] & 15];
     }
     *ret = 0;
+}
+
+static int lower_digit(char c)
+{
+    return c >= 'A' && c <= 'F' ? -1 : slice_hex(c);
+}
+
+bool hex_bytes(const char *text, size_t count, void *ret)
+{
+    unsigned char *to = ret;
+    for (size_t i = 0; i < count; i++) {
+        int high = lower_digit(text[2 * i]), low = high < 0 ? -1 : lower_digit(text[2 * i + 1]);
+        if (low < 0)
+            return false;
+        to[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
 }

@@ -301,14 +301,6 @@ static size_t value_byte(struct chat_literal *l, struct slice s, struct buf *ret
     return 0;
 }
 
-static unsigned hex_value(char c)
-{
-    return c >= 'a' && c <= 'f'   ? (unsigned)(c - 'a') + 10
-           : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10
-           : c >= '0' && c <= '9' ? (unsigned)(c - '0')
-                                  : 16;
-}
-
 /* An escape of `digits` hexadecimal digits; 0: it is not there whole. */
 static size_t hex_escape(struct slice s, size_t digits, struct buf *out)
 {
@@ -317,12 +309,12 @@ static size_t hex_escape(struct slice s, size_t digits, struct buf *out)
     for (size_t i = 2; i < 2 + digits; i++) {
         if (i >= s.len)
             return 0;
-        unsigned v = hex_value(s.ptr[i]);
-        if (v > 15) {
+        int v = slice_hex(s.ptr[i]);
+        if (v < 0) {
             buf_puts(out, "\\\\");
             return 1;
         }
-        code = code << 4 | v;
+        code = code << 4 | (uint32_t)v;
     }
     if (code >= 0xd800 && code < 0xe000)
         buf_printf(out, "\\u%04x", code); /* half of a pair: JSON has the same */

@@ -83,16 +83,11 @@ uint32_t front_text_character(struct front_text *f)
     return code;
 }
 
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
 uint32_t front_text_hex(struct front_text *f, uint32_t digits)
 {
     uint32_t code = 0;
     for (uint32_t i = 0; i < digits; i++) {
-        int v = f->at < f->end ? hex_value(*f->at) : -1;
+        int v = f->at < f->end ? slice_hex(*f->at) : -1;
         if (v < 0) {
             front_text_fail(f, -EINVAL, "an escape needs %u hexadecimal digits", digits);
             return 0;

@@ -7,6 +7,7 @@
 #include "engine/stream.h"
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "base/rng.h"
 #include "base/threads/ring.h"
 
@@ -37,34 +38,16 @@ struct stream {
     struct ring ring;            /* the job puts, the exchange takes */
 };
 
-static const char hex[] = "0123456789abcdef";
-
 void request_id_text(struct request_id id, char ret[33])
 {
-    for (size_t i = 0; i < sizeof(id.bytes); i++) {
-        ret[2 * i] = hex[id.bytes[i] >> 4];
-        ret[2 * i + 1] = hex[id.bytes[i] & 15];
-    }
-    ret[32] = 0;
-}
-
-static int hex_digit(char c)
-{
-    const char *at = c ? strchr(hex, c) : NULL;
-    return at ? (int)(at - hex) : -1;
+    hex_text(id.bytes, sizeof(id.bytes), ret);
 }
 
 bool request_id_parse(const char *text, size_t len, struct request_id *ret)
 {
     struct request_id id;
-    if (len != 2 * sizeof(id.bytes))
+    if (len != 2 * sizeof(id.bytes) || !hex_bytes(text, sizeof(id.bytes), id.bytes))
         return false;
-    for (size_t i = 0; i < sizeof(id.bytes); i++) {
-        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        id.bytes[i] = (uint8_t)(high << 4 | low);
-    }
     *ret = id;
     return true;
 }

@@ -13,20 +13,11 @@ static bool add(struct rx_parser *p, struct rx_set *set, uint32_t first, uint32_
     return p->result == 0;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if ((c | 32) >= 'a' && (c | 32) <= 'f')
-        return (c | 32) - 'a' + 10;
-    return -1;
-}
-
 static bool hex(struct rx_parser *p, uint32_t digits, uint32_t *ret)
 {
     *ret = 0;
     for (uint32_t i = 0; i < digits; i++) {
-        int d = p->at < p->text.len ? hex_digit(p->text.ptr[p->at]) : -1;
+        int d = p->at < p->text.len ? slice_hex(p->text.ptr[p->at]) : -1;
         if (d < 0)
             return rx_parse_fail(p, p->at, "a hexadecimal digit is missing");
         *ret = *ret << 4 | (uint32_t)d;
@@ -39,8 +30,8 @@ static bool braced_code(struct rx_parser *p, uint32_t *ret)
 {
     size_t start = p->at++;
     *ret = 0;
-    while (p->at < p->text.len && hex_digit(p->text.ptr[p->at]) >= 0 && *ret <= 0x10FFFF)
-        *ret = *ret << 4 | (uint32_t)hex_digit(p->text.ptr[p->at++]);
+    while (p->at < p->text.len && slice_hex(p->text.ptr[p->at]) >= 0 && *ret <= 0x10FFFF)
+        *ret = *ret << 4 | (uint32_t)slice_hex(p->text.ptr[p->at++]);
     if (p->at == start + 1 || !rx_parse_next_is(p, '}') || *ret > 0x10FFFF)
         return rx_parse_fail(p, start, "\\u{...} names no code point");
     p->at++;

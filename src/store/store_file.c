@@ -2,6 +2,8 @@
  * memory. */
 #include "store/store_file.h"
 
+#include "base/hex.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <xxhash.h>
@@ -130,31 +132,19 @@ int store_file_check(const char *file, uint64_t bytes, struct store_header *ret)
 
 /* ---- names ---- */
 
-static const char digits[] = "0123456789abcdef";
-
 static void file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES])
 {
-    char *at = ret;
-    for (size_t i = 0; i < sizeof(key->bytes); i++) {
-        *at++ = digits[key->bytes[i] >> 4];
-        *at++ = digits[key->bytes[i] & 15];
-    }
-    *at++ = letters[kind];
-    *at = 0;
+    hex_text(key->bytes, sizeof(key->bytes), ret);
+    ret[STORE_NAME_BYTES - 2] = letters[kind];
+    ret[STORE_NAME_BYTES - 1] = 0;
 }
 
 void store_file_path(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_PATH_BYTES])
 {
-    ret[0] = digits[key->bytes[0] >> 4];
-    ret[2] = digits[key->bytes[0] & 15];
-    ret[1] = ret[3] = '/';
     file_name(key, kind, ret + 4);
-}
-
-static int digit_of(char c)
-{
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    ret[0] = ret[4];
+    ret[2] = ret[5];
+    ret[1] = ret[3] = '/';
 }
 
 bool store_file_parse_name(const char *name, struct prefix_key *key, enum tier_kind *kind)
@@ -162,12 +152,8 @@ bool store_file_parse_name(const char *name, struct prefix_key *key, enum tier_k
     struct prefix_key k;
     if (strnlen(name, STORE_NAME_BYTES) != STORE_NAME_BYTES - 1)
         return false;
-    for (size_t i = 0; i < sizeof(k.bytes); i++) {
-        int high = digit_of(name[2 * i]), low = digit_of(name[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        k.bytes[i] = (uint8_t)(high << 4 | low);
-    }
+    if (!hex_bytes(name, sizeof(k.bytes), k.bytes))
+        return false;
     const char *letter = strchr(letters, name[STORE_NAME_BYTES - 2]);
     if (!letter)
         return false;

@@ -302,4 +302,15 @@ TEST(bytes_as_hexadecimal_text)
     assert_string_equal(text, "");
 }
 
+TEST(hexadecimal_text_as_bytes)
+{
+    unsigned char bytes[4] = {0};
+    assert_true(hex_bytes("009fa0ff", 4, bytes));
+    assert_memory_equal(bytes, "\x00\x9f\xa0\xff", 4);
+    assert_true(hex_bytes("", 0, NULL));
+    static const char *const wrong[] = {"009fa0fF", "009fa0f", "0g", "g0", "/0", "0:", "`0", ""};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++)
+        assert_false(hex_bytes(wrong[i], 4, bytes));
+}
+
 TEST_MAIN()
