@@ -213,28 +213,19 @@ static int walk_top(struct walk *w, const char *dir)
 
 /* ---- names ---- */
 
-static bool has_twin(const struct walk *w, unsigned index)
-{
-    for (unsigned i = 0; i < w->count; i++)
-        if (i != index && catalog_is_model(w->list[i]) && strcmp(w->list[i]->id, w->list[index]->id) == 0)
-            return true;
-    return false;
-}
-
-/* A file whose name others have too is called DIRECTORY/NAME, then with two directories. */
 static int name_twins(const struct walk *w)
 {
-    bool *twins = calloc(w->count + 1, sizeof(*twins));
-    if (!twins)
+    struct model_ggufs_named *list = calloc(w->count + 1, sizeof(*list));
+    if (!list)
         return err_set(w->e, -ENOMEM, "no memory for the names of models");
-    for (unsigned folders = 1; folders <= 2; folders++) {
-        for (unsigned i = 0; i < w->count; i++)
-            twins[i] = w->list[i]->kind == CATALOG_FILE && !strchr(w->list[i]->id, ':') && has_twin(w, i);
-        for (unsigned i = 0; i < w->count; i++)
-            if (twins[i])
-                model_ggufs_id(w->list[i]->path, folders, w->list[i]->id, sizeof(w->list[i]->id));
-    }
-    free(twins);
+    for (unsigned i = 0; i < w->count; i++)
+        list[i] = (struct model_ggufs_named){.path = w->list[i]->path,
+                                             .id = w->list[i]->id,
+                                             .id_bytes = sizeof(w->list[i]->id),
+                                             .has_id = catalog_is_model(w->list[i]),
+                                             .renames = w->list[i]->kind == CATALOG_FILE};
+    model_ggufs_name_twins(list, w->count);
+    free(list);
     return 0;
 }
 

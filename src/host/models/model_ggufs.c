@@ -111,6 +111,25 @@ bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes)
     return true;
 }
 
+static bool has_twin(const struct model_ggufs_named *list, uint32_t count, uint32_t index)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (i != index && list[i].has_id && strcmp(list[i].id, list[index].id) == 0)
+            return true;
+    return false;
+}
+
+void model_ggufs_name_twins(struct model_ggufs_named *list, uint32_t count)
+{
+    for (unsigned folders = 1; folders <= 2; folders++) {
+        for (uint32_t i = 0; i < count; i++)
+            list[i].twin = list[i].renames && !strchr(list[i].id, ':') && has_twin(list, count, i);
+        for (uint32_t i = 0; i < count; i++)
+            if (list[i].twin)
+                model_ggufs_id(list[i].path, folders, list[i].id, list[i].id_bytes);
+    }
+}
+
 static uint64_t file_bytes(const char *path)
 {
     struct stat st;

@@ -30,6 +30,18 @@ bool model_ggufs_packed(const char *name);
  * than `bytes`. */
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
 
+/* The name of a model among others. */
+struct model_ggufs_named {
+    const char *path;
+    char *id;
+    size_t id_bytes;
+    bool has_id;  /* the id is one that another may not have */
+    bool renames; /* a file that is renamed where others have its id */
+    bool twin;    /* written by the function */
+};
+/* A file whose id others have too is called DIRECTORY/NAME, then with two directories. */
+void model_ggufs_name_twins(struct model_ggufs_named *list, uint32_t count);
+
 /* The first file with a vision encoder beside a GGUF model, which is a file or a directory. False: none. */
 bool model_ggufs_encoder(const char *path, char *ret, size_t bytes);
 

@@ -212,25 +212,16 @@ int models_add_alias(struct model_settings *s, const char *name, struct err *e)
     return 0;
 }
 
-static bool has_twin(const struct models *m, uint32_t index)
+static void name_twins(struct models *m)
 {
+    struct model_ggufs_named list[REGISTRY_MODELS_MAX];
     for (uint32_t i = 0; i < m->count; i++)
-        if (i != index && strcmp(m->list[i].id, m->list[index].id) == 0)
-            return true;
-    return false;
-}
-
-/* A GGUF file whose name others have too is called DIRECTORY/NAME, then with two directories. */
-static void name_gguf_twins(struct models *m)
-{
-    for (unsigned folders = 1; folders <= 2; folders++) {
-        bool twins[REGISTRY_MODELS_MAX];
-        for (uint32_t i = 0; i < m->count; i++)
-            twins[i] = !m->list[i].preload && !strchr(m->list[i].id, ':') && has_twin(m, i);
-        for (uint32_t i = 0; i < m->count; i++)
-            if (twins[i])
-                model_ggufs_id(m->list[i].dir, folders, m->list[i].id, sizeof(m->list[i].id));
-    }
+        list[i] = (struct model_ggufs_named){.path = m->list[i].dir,
+                                             .id = m->list[i].id,
+                                             .id_bytes = sizeof(m->list[i].id),
+                                             .has_id = true,
+                                             .renames = !m->list[i].preload};
+    model_ggufs_name_twins(list, m->count);
 }
 
 void models_note_hub_ids(struct models *m, uint32_t index)
@@ -441,7 +432,7 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     int r = find_all(ret, e);
     ret->models_max = models_most(o, ret->count);
     if (r == 0)
-        name_gguf_twins(ret);
+        name_twins(ret);
     if (r == 0)
         r = name_hub_models(ret, e);
     for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
