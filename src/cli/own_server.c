@@ -99,6 +99,7 @@ static int read_talk(struct child *c, struct settings *ret, struct err *e)
     ret->process.response_store = ret->process.conversation_store = 0;
     if (c->opts->no_images)
         ret->model.image_pixels_max = 0;
+    ret->model.compaction_reserve = 0;
     ret->model.engine.max_num_seqs = 1;
     ret->model.engine.max_queue = QUEUE;
     ret->api.prep_threads = 1;
