@@ -168,15 +168,17 @@ int warm_create(struct api *a, struct warm **ret, struct err *e)
 
 /* ---- the thread ---- */
 
+/* A file that cannot be read any longer does not end the others. */
 static void warm_model(struct warm *w, const struct model_lease *l)
 {
-    struct err e = {0};
-    for (uint32_t i = 0; i < w->source_count && e.text[0] == 0; i++) {
+    int r = 0;
+    for (uint32_t i = 0; i < w->source_count && r != -ECANCELED; i++) {
         const struct source *s = &w->sources[i];
-        if (s->model >= 0 && s->model != (int)l->index)
-            continue;
-        if (each_request(w, s, l, &e) < 0)
-            LOG_WARN("warm_failed", "model=%s error=\"%s\"", l->model->id, e.text);
+        struct err e = {0};
+        r = s->model < 0 || s->model == (int)l->index ? each_request(w, s, l, &e) : 0;
+        if (r < 0)
+            LOG_WARN("warm_failed", "model=%s file=\"%s\" line=- error=\"%s\"", l->model->id, s->path,
+                     e.text);
     }
 }
 

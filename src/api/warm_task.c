@@ -75,7 +75,7 @@ static void task_init(struct task *t, const struct warm_task_opts *opts, uint32_
                           .created_s = (int64_t)clock_wall_s(),
                           .max_tokens_default = 1};
     t->gen.wanted.cancelled = opts->stopping;
-    request_memory_init(&t->gen.memory, a->opts.text, a->live.request_bytes_max);
+    request_memory_init(&t->gen.memory, a->opts.text, a->opts.live.request_bytes_max);
 }
 
 static void task_done(struct task *t)

@@ -80,6 +80,16 @@ def reload(server):
     assert server.http.post("/v1/models/canary/load").status_code == 200
 
 
+def test_a_file_that_is_gone_does_not_end_the_others(tmp_path):
+    gone, file = write(tmp_path / "gone.json", CHAT), write(tmp_path / "warm.json", RESPONSES)
+    with warming("--warm", gone, "--warm", file) as s:
+        warmed(s, 2)
+        gone.unlink()
+        reload(s)
+        assert warmed(s, 3)[-1]["file"] == f'"{file}"'
+        assert s.said("event=warm_failed") and s.said("gone.json: cannot be opened")
+
+
 def test_a_section_names_the_files_of_its_model(tmp_path):
     file = write(tmp_path / "warm.json", {**CHAT, "model": "any other"}, indent=1)
     config = tmp_path / "plateau.conf"
