@@ -122,6 +122,7 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
     if (o->mode == COMPUTE_BF16) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
         NEED(&c->attend_ended, PER_MODEL, CUDA_ATTEND_ENDS * sizeof(uint32_t));
+        NEED(&c->meet, PER_MODEL, 2 * sizeof(uint32_t));
     }
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
     ASSERT(need - needs <= NEEDS_MAX);

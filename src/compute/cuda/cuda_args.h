@@ -229,7 +229,7 @@ struct cuda_product {
     struct cuda_rows normed;
     const float *norm;
     float norm_eps;
-    /* Kernels for up to 128 columns: 1: the product reads nothing that the kernel in front writes, and waits
+    /* Kernels of up to 16 columns: 1: the product reads nothing that the kernel in front writes, and waits
      * for that one at its own end. The one in front has called grid_wait_next(), or is beside another. */
     uint32_t beside;
     uint32_t deep; /* few columns, 16 bits, 8 chains: a warp has CUDA_RING_DEEP units on their way */
@@ -259,15 +259,19 @@ struct cuda_product {
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
-/* Few columns (kernels/few.cu): the most, and those of a block; stages of its inputs; panels of a block and
- * blocks of a multiprocessor, with 1 chain and with 8. */
-#define CUDA_FEW_MOST     128u
-#define CUDA_FEW_COLUMNS  64u
-#define CUDA_FEW_STAGES   24u
-#define CUDA_FEW_PANELS_1 12u
-#define CUDA_FEW_PANELS_8 8u
-#define CUDA_FEW_BLOCKS_1 1u
-#define CUDA_FEW_BLOCKS_8 2u
+/* Few columns (kernels/few.cu): the most; groups of four warps of a block with 1 chain and with 8, beside
+ * which two warps of another bring; stages of weights at most, and units of one; units of inputs. */
+#define CUDA_FEW_MOST            256u
+#define CUDA_FEW_GROUPS_1        3u
+#define CUDA_FEW_GROUPS_8        2u
+#define CUDA_FEW_THREADS(chains) (128u * CUDA_FEW_GROUPS_##chains + 128u)
+#define CUDA_FEW_STAGES          16u
+#define CUDA_FEW_UNITS(bits)     (16u / (bits))
+#define CUDA_FEW_INPUTS_MOST     8u
+#define CUDA_FEW_INPUTS(columns) ((columns) <= 64 ? 8u : 4u)
+/* Bytes in which gates meet their values with 1 chain, and of all chains' sums of a row with 8. */
+#define CUDA_FEW_GLU_BYTES(columns) ((columns) / 4 * CUDA_FEW_GROUPS_1 * 128u * 4u)
+#define CUDA_FEW_ROW_BYTES(columns) (CUDA_CHAINS * (columns)*4u)
 /* Blocks of a cluster, which have the same columns. */
 #define CUDA_WIDE_DOWN   2u
 #define CUDA_WIDE_STAGES 8u
@@ -314,7 +318,9 @@ struct cuda_tiles {
     /* Experts: as of cuda_product. x has all rows then, and `count` is the number of pairs. */
     struct cuda_sorted sorted;
     uint32_t x_div, bias_step;
-    uint32_t beside; /* see cuda_product.beside */
+    /* Few columns and 8 chains: where chains' sums are, and two words where blocks meet. */
+    float *parts;
+    uint32_t *meet;
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */

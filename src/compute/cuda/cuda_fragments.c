@@ -298,28 +298,41 @@ static void run_walk(struct cuda *c, const struct weight *w, struct cuda_tiles *
 
 struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t, bool one)
 {
-    const uint32_t panels = one ? CUDA_FEW_PANELS_1 : CUDA_FEW_PANELS_8, rows = panels * CUDA_PANEL;
-    const uint32_t columns = t->count <= 32 ? 32 : CUDA_FEW_COLUMNS, stage = columns * 2 * CUDA_UNIT;
-    const uint32_t units = DIV_UP(t->w.k, CUDA_UNIT), chain = one ? units : DIV_UP(units, CUDA_CHAINS);
-    /* 2 KiB: what a block has beside it. */
-    const uint32_t room = one ? d->shared_max : d->shared_unit / CUDA_FEW_BLOCKS_8 - 2048;
-    const uint32_t sums = columns * (rows + 4) * (uint32_t)sizeof(float);
-    t->stages = MIN_OF(MIN_OF((room - 1024) / stage, chain), CUDA_FEW_STAGES);
-    return (struct cuda_grid){DIV_UP(t->count, CUDA_FEW_COLUMNS), DIV_UP(t->w.n, rows), one ? 1 : CUDA_CHAINS,
-                              32 * (panels + 1), MAX_OF(t->stages * stage, sums) + 1024};
+    const uint32_t groups = one ? CUDA_FEW_GROUPS_1 : CUDA_FEW_GROUPS_8, bits = t->w.bits;
+    const uint32_t sides =
+        bits == 16 ? 0 : MAX_OF(CUDA_UNIT / t->w.group, 1u) * CUDA_PANEL * (t->w.qparams == CUDA_F32 ? 8 : 4);
+    const uint32_t stage = 4 * groups * CUDA_FEW_UNITS(bits) * (128 * bits + sides);
+    t->columns = t->count <= 32 ? 32 : t->count <= 64 ? 64 : 128;
+    const uint32_t items =
+        DIV_UP(t->w.n, 64 * groups) * DIV_UP(t->count, t->columns) * (one ? 1 : CUDA_CHAINS);
+    const uint32_t rest = 1024 + CUDA_FEW_INPUTS(t->columns) * t->columns * 2 * CUDA_UNIT +
+                          (one && t->glu ? CUDA_FEW_GLU_BYTES(t->columns) : 0);
+    t->stages = MIN_OF((d->shared_max - rest) / stage, CUDA_FEW_STAGES);
+    ASSERT(t->stages > 0);
+    return (struct cuda_grid){MIN_OF(items, d->units), 1, 1, 128 * (groups + 1), rest + t->stages * stage};
 }
 
-/* A block for each chain. */
-static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t, bool beside)
+/* Whether the kernel for few columns takes them. With 8 chains their sums have room, and beyond 128 columns
+ * only codes of 4 bits are so few bytes that L2 may bring them twice. */
+static bool takes_few(const struct weight *w, uint32_t count)
+{
+    const uint32_t columns = count <= 64 ? 64 : ROUND_UP(count, 128u);
+    if (count > CUDA_FEW_MOST || has_one_chain(w))
+        return count <= CUDA_FEW_MOST;
+    return (count <= 128 || w->bits == 4) &&
+           ROUND_UP(w->n, CUDA_TILE_ROWS) * (uint64_t)CUDA_FEW_ROW_BYTES(columns) <= CUDA_PARTS_BYTES;
+}
+
+static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
                                                    {CUDA_KERNEL_few8_8, CUDA_KERNEL_few8_1},
                                                    {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1}};
     const bool one = has_one_chain(w);
     const struct cuda_grid grid = cuda_few_grid(c->device, t, one);
-    t->beside = beside;
+    t->parts = c->parts;
+    t->meet = c->meet;
     cuda_run_product(c, kernels[index_of(w)][one], grid, t);
-    c->lets_beside = beside;
 }
 
 /* A block for each of grid.x and grid.y. */
@@ -394,7 +407,6 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
                                .bias = k->bias,
                                .glu = k->glu,
                                .y_rounded = k->y_rounded};
-        bool beside = k->beside && k->rounded.at;
         t.y.at += (uint64_t)from * k->y.stride;
         if (!k->rounded.at)
             t.x = round_rows(c, w, k->x, from, t.count, room);
@@ -402,8 +414,8 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
             run_tiles(c, w, &t,
                       (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
                                          .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
-        else if (t.count <= CUDA_FEW_MOST)
-            run_few(c, w, &t, beside);
+        else if (takes_few(w, t.count))
+            run_few(c, w, &t);
         else
             run_wide(c, w, &t);
     }

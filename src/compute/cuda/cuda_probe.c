@@ -18,7 +18,9 @@
 #define WEIGHT_BYTES ((uint64_t)ROWS * K * 2)
 #define INPUT_BYTES  ((uint64_t)COLUMNS * K * 2)
 #define SUM_BYTES    ((uint64_t)COLUMNS * ROWS * sizeof(float))
-_Static_assert(WEIGHT_BYTES + INPUT_BYTES + 2 * SUM_BYTES <= CUDA_STAGING_BYTES, "there is room");
+#define PART_BYTES   ((uint64_t)ROWS * CUDA_FEW_ROW_BYTES(COLUMNS))
+_Static_assert(WEIGHT_BYTES + INPUT_BYTES + 2 * SUM_BYTES + PART_BYTES + 8 <= CUDA_STAGING_BYTES,
+               "there is room");
 
 /* Fills in values of both signs, between 2^-8 and 2. */
 static void fill(uint16_t *values, uint64_t count)
@@ -60,9 +62,13 @@ static bool compare(struct cuda_device *d, enum cuda_kernel tiles, enum cuda_ker
     struct cuda_tiles second = t;
     char *sums = d->staging;
     second.y.at += SUM_BYTES / sizeof(float);
-    bool ok = run(d, tiles, &t, false) && run(d, wide, &second, true) &&
-              cuda_ok(d, d->driver->get(sums, y, 2 * SUM_BYTES, d->stream), "probe") &&
-              cuda_ok(d, d->driver->stream_wait(d->stream), "probe");
+    second.parts = second.y.at + SUM_BYTES / sizeof(float);
+    second.meet = (uint32_t *)(second.parts + PART_BYTES / sizeof(float));
+    bool ok =
+        cuda_ok(d, d->driver->fill((uintptr_t)second.meet, 0, 2 * sizeof(uint32_t), d->stream), "probe") &&
+        run(d, tiles, &t, false) && run(d, wide, &second, true) &&
+        cuda_ok(d, d->driver->get(sums, y, 2 * SUM_BYTES, d->stream), "probe") &&
+        cuda_ok(d, d->driver->stream_wait(d->stream), "probe");
     d->wide &= ok && memcmp(sums, sums + SUM_BYTES, SUM_BYTES) == 0;
     return ok;
 }

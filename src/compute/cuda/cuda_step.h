@@ -99,7 +99,8 @@ struct cuda {
     uint16_t *rounded[2];     /* bf16 mode: a product's inputs */
     uint64_t rounded_bytes;   /* bytes of each buffer */
     uint16_t *rounded_shared; /* bf16 mode: the shared expert's activation, of CUDA_SHARED_TOKENS at most */
-    float *parts;             /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
+    float *parts;             /* bf16 mode: CUDA_PARTS_BYTES of attention's segments, of products' chains */
+    uint32_t *meet;           /* bf16 mode: where blocks of a product meet, 2 words */
     uint32_t *attend_ended;   /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
     char *staging; /* staging of the batch */

@@ -1,287 +1,455 @@
-/* few.cu - products of up to 128 columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
+/* few.cu - products of up to 256 columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
  *
- * With 8 chains a cluster of as many blocks has 128 rows, each block a chain of them. The sums meet in shared
- * memory, where each block adds up, in the chains' order, those of some columns. With 1 chain a block has 192
- * rows. A warp has 16 rows. It asks for the codes of units ahead in registers, before the kernel in front has
- * ended; one thread brings the inputs into a ring in shared memory. */
+ * A block on each multiprocessor walks through items: with 8 chains a chain of 128 rows, with 1 chain 192
+ * rows. A warp brings weights into a ring of stages, also before the kernel in front has ended, another one
+ * brings inputs into a ring of units. Groups of four warps have 64 rows each. With 8 chains the blocks put
+ * their items' sums into memory, from where L2 has them, and meet once all items are done; then each adds up
+ * the chains of some sums. Clusters would hand sums on through shared memory, but of eight blocks with all of
+ * a multiprocessor's shared memory only 15 find room on an H200, which leaves 12 multiprocessors idle. */
 #include "compute/cuda/kernels/wgmma.cuh"
 
+#include <stddef.h>
+
 #define LANES 32u
+#define GROUP 128u /* threads */
 
 #if __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Units of weights that a warp has on their way. */
-template <uint32_t BITS, uint32_t CHAINS> DEVICE constexpr uint32_t ahead()
+/* Barriers by their addresses: of a pointer the compiler makes one anew for each use. */
+DEVICE void barrier_arrive(uint32_t b)
 {
-    return CHAINS > 1 ? (BITS == 4 ? 3 : 2) : (BITS == 4 ? 6 : 4);
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
+}
+DEVICE void barrier_wait(uint32_t b, uint32_t phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}" ::"r"(b),
+                 "r"(phase)
+                 : "memory");
+}
+/* Returns x, which the compiler keeps in a register from here on. */
+DEVICE uint32_t kept(uint32_t x)
+{
+    asm volatile("mov.u32 %0, %0;" : "+r"(x));
+    return x;
 }
 
-DEVICE uint4 load_once(const uint8_t *at)
+/* Waits for all blocks of the kernel, by THREADS of each. At most one is launched for each multiprocessor, so
+ * all of them run at the same time. What was written before it is seen by loads past L1 after it. `at`: the
+ * number of blocks that wait, 0 before and after; how often all had come. */
+template <uint32_t THREADS> DEVICE void blocks_meet(uint32_t *at)
 {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at));
-    return v;
-}
-DEVICE void barrier_arrive(uint64_t *b)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
-}
-
-/* A lane's part of a unit. */
-template <uint32_t BITS> struct unit_codes {
-    uint4 q[BITS / 4];
-    raw_sides raw;
-};
-
-/* A warp's way through the units of its panel. */
-template <uint32_t BITS> struct panel_codes {
-    const uint8_t *codes, *sides; /* the lane's */
-    uint32_t side, each, left;    /* a unit's bytes of sides; units of a group, and to come of this one */
-
-    __device__ __forceinline__ void begin(const cuda_matrix &m, uint32_t panel, uint32_t from)
-    {
-        const uint32_t lane = threadIdx.x % LANES;
-        const uint8_t *at = m.data + panel * fragment_panel_bytes(m);
-        codes = at + (uint64_t)from * 128 * BITS + lane * 16;
-        side = unit_side_bytes(m);
-        each = BITS < 16 && m.group > UNIT ? m.group / UNIT : 1;
-        left = each - from % each;
-        sides = at + sides_at(m, 0) + (uint64_t)(from / each) * side +
-                (BITS < 16 && m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0);
-    }
-    template <bool WHOLE> __device__ __forceinline__ void load(const cuda_matrix &m, unit_codes<BITS> &ret)
-    {
-#pragma unroll
-        for (uint32_t i = 0; i < BITS / 4; i++)
-            ret.q[i] = load_once(codes + i * 512);
-        codes += 128 * BITS;
-        if (BITS == 16)
-            return;
-        ret.raw = sides_from<WHOLE>(sides, m, threadIdx.x % LANES / 4);
-        if (--left == 0) {
-            sides += side;
-            left = each;
+    meet_at<THREADS>(1);
+    if (threadIdx.x == 0) {
+        uint32_t before, now;
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(at + 1) : "memory");
+        if (count_up(at) + 1 == gridDim.x) {
+            *at = 0;
+            count_up(at + 1);
+        } else {
+            do
+                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(at + 1) : "memory");
+            while (now == before);
         }
     }
+    meet_at<THREADS>(1);
+}
+
+struct few_barriers {
+    uint64_t full_weights[CUDA_FEW_STAGES], empty_weights[CUDA_FEW_STAGES];
+    uint64_t full_inputs[CUDA_FEW_INPUTS_MOST], empty_inputs[CUDA_FEW_INPUTS_MOST];
+};
+/* Address of a barrier. */
+#define AT(member, i) (barriers + (uint32_t)offsetof(few_barriers, member) + (i)*8u)
+
+/* A chain of a tile: of its rows, and of up to 128 columns. */
+struct few_item {
+    uint32_t tile, first, count, from, units; /* first, count: columns */
+};
+
+struct few_turns {
+    turn weights, inputs;
+    uint32_t unit, side_at, left; /* units of the stage so far, their bytes of sides; left of the group */
+};
+
+/* Where a consumer finds things in shared memory. */
+struct few_places {
+    uint32_t barriers, inputs, codes, sides; /* codes, sides: the lane's */
 };
 
 template <uint32_t BITS, uint32_t CHAINS> struct few_block {
-    static constexpr uint32_t WARPS = CHAINS > 1 ? CUDA_FEW_PANELS_8 : CUDA_FEW_PANELS_1;
-    static constexpr uint32_t ROWS = WARPS * CUDA_PANEL, PITCH = ROWS + 4, AHEAD = ahead<BITS, CHAINS>();
+    static constexpr uint32_t GROUPS = CHAINS > 1 ? CUDA_FEW_GROUPS_8 : CUDA_FEW_GROUPS_1;
+    static constexpr uint32_t PANELS = 4 * GROUPS, ROWS = PANELS * CUDA_PANEL, THREADS = GROUPS * GROUP;
+    static constexpr uint32_t CODES = 128 * BITS, UNITS = CUDA_FEW_UNITS(BITS);
     const cuda_tiles &a;
-    uint8_t *shared; /* the stages, then the sums: [columns][PITCH] */
-    uint64_t *full, *empty;
-    uint32_t first, count, from, units; /* columns; units */
+    few_barriers &b;
+    uint8_t *inputs, *weights, *rest; /* rings; where gates meet their values */
+    uint32_t side, each, stage_bytes; /* a unit's bytes of sides; units of a group of them */
 
-    /* With `glu` the second half are the values' panels; past the last one it comes again. */
-    __device__ __forceinline__ uint32_t panel() const
+    __device__ __forceinline__ uint32_t tiles() const
     {
-        const uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL, i = threadIdx.x / LANES;
+        return (a.w.n + ROWS - 1) / ROWS;
+    }
+    /* Tiles that have the same rows. */
+    __device__ __forceinline__ uint32_t across() const
+    {
+        return (a.count + a.columns - 1) / a.columns;
+    }
+    __device__ __forceinline__ bool find(uint32_t i, few_item &ret) const
+    {
+        const uint32_t all = fragment_units(a.w), chain = i % CHAINS, from = chain_begin(all, chain, CHAINS);
+        const uint32_t first = i / CHAINS % across() * a.columns;
+        ret = {i / CHAINS / across(), first, min(a.count - first, a.columns), from,
+               chain_begin(all, chain + 1, CHAINS) - from};
+        return ret.tile < tiles();
+    }
+    /* With `glu` the second half of each group's are the values' panels; past the last one it comes again. */
+    __device__ __forceinline__ uint32_t panel(uint32_t tile, uint32_t i) const
+    {
+        const uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL;
         if (a.glu)
-            return min(blockIdx.y * (WARPS / 2) + i % (WARPS / 2), all / 2 - 1) +
-                   (i < WARPS / 2 ? 0 : all / 2);
-        return min(blockIdx.y * WARPS + i, all - 1);
+            return min(tile * (PANELS / 2) + i / 4 * 2 + i % 2, all / 2 - 1) + (i % 4 < 2 ? 0 : all / 2);
+        return min(tile * PANELS + i, all - 1);
     }
 
-    /* By one thread. */
-    __device__ __forceinline__ void bring(uint32_t stage_bytes) const
+    /* A lane for each panel. */
+    __device__ __forceinline__ void bring_weights() const
     {
-        const uint16_t *x = a.x.at + ((uint64_t)from * a.x.rows + a.x.first + first) * UNIT;
-        const uint32_t bytes = count * 2 * UNIT;
+        const uint32_t lane = threadIdx.x % LANES;
         turn t = {0, 1};
+        few_item item;
 #pragma unroll 1
-        for (uint32_t u = 0; u < units; u++, x += (uint64_t)a.x.rows * UNIT) {
-            barrier_wait(&empty[t.stage], t.phase);
-            barrier_expect(&full[t.stage], bytes);
-            bulk_copy(shared + t.stage * stage_bytes, x, bytes, &full[t.stage]);
-            t.next(a.stages);
-        }
-    }
-
-    /* A chain's sums. */
-    template <bool WHOLE, uint32_t COLUMNS>
-    __device__ __forceinline__ void multiply(float (&c)[COLUMNS / 2], panel_codes<BITS> &in,
-                                             unit_codes<BITS> (&held)[AHEAD]) const
-    {
-        turn t = {0, 0};
-#pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 2; i++)
-            c[i] = 0;
+        for (uint32_t i = blockIdx.x; find(i, item); i += gridDim.x) {
+            const uint8_t *at = a.w.data + panel(item.tile, lane) * fragment_panel_bytes(a.w);
+            const uint8_t *sides = at + sides_at(a.w, 0);
+            at += (uint64_t)item.from * CODES;
 #pragma unroll 1
-        for (uint32_t u = 0; u < units; u += AHEAD) {
-#pragma unroll
-            for (uint32_t i = 0; i < AHEAD; i++) {
-                const bool more = u + i + AHEAD < units;
-                uint32_t f[16];
-                if (u + i >= units)
-                    break;
-                unit_fragments<BITS, WHOLE>(f, held[i].q, held[i].raw, a.w);
-                if (BITS < 16 && more)
-                    in.template load<WHOLE>(a.w, held[i]);
-                barrier_wait(&full[t.stage], t.phase);
-                const uint64_t x = inputs_of(shared_at(shared + t.stage * COLUMNS * 2 * UNIT));
-                wgmma_begin();
-#pragma unroll
-                for (uint32_t j = 0; j < 4; j++)
-                    wgmma(c, f + 4 * j, x + 2 * j);
-                wgmma_end();
-                wgmma_wait<0>();
-                if (BITS == 16 && more)
-                    in.template load<WHOLE>(a.w, held[i]);
-                if (threadIdx.x % LANES == 0)
-                    barrier_arrive(&empty[t.stage]);
+            for (uint32_t u = 0; u < item.units; u += UNITS) {
+                const uint32_t count = min(UNITS, item.units - u), first = (item.from + u) / each;
+                const uint32_t side_bytes =
+                    BITS < 16 ? ((item.from + u + count - 1) / each - first + 1) * side : 0;
+                uint8_t *to = weights + t.stage * stage_bytes;
+                uint64_t *full = &b.full_weights[t.stage];
+                barrier_wait(&b.empty_weights[t.stage], t.phase);
+                if (lane == 0)
+                    barrier_expect(full, PANELS * (count * CODES + side_bytes));
+                bulk_copy(to + lane * UNITS * CODES, at, count * CODES, full);
+                if (BITS < 16)
+                    bulk_copy(to + PANELS * UNITS * CODES + lane * UNITS * side,
+                              sides + (uint64_t)first * side, side_bytes, full);
+                at += UNITS * CODES;
                 t.next(a.stages);
             }
         }
     }
-
-    template <uint32_t COLUMNS> __device__ __forceinline__ void put_sums(const float (&c)[COLUMNS / 2]) const
+    /* By one thread. */
+    __device__ __forceinline__ void bring_inputs(uint32_t stages) const
     {
-        float *sums = (float *)shared;
-        const uint32_t lane = threadIdx.x % LANES, row = threadIdx.x / LANES * CUDA_PANEL + lane / 4;
-#pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 2; i++)
-            sums[(i / 4 * 8 + lane % 4 * 2 + i % 2) * PITCH + row + i % 4 / 2 * 8] = c[i];
+        const uint32_t stage = a.columns * 2 * UNIT;
+        turn t = {0, 1};
+        few_item item;
+#pragma unroll 1
+        for (uint32_t i = blockIdx.x; find(i, item); i += gridDim.x) {
+            const uint16_t *x = a.x.at + ((uint64_t)item.from * a.x.rows + a.x.first + item.first) * UNIT;
+            const uint32_t bytes = item.count * 2 * UNIT;
+#pragma unroll 1
+            for (uint32_t u = 0; u < item.units; u++, x += (uint64_t)a.x.rows * UNIT) {
+                barrier_wait(&b.empty_inputs[t.stage], t.phase);
+                barrier_expect(&b.full_inputs[t.stage], bytes);
+                bulk_copy(inputs + t.stage * stage, x, bytes, &b.full_inputs[t.stage]);
+                t.next(stages);
+            }
+        }
     }
 
-    /* All chains of rows [row, row + 4). */
-    __device__ __forceinline__ float4 sums_at(uint32_t column, uint32_t row) const
+    __device__ __forceinline__ few_places places() const
     {
-        float *at = (float *)shared + column * PITCH + row;
+        const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, at = shared_at(weights);
+        const uint32_t within =
+            BITS == 16 || a.w.group >= UNIT ? 0 : lane % 4 * 16 / a.w.group * CUDA_PANEL * side_bytes(a.w);
+        return {kept(shared_at(&b)), kept(shared_at(inputs)), kept(at + warp * UNITS * CODES + lane * 16),
+                kept(at + PANELS * UNITS * CODES + warp * UNITS * side + within)};
+    }
+
+    /* The lane's codes of the next unit. Its stage is given back when it is the stage's last. */
+    template <bool WHOLE>
+    __device__ __forceinline__ void read(uint4 (&q)[BITS / 4], raw_sides &raw, const few_places &p,
+                                         few_turns &t, bool last) const
+    {
+        const uint32_t barriers = p.barriers, stage = t.weights.stage * stage_bytes;
+        if (t.unit == 0)
+            barrier_wait(AT(full_weights, t.weights.stage), t.weights.phase);
+#pragma unroll
+        for (uint32_t j = 0; j < BITS / 4; j++)
+            q[j] = read_piece(p.codes + stage + t.unit * CODES + j * 512);
+        if (BITS < 16) {
+            const uint32_t at = p.sides + stage + t.side_at, row = threadIdx.x % LANES / 4;
+            if (WHOLE) {
+                raw.v[0] = read_word(at + row * 4), raw.v[1] = read_word(at + row * 4 + 32);
+                raw.v[2] = raw.v[3] = 0;
+            } else {
+                raw = sides_from<false>((const uint8_t *)__cvta_shared_to_generic(at), a.w, row);
+            }
+            if (--t.left == 0) {
+                t.left = each;
+                t.side_at += side;
+            }
+        }
+        if (++t.unit == UNITS || last) {
+            t.unit = t.side_at = 0;
+            __syncwarp();
+            if (threadIdx.x % LANES == 0)
+                barrier_arrive(AT(empty_weights, t.weights.stage));
+            t.weights.next(a.stages);
+        }
+    }
+
+    /* The sums of an item. Codes of less than 16 bits are read while wgmma multiplies the unit before. */
+    template <bool WHOLE, uint32_t COLUMNS>
+    __device__ __forceinline__ void multiply(float (&c)[COLUMNS / 2], const few_item &item,
+                                             const few_places &p, few_turns &t) const
+    {
+        const uint32_t barriers = p.barriers;
+        uint32_t f[16], before = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 2; i++)
+            c[i] = 0;
+        if (BITS < 16)
+            t.left = each - item.from % each;
+#pragma unroll 1
+        for (uint32_t u = 0; u < item.units; u++) {
+            uint4 q[BITS / 4];
+            raw_sides raw = {};
+            if (BITS == 16)
+                wgmma_wait<0>(); /* the codes are its operands */
+            read<WHOLE>(q, raw, p, t, u + 1 == item.units);
+            if (BITS < 16)
+                wgmma_wait<0>();
+            if (u > 0 && threadIdx.x % LANES == 0)
+                barrier_arrive(AT(empty_inputs, before));
+            unit_fragments<BITS, WHOLE>(f, q, raw, a.w);
+            before = t.inputs.stage;
+            barrier_wait(AT(full_inputs, before), t.inputs.phase);
+            const uint64_t x = inputs_of(p.inputs + before * COLUMNS * 2 * UNIT);
+            wgmma_begin();
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++)
+                wgmma(c, f + 4 * j, x + 2 * j);
+            wgmma_end();
+            t.inputs.next(CUDA_FEW_INPUTS(COLUMNS));
+        }
+        wgmma_wait<0>();
+        if (item.units > 0 && threadIdx.x % LANES == 0)
+            barrier_arrive(AT(empty_inputs, before));
+    }
+
+    /* ---- outputs ---- */
+
+    /* Four of a thread's sums: two rows of two columns. */
+    __device__ __forceinline__ void put_sums(uint32_t tile, uint32_t column, const float *v) const
+    {
+        const uint32_t row = tile * ROWS + threadIdx.x / LANES * CUDA_PANEL + threadIdx.x % LANES / 4;
+        column += threadIdx.x % 4 * 2;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t r = row + i / 2 * 8;
+            if (r < a.w.n && column + i % 2 < a.count)
+                row_of(a.y, column + i % 2)[r] = a.bias ? v[i] + a.bias[r] : v[i];
+        }
+    }
+    /* With `glu`; w: of the panel's values. */
+    __device__ __forceinline__ void put_glu(uint32_t tile, uint32_t column, const float *v,
+                                            const float *w) const
+    {
+        const uint32_t row = tile * (ROWS / 2) + threadIdx.x / GROUP * 32 +
+                             threadIdx.x / LANES % 2 * CUDA_PANEL + threadIdx.x % LANES / 4;
+        column += threadIdx.x % 4 * 2;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t r = row + i / 2 * 8;
+            if (2 * r < a.w.n && column + i % 2 < a.count)
+                put_rounded(a.y_rounded, column + i % 2, r, silu(v[i]) * w[i]);
+        }
+    }
+
+    /* With 1 chain. Each half of a group hands on half of its columns. */
+    template <uint32_t COLUMNS>
+    __device__ __forceinline__ void put_one_chain(const few_item &item, const float (&c)[COLUMNS / 2]) const
+    {
+        constexpr uint32_t HALF = COLUMNS / 4;
+        if (!a.glu) {
+#pragma unroll
+            for (uint32_t i = 0; i < COLUMNS / 8; i++)
+                put_sums(item.tile, item.first + 8 * i, c + 4 * i);
+            return;
+        }
+        const uint32_t name = 1 + threadIdx.x / GROUP;
+        const bool second = threadIdx.x % GROUP >= GROUP / 2;
+        float *to = (float *)rest + threadIdx.x, *from = (float *)rest + (threadIdx.x ^ (GROUP / 2));
+        meet_at<GROUP>(name); /* earlier readers */
+#pragma unroll
+        for (uint32_t i = 0; i < HALF; i++)
+            to[i * THREADS] = second ? c[i] : c[i + HALF];
+        meet_at<GROUP>(name);
+#pragma unroll
+        for (uint32_t i = 0; i < HALF / 4; i++) {
+            float other[4], mine[4];
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++) {
+                other[j] = from[(4 * i + j) * THREADS];
+                mine[j] = second ? c[4 * i + j + HALF] : c[4 * i + j];
+            }
+            if (second)
+                put_glu(item.tile, item.first + 8 * i + COLUMNS / 2, other, mine);
+            else
+                put_glu(item.tile, item.first + 8 * i, mine, other);
+        }
+    }
+
+    /* With 8 chains. Sums of all items: [items][COLUMNS / 8][THREADS][4]. */
+    __device__ __forceinline__ float4 *parts_of(uint32_t item, uint32_t eighth) const
+    {
+        return (float4 *)a.parts + ((uint64_t)item * (a.columns / 8) + eighth) * THREADS;
+    }
+    template <uint32_t COLUMNS>
+    __device__ __forceinline__ void put_parts(uint32_t item, uint32_t count,
+                                              const float (&c)[COLUMNS / 2]) const
+    {
+        float4 *to = parts_of(item, 0) + threadIdx.x;
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 8; i++)
+            if (8 * i < count)
+                __stcg(to + i * THREADS, make_float4(c[4 * i], c[4 * i + 1], c[4 * i + 2], c[4 * i + 3]));
+    }
+    __device__ __forceinline__ void add_parts(float (&ret)[4], uint32_t item, uint32_t eighth,
+                                              uint32_t thread) const
+    {
         float4 parts[CHAINS], sum;
 #pragma unroll
         for (uint32_t i = 0; i < CHAINS; i++)
-            parts[i] = *(const float4 *)(CHAINS > 1 ? far_of(at, i) : at);
+            parts[i] = __ldcg(parts_of(item + i, eighth) + thread);
         sum = parts[0];
 #pragma unroll
         for (uint32_t i = 1; i < CHAINS; i++)
             sum = add_four(sum, 1, parts[i]);
-        return sum;
+        ret[0] = sum.x, ret[1] = sum.y, ret[2] = sum.z, ret[3] = sum.w;
     }
-    __device__ __forceinline__ void put_four_rows(uint32_t column, uint32_t row, float4 v) const
+    __device__ __forceinline__ void join() const
     {
-        float *to = row_of(a.y, column) + row;
-        const float values[4] = {v.x, v.y, v.z, v.w};
-        if (row + 4 <= a.w.n && !a.bias && (uintptr_t)to % 16 == 0) {
-            *(float4 *)to = v;
-            return;
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            if (row + i < a.w.n)
-                to[i] = a.bias ? values[i] + a.bias[row + i] : values[i];
-    }
-    /* Every CHAINS-th column is the block's. */
-    __device__ __forceinline__ void put_outputs() const
-    {
-        const uint32_t fours = (a.glu ? ROWS / 2 : ROWS) / 4, rank = CHAINS > 1 ? cluster_rank() : 0;
-        const uint32_t first_row = blockIdx.y * fours * 4;
-        for (uint32_t i = threadIdx.x; i / fours * CHAINS + rank < count; i += blockDim.x) {
-            const uint32_t column = i / fours * CHAINS + rank, row = i % fours * 4;
-            float4 v = sums_at(column, row);
-            if (!a.glu) {
-                put_four_rows(first + column, first_row + row, v);
+        const uint32_t eighths = a.columns / 8, all = tiles() * across() * eighths;
+        blocks_meet<THREADS>(a.meet);
+#pragma unroll 1
+        for (uint32_t i = blockIdx.x; i < all; i += gridDim.x) {
+            const uint32_t eighth = i % eighths, tile = i / eighths / across(), item = i / eighths * CHAINS;
+            const uint32_t column = i / eighths % across() * a.columns + 8 * eighth;
+            float v[4], w[4];
+            if (column >= a.count || (a.glu && threadIdx.x % GROUP >= GROUP / 2))
                 continue;
+            add_parts(v, item, eighth, threadIdx.x);
+            if (a.glu) {
+                add_parts(w, item, eighth, threadIdx.x + GROUP / 2);
+                put_glu(tile, column, v, w);
+            } else {
+                put_sums(tile, column, v);
             }
-            const float4 w = sums_at(column, row + ROWS / 2);
-            v = {silu(v.x) * w.x, silu(v.y) * w.y, silu(v.z) * w.z, silu(v.w) * w.w};
-            if (2 * (first_row + row) < a.w.n)
-                put_four(a.y_rounded, first + column, first_row + row, v);
         }
     }
 
-    template <bool WHOLE> __device__ __forceinline__ void run(uint32_t stage_bytes) const
+    template <bool WHOLE, uint32_t COLUMNS> __device__ __forceinline__ void consume() const
     {
-        panel_codes<BITS> in;
-        unit_codes<BITS> held[AHEAD];
-        const bool brings = threadIdx.x == WARPS * LANES, multiplies = threadIdx.x < WARPS * LANES;
-        if (multiplies) {
-            in.begin(a.w, panel(), from);
-#pragma unroll
-            for (uint32_t i = 0; i < AHEAD; i++)
-                if (i < units)
-                    in.template load<WHOLE>(a.w, held[i]);
+        const few_places p = places();
+        few_turns t = {};
+        few_item item;
+#pragma unroll 1
+        for (uint32_t i = blockIdx.x; find(i, item); i += gridDim.x) {
+            float c[COLUMNS / 2];
+            multiply<WHOLE, COLUMNS>(c, item, p, t);
+            grid_wait(); /* for an item without units */
+            if (CHAINS > 1)
+                put_parts<COLUMNS>(i, item.count, c);
+            else
+                put_one_chain<COLUMNS>(item, c);
         }
-        if (a.beside)
-            grid_seen();
+    }
+    template <bool WHOLE> __device__ __forceinline__ void consume() const
+    {
+        if (a.columns == 32)
+            consume<WHOLE, 32>();
+        else if (a.columns == 64)
+            consume<WHOLE, 64>();
         else
-            grid_wait();
-        if (brings)
-            bring(stage_bytes);
-        __syncwarp();
-        if (count <= 32) {
-            float c[16];
-            if (multiplies)
-                multiply<WHOLE, 32>(c, in, held);
-            __syncthreads();
-            if (multiplies)
-                put_sums<32>(c);
-        } else {
-            float c[32];
-            if (multiplies)
-                multiply<WHOLE, 64>(c, in, held);
-            __syncthreads();
-            if (multiplies)
-                put_sums<64>(c);
+            consume<WHOLE, 128>();
+        if (CHAINS > 1)
+            join();
+    }
+    __device__ __forceinline__ void begin() const
+    {
+        for (uint32_t i = 0; i < a.stages; i++) {
+            barrier_init(&b.full_weights[i], 1);
+            barrier_init(&b.empty_weights[i], PANELS);
         }
-        if (CHAINS > 1)
-            cluster_meet();
-        else
-            __syncthreads();
-        put_outputs();
-        if (CHAINS > 1)
-            cluster_meet(); /* others still read here */
+        for (uint32_t i = 0; i < CUDA_FEW_INPUTS_MOST; i++) {
+            barrier_init(&b.full_inputs[i], 1);
+            barrier_init(&b.empty_inputs[i], PANELS);
+        }
+        barriers_made();
     }
 };
 
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void few(const cuda_tiles &a)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
-    __shared__ uint64_t full[CUDA_FEW_STAGES], empty[CUDA_FEW_STAGES];
-    const uint32_t units = fragment_units(a.w), first = blockIdx.x * CUDA_FEW_COLUMNS;
-    const uint32_t chain = CHAINS > 1 ? blockIdx.z : 0, from = chain_begin(units, chain, CHAINS);
-    const few_block<BITS, CHAINS> b = {a,
-                                       shared + (0u - shared_at(shared)) % 1024,
-                                       full,
-                                       empty,
-                                       first,
-                                       min(CUDA_FEW_COLUMNS, a.count - first),
-                                       from,
-                                       chain_begin(units, chain + 1, CHAINS) - from};
-    const uint32_t stage_bytes = (b.count <= 32 ? 32 : 64) * 2 * UNIT;
+    __shared__ few_barriers barriers;
+    using block = few_block<BITS, CHAINS>;
+    const uint32_t side = unit_side_bytes(a.w), input_stages = CUDA_FEW_INPUTS(a.columns);
+    const uint32_t stage_bytes = block::PANELS * block::UNITS * (block::CODES + side);
+    uint8_t *inputs = shared + (0u - shared_at(shared)) % 1024;
+    uint8_t *weights = inputs + input_stages * a.columns * 2 * UNIT;
+    const block b = {a,
+                     barriers,
+                     inputs,
+                     weights,
+                     weights + a.stages * stage_bytes,
+                     side,
+                     BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT,
+                     stage_bytes};
+    const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     grid_next();
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < a.stages; i++) {
-            barrier_init(&full[i], 1);
-            barrier_init(&empty[i], b.WARPS);
-        }
-        barriers_made();
-    }
+    if (threadIdx.x == 0)
+        b.begin();
     __syncthreads();
-    if (BITS < 16 && is_whole(a.w))
-        b.template run<true>(stage_bytes);
-    else
-        b.template run<false>(stage_bytes);
-    if (a.beside)
-        grid_wait();
+    if (warp < block::PANELS) {
+        if (CHAINS > 1)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+        else
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+        if (BITS < 16 && is_whole(a.w))
+            b.template consume<true>();
+        else
+            b.template consume<false>();
+    } else {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+        if (warp == block::PANELS && lane < block::PANELS)
+            b.bring_weights();
+        if (warp == block::PANELS + 1 && lane == 0) {
+            grid_wait();
+            b.bring_inputs(input_stages);
+        }
+    }
 }
-
-#define CLUSTER_1
-#define CLUSTER_8 __cluster_dims__(1, 1, CUDA_CHAINS)
 #else
-#define CLUSTER_1
-#define CLUSTER_8
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void few(const cuda_tiles &a)
 {
 }
 #endif
 
 #define FEW(bits, chains)                                                                                    \
-    extern "C" __global__ void CLUSTER_##chains                                                              \
-        __launch_bounds__((CUDA_FEW_PANELS_##chains + 1) * LANES, CUDA_FEW_BLOCKS_##chains)                  \
-            plateau_few##bits##_##chains(const __grid_constant__ cuda_tiles a)                               \
+    extern "C" __global__ void __launch_bounds__(CUDA_FEW_THREADS(chains), 1)                                \
+        plateau_few##bits##_##chains(const __grid_constant__ cuda_tiles a)                                   \
     {                                                                                                        \
         few<bits, chains>(a);                                                                                \
     }
