@@ -298,8 +298,7 @@ static void write_plan(const struct pulls *p, struct json_out *j)
         return;
     }
     json_open(j, "plan");
-    json_put_string(j, "family", p->family);
-    json_put_string(j, "form", p->form);
+    JSON_PUT_STRINGS(j, {"family", p->family}, {"form", p->form});
     JSON_PUT_U64S(j, {"context", p->context}, {"floor_bytes", p->floor_bytes});
     json_put_bool(j, "fits", p->fits);
     json_close(j);
@@ -312,8 +311,7 @@ void pulls_write(struct api *a, struct json_out *j, const char *key)
     json_put_string(j, "state", state_name(p));
     if (p->state != PULLS_NONE) {
         uint64_t until_ns = is_underway(p) ? clock_now_ns() : p->ended_ns;
-        json_put_string(j, "model", p->model);
-        json_put_string(j, "phase", p->phase);
+        JSON_PUT_STRINGS(j, {"model", p->model}, {"phase", p->phase});
         JSON_PUT_U64S(j, {"bytes", p->bytes}, {"bytes_total", p->bytes_total}, {"fetched_bytes", p->fetched},
                       {"files", p->files}, {"files_total", p->files_total});
         json_put_fixed(j, "seconds", 1, (double)(until_ns - MIN_OF(p->began_ns, until_ns)) / NS_PER_S);
@@ -321,10 +319,10 @@ void pulls_write(struct api *a, struct json_out *j, const char *key)
         write_plan(p, j);
         json_put_string(j, "commit", p->commit[0] ? p->commit : NULL);
         const bool waits = p->state == PULLS_RUNNING && p->trying_again[0];
-        json_put_string(j, "trying_again", waits ? p->trying_again : NULL);
-        json_put_string(j, "error", p->state == PULLS_FAILED ? p->error : NULL);
-        json_put_string(j, "served", p->served.id[0] ? p->served.id : NULL);
-        json_put_string(j, "not_served", p->served.why[0] ? p->served.why : NULL);
+        JSON_PUT_STRINGS(j, {"trying_again", waits ? p->trying_again : NULL},
+                         {"error", p->state == PULLS_FAILED ? p->error : NULL},
+                         {"served", p->served.id[0] ? p->served.id : NULL},
+                         {"not_served", p->served.why[0] ? p->served.why : NULL});
     }
     json_close(j);
 }

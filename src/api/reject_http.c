@@ -86,10 +86,8 @@ void reject_write(const struct reject *r, const char *id, struct buf *ret)
     struct json_out j = json_out_object(ret);
     (void)id;
     json_open(&j, "error");
-    json_put_string(&j, "message", r->message);
-    json_put_string(&j, "type", row_of(r->kind)->openai_type);
-    json_put_string(&j, "param", r->param[0] ? r->param : NULL);
-    json_put_string(&j, "code", reject_code(r));
+    JSON_PUT_STRINGS(&j, {"message", r->message}, {"type", row_of(r->kind)->openai_type},
+                     {"param", r->param[0] ? r->param : NULL}, {"code", reject_code(r)});
     json_close(&j);
     json_end(&j);
 }

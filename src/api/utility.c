@@ -213,8 +213,7 @@ static struct json_out begin_reclaimed(struct exchange *x, bool failed, uint64_t
 static void put_failure(struct json_out *j, const char *id, const char *error)
 {
     json_open(j, NULL);
-    json_put_string(j, "id", id);
-    json_put_string(j, "error", error);
+    JSON_PUT_STRINGS(j, {"id", id}, {"error", error});
     json_close(j);
 }
 

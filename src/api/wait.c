@@ -122,8 +122,7 @@ enum prepare wait_find_model(struct exchange *x)
 static struct json_out begin_reply(struct exchange *x, const char *status)
 {
     struct json_out j = json_out_object(&x->reply);
-    json_put_string(&j, "id", id_of(x));
-    json_put_string(&j, "status", status);
+    JSON_PUT_STRINGS(&j, {"id", id_of(x)}, {"status", status});
     return j;
 }
 

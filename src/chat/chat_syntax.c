@@ -347,13 +347,12 @@ static const char *const marker_names[CHAT_MARKER_COUNT] = {
 
 void chat_syntax_describe(const struct chat_syntax *s, struct json_out *j)
 {
-    json_put_string(j, "tool_format", s->tool_format);
-    json_put_string(j, "tool_format_found_by", found_names[s->tool_found]);
-    json_put_string(j, "reasoning_format", s->reasoning_format);
-    json_put_string(j, "reasoning_format_found_by", found_names[s->reasoning_found]);
+    JSON_PUT_STRINGS(j, {"tool_format", s->tool_format}, {"tool_format_found_by", found_names[s->tool_found]},
+                     {"reasoning_format", s->reasoning_format},
+                     {"reasoning_format_found_by", found_names[s->reasoning_found]});
     json_put_bool(j, "prompt_opens_reasoning", s->prompt_reasons);
-    json_put_string(j, "shape", shape_names[s->shape]);
-    json_put_string(j, "arguments", s->shape == CHAT_CONTENT_ONLY ? NULL : argument_names[s->arguments]);
+    JSON_PUT_STRINGS(j, {"shape", shape_names[s->shape]},
+                     {"arguments", s->shape == CHAT_CONTENT_ONLY ? NULL : argument_names[s->arguments]});
     json_open(j, "markers");
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
         if (s->marker[m])

@@ -114,8 +114,8 @@ static void put_syntax(const struct tool_source_opts *o, struct json_out *j)
     static const char *const arguments[] = {"json", "json_call", "tagged", "python", "braced"};
     const struct chat_syntax *s = o->syntax;
     const char *value_end = s->marker[CHAT_VALUE_END];
-    json_put_string(j, "shape", s->shape == CHAT_CHANNELS ? "channels" : "calls");
-    json_put_string(j, "arguments", arguments[s->arguments]);
+    JSON_PUT_STRINGS(j, {"shape", s->shape == CHAT_CHANNELS ? "channels" : "calls"},
+                     {"arguments", arguments[s->arguments]});
     put_markers(o, j);
     put_text(j, "name_key", s->name_key);
     put_text(j, "arguments_key", s->arguments_key);

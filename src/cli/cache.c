@@ -183,8 +183,7 @@ static void json_damaged(const struct report *r, struct json_out *j)
     json_open_array(j, "damaged");
     for (uint32_t i = 0; i < r->damaged_count; i++) {
         json_open(j, NULL);
-        json_put_string(j, "file", r->damaged[i].path);
-        json_put_string(j, "error", why(r->damaged[i].error));
+        JSON_PUT_STRINGS(j, {"file", r->damaged[i].path}, {"error", why(r->damaged[i].error)});
         json_close(j);
     }
     json_close(j);

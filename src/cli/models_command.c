@@ -90,9 +90,7 @@ static void add_row(struct table *t, const char *path, const char *id, const str
 static void json_row(const char *path, const char *id, const struct model_listing *m, struct json_out *j)
 {
     json_open(j, NULL);
-    json_put_string(j, "id", id);
-    json_put_string(j, "path", path);
-    json_put_string(j, "state", listing_state_name(m->state));
+    JSON_PUT_STRINGS(j, {"id", id}, {"path", path}, {"state", listing_state_name(m->state)});
     json_put_u64(j, "disk_bytes", m->disk_bytes);
     json_put_i64(j, "last_used", m->used_s);
     if (m->state != LISTING_REFUSED) {

@@ -254,12 +254,10 @@ static void json_accounts(const struct plan *plan, struct json_out *j)
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         json_open(j, NULL);
-        json_put_string(j, "name", l->name);
-        json_put_string(j, "class", account_class_name(l->class));
+        JSON_PUT_STRINGS(j, {"name", l->name}, {"class", account_class_name(l->class)});
         JSON_PUT_U64S(j, {"depth", l->depth}, {"floor_bytes", l->floor_bytes},
                       {"limit_bytes", l->limit_bytes});
-        json_put_string(j, "domain", domain_name(plan, l->domain));
-        json_put_string(j, "note", l->note);
+        JSON_PUT_STRINGS(j, {"domain", domain_name(plan, l->domain)}, {"note", l->note});
         json_close(j);
     }
     json_close(j);
@@ -269,8 +267,7 @@ static void json_model(const struct planning *p, struct json_out *j)
 {
     const struct plan *plan = &p->plan;
     json_open(j, NULL);
-    json_put_string(j, "id", plan->model.name);
-    json_put_string(j, "form", p->model.shape.form);
+    JSON_PUT_STRINGS(j, {"id", plan->model.name}, {"form", p->model.shape.form});
     JSON_PUT_U64S(j, {"max_model_len", plan->max_model_len}, {"context_max", plan->model.context_max},
                   {"max_num_seqs", plan->seqs}, {"max_queue", plan->queue},
                   {"ceiling_bytes", plan->ceiling_bytes});
@@ -278,10 +275,8 @@ static void json_model(const struct planning *p, struct json_out *j)
                     p->seqs > 0         ? "--max-num-seqs"
                     : plan->device.name ? "the device's memory"
                                         : "default");
-    json_put_string(j, "ceiling_from", p->ceiling_from);
-    json_put_string(j, "compute", planning_compute(p));
-    json_put_string(j, "kv_dtype", planning_kv_dtype(p));
-    json_put_string(j, "quant", planning_quant(p));
+    JSON_PUT_STRINGS(j, {"ceiling_from", p->ceiling_from}, {"compute", planning_compute(p)},
+                     {"kv_dtype", planning_kv_dtype(p)}, {"quant", planning_quant(p)});
     JSON_PUT_U64S(
         j, {"floor_bytes", plan->floor_bytes}, {"limit_bytes", plan->limit_bytes},
         {"loading_bytes", plan->loading_bytes}, {"connection_bytes", plan->process.connection_bytes},

@@ -95,8 +95,7 @@ static void write_progress(const struct hub_progress *p)
 {
     struct buf b;
     struct json_out j = begin_event(&b, "progress");
-    json_put_string(&j, "phase", p->phase);
-    json_put_string(&j, "trying_again", retries(p)[0] ? retries(p) : NULL);
+    JSON_PUT_STRINGS(&j, {"phase", p->phase}, {"trying_again", retries(p)[0] ? retries(p) : NULL});
     JSON_PUT_U64S(&j, {"bytes", p->bytes_done}, {"bytes_total", p->bytes_total}, {"files", p->files_done},
                   {"files_total", p->files});
     output_json(&j);
@@ -147,9 +146,7 @@ static void say_done(const struct screen *s, const struct hub_pulled *p)
     if (s->settings->json) {
         struct buf b;
         struct json_out j = begin_event(&b, "done");
-        json_put_string(&j, "model", model);
-        json_put_string(&j, "commit", p->commit);
-        json_put_string(&j, "path", p->snapshot);
+        JSON_PUT_STRINGS(&j, {"model", model}, {"commit", p->commit}, {"path", p->snapshot});
         JSON_PUT_U64S(&j, {"bytes", p->bytes}, {"fetched", p->fetched}, {"files", p->files});
         output_json(&j);
         buf_done(&b);
@@ -173,8 +170,7 @@ static void say_failed(const struct screen *s, int r, struct err *e)
     if (s->settings->json) {
         struct buf b;
         struct json_out j = begin_event(&b, "failed");
-        json_put_string(&j, "model", s->model);
-        json_put_string(&j, "error", e->text);
+        JSON_PUT_STRINGS(&j, {"model", s->model}, {"error", e->text});
         output_json(&j);
         buf_done(&b);
     }

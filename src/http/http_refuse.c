@@ -88,8 +88,7 @@ static size_t write_envelope(const struct http_refusal *why, char ret[ENVELOPE_M
     struct buf text = {.ptr = ret, .capacity = ENVELOPE_MAX, .bytes_max = ENVELOPE_MAX - 1};
     struct json_out j = json_out_object(&text);
     json_open(&j, "error");
-    json_put_string(&j, "message", why->message);
-    json_put_string(&j, "type", why->type);
+    JSON_PUT_STRINGS(&j, {"message", why->message}, {"type", why->type});
     json_put_null(&j, "param");
     json_put_string(&j, "code", why->code);
     json_close(&j);

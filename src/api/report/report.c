@@ -78,8 +78,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct json_out
     if (i.unloaded_why == UNLOAD_NONE)
         return;
     json_open(j, "unloaded");
-    json_put_string(j, "reason", registry_unload_name(i.unloaded_why));
-    json_put_string(j, "for", i.unloaded_for);
+    JSON_PUT_STRINGS(j, {"reason", registry_unload_name(i.unloaded_why)}, {"for", i.unloaded_for});
     json_put_fixed(j, "seconds", 1, (double)i.unloaded_ns / (double)NS_PER_S);
     json_close(j);
 }
@@ -146,8 +145,7 @@ static void write_work(const struct model_shape *s, struct json_out *j)
 static void write_loaded(const struct api *a, const struct served_model *m, struct json_out *j)
 {
     json_put_u64(j, "max_model_len", m->max_model_len);
-    json_put_string(j, "compute", m->compute);
-    json_put_string(j, "device", m->device);
+    JSON_PUT_STRINGS(j, {"compute", m->compute}, {"device", m->device});
     /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
     json_put_bool(j, "exact", m->exact);
     json_put_bool(j, "chat", m->template != NULL);
@@ -175,8 +173,7 @@ static void write_for_anthropic(struct slice name, int64_t created_s, struct jso
     time_t at = (time_t)created_s;
     gmtime_r(&at, &when);
     strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &when);
-    json_put_string(j, "type", "model");
-    json_put_string(j, "lifecycle", "active");
+    JSON_PUT_STRINGS(j, {"type", "model"}, {"lifecycle", "active"});
     json_put_text(j, "display_name", name);
     json_put_string(j, "created_at", text);
 }
@@ -190,8 +187,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     json_put_text(j, "id", name);
     json_put_string(j, "object", "model");
     json_put_i64(j, "created", created_s);
-    json_put_string(j, "owned_by", "plateau");
-    json_put_string(j, "root", api_model_id(a, index));
+    JSON_PUT_STRINGS(j, {"owned_by", "plateau"}, {"root", api_model_id(a, index)});
     json_put_null(j, "parent");
     json_open_array(j, "permission");
     json_close(j);
@@ -215,8 +211,8 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
 static void write_page(struct api *a, uint32_t count, struct json_out *j)
 {
     const struct model_settings *last = registry_settings(a->opts.registry, count - 1);
-    json_put_string(j, "first_id", api_model_id(a, 0));
-    json_put_string(j, "last_id", last->alias_count ? last->aliases[last->alias_count - 1] : last->id);
+    JSON_PUT_STRINGS(j, {"first_id", api_model_id(a, 0)},
+                     {"last_id", last->alias_count ? last->aliases[last->alias_count - 1] : last->id});
     json_put_bool(j, "has_more", false);
 }
 
@@ -241,16 +237,13 @@ void report_models(struct api *a, bool all, struct buf *ret)
 static void write_model_info(const struct served_model *m, struct json_out *j)
 {
     const struct model_shape *s = m->shape;
-    json_put_string(j, "model_path", m->id);
-    json_put_string(j, "tokenizer_path", m->tokenizer ? m->id : NULL);
-    json_put_string(j, "model_type", s->family);
-    json_put_string(j, "form", s->form);
+    JSON_PUT_STRINGS(j, {"model_path", m->id}, {"tokenizer_path", m->tokenizer ? m->id : NULL},
+                     {"model_type", s->family}, {"form", s->form});
     json_put_bool(j, "is_generation", m->use.kind != MODEL_EMBEDS);
     JSON_PUT_U64S(j, {"max_model_len", m->max_model_len}, {"vocab_size", s->vocab}, {"num_layers", s->layers},
                   {"hidden_size", s->hidden}, {"parameters", s->parameters},
                   {"weight_bytes", s->weight_bytes});
-    json_put_string(j, "compute", m->compute);
-    json_put_string(j, "device", m->device);
+    JSON_PUT_STRINGS(j, {"compute", m->compute}, {"device", m->device});
     write_use(&m->use, j);
     json_open(j, "chat_format");
     chat_syntax_describe(m->syntax, j);

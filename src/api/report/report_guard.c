@@ -55,9 +55,8 @@ void report_guard(struct api *a, struct json_out *j)
     struct guard_numbers n;
     read_numbers(a, NULL, 0, &n);
     json_open(j, "memory_pressure");
-    json_put_string(j, "stage", pressure_stage_name(n.stage));
-    json_put_string(j, "level", pressure_level_name(n.level));
-    json_put_string(j, "figure", n.why);
+    JSON_PUT_STRINGS(j, {"stage", pressure_stage_name(n.stage)}, {"level", pressure_level_name(n.level)},
+                     {"figure", n.why});
     gauges_put_members(&report_guard_gauges, "memory_pressure", &n, j);
     json_close(j);
     gauges_put_object(&report_guard_gauges, "guard", &n, j);

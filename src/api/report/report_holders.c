@@ -36,9 +36,7 @@ const struct gauge_table report_holders_gauges = {
 static void write_holder(const struct holder_info *h, struct json_out *j)
 {
     json_open(j, NULL);
-    json_put_string(j, "id", h->name);
-    json_put_string(j, "domain", h->domain->name);
-    json_put_string(j, "state", holder_state_name(h->state));
+    JSON_PUT_STRINGS(j, {"id", h->name}, {"domain", h->domain->name}, {"state", holder_state_name(h->state)});
     JSON_PUT_U64S(j, {"held_bytes", h->now.held_bytes}, {"free_bytes", h->now.free_bytes},
                   {"cached_bytes", h->now.cached_bytes}, {"allowed_bytes", h->allowed_bytes},
                   {"entries", h->now.entries});

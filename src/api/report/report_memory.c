@@ -125,8 +125,7 @@ static void write_limit(const struct account_numbers *n, struct json_out *j)
 static void open_account(const struct account_numbers *n, uint64_t own, struct json_out *j)
 {
     json_open(j, NULL);
-    json_put_string(j, "name", n->name);
-    json_put_string(j, "class", account_class_name(n->class));
+    JSON_PUT_STRINGS(j, {"name", n->name}, {"class", account_class_name(n->class)});
     JSON_PUT_U64S(j, {"planned_bytes", n->planned}, {"reserved_bytes", n->reserved}, {"used_bytes", n->used},
                   {"own_bytes", own}, {"peak_bytes", n->peak});
     write_limit(n, j);

@@ -24,9 +24,8 @@
 
 static void write_loaded(const struct served_model *m, struct json_out *j)
 {
-    json_put_string(j, "compute", m->compute);
-    json_put_string(j, "device", m->device);
-    json_put_string(j, "use", model_kind_name(m->use.kind));
+    JSON_PUT_STRINGS(j, {"compute", m->compute}, {"device", m->device},
+                     {"use", model_kind_name(m->use.kind)});
     json_put_u64(j, "max_model_len", m->max_model_len);
     json_put_bool(j, "exact", m->exact);
     json_put_bool(j, "chat", m->template != NULL);
@@ -159,11 +158,8 @@ static void write_attention(const struct figures *f, struct json_out *j)
         if (!attention_at(figures_attention(f), i, &item))
             continue;
         json_open(j, NULL);
-        json_put_string(j, "id", item.id);
-        json_put_string(j, "level", item.level);
-        json_put_string(j, "what", item.what);
-        json_put_string(j, "do", item.remedy);
-        json_put_string(j, "model", item.model);
+        JSON_PUT_STRINGS(j, {"id", item.id}, {"level", item.level}, {"what", item.what}, {"do", item.remedy},
+                         {"model", item.model});
         json_put_fixed(j, "since", 0, now_s - (double)(now_ns - item.since_ns) / (double)NS_PER_S);
         json_close(j);
     }

@@ -114,10 +114,8 @@ static void write_request(struct exchange *x, const struct work *w, struct json_
 {
     bool known = x->phase != EXCHANGE_PREPARING;
     json_open(j, NULL);
-    json_put_string(j, "id", x->id_text);
-    json_put_string(j, "route", x->route);
-    json_put_string(j, "key", x->who.key);
-    json_put_string(j, "client", x->who.client);
+    JSON_PUT_STRINGS(j, {"id", x->id_text}, {"route", x->route}, {"key", x->who.key},
+                     {"client", x->who.client});
     json_put_string(j, "model",
                     known && x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL);
     json_put_string(j, "phase", w->phase);

@@ -81,8 +81,8 @@ void report_ssd(struct api *a, uint64_t hit_tokens, struct json_out *j)
     }
     n.hit_tokens = hit_tokens;
     json_open(j, "ssd");
-    json_put_string(j, "state", store_state_name(n.store.state));
-    json_put_string(j, "reason", n.off ? n.store.reason : NULL);
+    JSON_PUT_STRINGS(j, {"state", store_state_name(n.store.state)},
+                     {"reason", n.off ? n.store.reason : NULL});
     gauges_put_members(&report_ssd_gauges, "ssd", &n, j);
     json_close(j);
 }

@@ -17,9 +17,8 @@ static double ms_of(uint64_t ns)
 static void write_refusal(const struct trace_refusal *why, struct json_out *j)
 {
     json_put_fixed(j, "status", 0, why->status > 0 ? why->status : NAN);
-    json_put_string(j, "code", why->code);
-    json_put_string(j, "param", why->param[0] ? why->param : NULL);
-    json_put_string(j, "message", why->message[0] ? why->message : NULL);
+    JSON_PUT_STRINGS(j, {"code", why->code}, {"param", why->param[0] ? why->param : NULL},
+                     {"message", why->message[0] ? why->message : NULL});
 }
 
 static void write_times(const struct trace_record *r, struct json_out *j)
@@ -37,12 +36,9 @@ static void write_record(struct api *a, const struct trace_record *r, struct jso
     json_open(j, NULL);
     JSON_PUT_U64S(j, {"number", r->number}, {"first", r->first}, {"untold", r->untold});
     json_put_fixed(j, "ended", 3, r->ended_s);
-    json_put_string(j, "id", r->id[0] ? r->id : NULL);
-    json_put_string(j, "action", r->who.action);
-    json_put_string(j, "key", r->who.key);
-    json_put_string(j, "client", r->who.client);
-    json_put_string(j, "model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL);
-    json_put_string(j, "end", r->end);
+    JSON_PUT_STRINGS(j, {"id", r->id[0] ? r->id : NULL}, {"action", r->who.action}, {"key", r->who.key},
+                     {"client", r->who.client},
+                     {"model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL}, {"end", r->end});
     write_refusal(&r->refusal, j);
     JSON_PUT_U64S(j, {"choices", r->choices}, {"prompt_tokens", r->prompt_tokens},
                   {"cached_tokens", r->cached_tokens}, {"tokens", r->tokens});

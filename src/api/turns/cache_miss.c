@@ -199,13 +199,10 @@ void cache_miss_write(const struct cache_miss *m, const char *key, struct json_o
     json_open(j, key);
     json_put_string(j, "type", type_of(m));
     json_put_u64(j, "cache_missed_input_tokens", m->lost_tokens);
-    json_put_string(j, "part", m->part);
-    json_put_string(j, "at", m->at[0] ? m->at : NULL);
+    JSON_PUT_STRINGS(j, {"part", m->part}, {"at", m->at[0] ? m->at : NULL});
     json_put_fixed(j, "character", 0, m->within > 0 ? m->character : NAN);
     json_put_fixed(j, "within", 0, m->within > 0 ? m->within : NAN);
-    json_put_string(j, "side", m->side);
-    json_put_string(j, "cause", m->cause);
-    json_put_string(j, "for", m->whom[0] ? m->whom : NULL);
+    JSON_PUT_STRINGS(j, {"side", m->side}, {"cause", m->cause}, {"for", m->whom[0] ? m->whom : NULL});
     json_put_fixed(j, "seconds", 0, m->cause ? m->seconds : NAN);
     json_close(j);
 }

@@ -46,8 +46,7 @@ static void write_error(unsigned status, const char *message, const char *id, st
     struct json_out j = json_out_object(ret);
     json_put_string(&j, "type", "error");
     json_open(&j, "error");
-    json_put_string(&j, "type", type_of(status));
-    json_put_string(&j, "message", message);
+    JSON_PUT_STRINGS(&j, {"type", type_of(status)}, {"message", message});
     json_close(&j);
     json_put_string(&j, "request_id", id);
     json_end(&j);

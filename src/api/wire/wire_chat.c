@@ -87,8 +87,7 @@ static void write_call(const struct reply *r, bool begins, struct json_out *j)
 {
     const char *kind = is_custom(r) ? "custom" : "function";
     if (begins) {
-        json_put_string(j, "id", r->call_id);
-        json_put_string(j, "type", kind);
+        JSON_PUT_STRINGS(j, {"id", r->call_id}, {"type", kind});
     }
     json_open(j, kind);
     if (begins)
@@ -154,8 +153,7 @@ static void write_role(struct reply *r)
 {
     struct json_out j = openai_chunk_begin(r);
     json_open(&j, "delta");
-    json_put_string(&j, "role", "assistant");
-    json_put_string(&j, "content", "");
+    JSON_PUT_STRINGS(&j, {"role", "assistant"}, {"content", ""});
     json_close(&j);
     json_put_null(&j, "logprobs");
     json_put_null(&j, "finish_reason");

@@ -78,9 +78,8 @@ static void write_usage(const struct exchange *x, struct json_out *j)
 static void write_head(const struct exchange *x, struct json_out *j)
 {
     json_put_format(j, "id", "msg_%s", x->id_text);
-    json_put_string(j, "type", "message");
-    json_put_string(j, "role", "assistant");
-    json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    JSON_PUT_STRINGS(j, {"type", "message"}, {"role", "assistant"},
+                     {"model", x->request.model ? x->request.model : x->gen.model->id});
     if (!exchange_is_exact(x))
         json_put_bool(j, "exact", false);
 }
@@ -121,8 +120,7 @@ static void write_stop(const struct reply *r, struct json_out *j)
 static void open_call(const struct reply *r, const char *key, struct json_out *j)
 {
     json_open(j, key);
-    json_put_string(j, "type", "tool_use");
-    json_put_string(j, "id", r->call_id);
+    JSON_PUT_STRINGS(j, {"type", "tool_use"}, {"id", r->call_id});
     json_put_text(j, "name", buf_slice(&r->call_name));
     const char *toolset = messages_toolset_of(&r->exchange->request, buf_slice(&r->call_name));
     if (toolset)
@@ -316,9 +314,7 @@ static void open_block(struct reply *r)
         messages_signature_begin(&own->signature);
         buf_clear(&r->block);
         json_open(&j, "content_block");
-        json_put_string(&j, "type", "thinking");
-        json_put_string(&j, "thinking", "");
-        json_put_string(&j, "signature", "");
+        JSON_PUT_STRINGS(&j, {"type", "thinking"}, {"thinking", ""}, {"signature", ""});
         json_close(&j);
     } else if (r->pending == PIECE_CONTENT) {
         write_text(SLICE(""), "content_block", &j);

@@ -64,8 +64,7 @@ static void echo_reasoning(const struct request *r, struct json_out *j)
 {
     const json_t *summary = json_object_get(given(r, "reasoning"), "summary");
     json_open(j, "reasoning");
-    json_put_string(j, "effort", r->gen.reasoning_effort);
-    json_put_string(j, "summary", json_string_value(summary));
+    JSON_PUT_STRINGS(j, {"effort", r->gen.reasoning_effort}, {"summary", json_string_value(summary)});
     json_close(j);
 }
 
@@ -120,8 +119,11 @@ static void write_error_member(const struct reject *why, struct json_out *j)
     /* Agents compact their conversation at this code, and OpenAI's API has it here too. */
     bool too_long = why->kind == REJECT_CONTEXT_LENGTH, busy = reject_status(why) == 429;
     json_open(j, "error");
-    json_put_string(j, "code", too_long ? reject_code(why) : busy ? "rate_limit_exceeded" : "server_error");
-    json_put_string(j, "message", why->message);
+    JSON_PUT_STRINGS(j,
+                     {"code", too_long ? reject_code(why)
+                              : busy   ? "rate_limit_exceeded"
+                                       : "server_error"},
+                     {"message", why->message});
     json_close(j);
 }
 
@@ -278,8 +280,7 @@ static void write_input(const struct reply *r, struct slice arguments, const cha
 static void write_search(const struct reply *r, struct slice text, bool begins, struct json_out *j)
 {
     const struct own *own = r->own;
-    json_put_string(j, "call_id", r->call_id);
-    json_put_string(j, "execution", "client");
+    JSON_PUT_STRINGS(j, {"call_id", r->call_id}, {"execution", "client"});
     if (begins || text.len == 0)
         json_put_raw(j, "arguments", SLICE("{}"));
     else if (own->cut)
@@ -556,9 +557,8 @@ static void flush(struct reply *r)
 static void write_failure(struct exchange *x, const struct reject *why)
 {
     struct json_out j = event_begin(x, "error");
-    json_put_string(&j, "code", reject_code(why));
-    json_put_string(&j, "message", why->message);
-    json_put_string(&j, "param", why->param[0] ? why->param : NULL);
+    JSON_PUT_STRINGS(&j, {"code", reject_code(why)}, {"message", why->message},
+                     {"param", why->param[0] ? why->param : NULL});
     event_end(&j);
     response_event(x, "response.failed", STAGE_FAILED, why);
 }

@@ -51,8 +51,7 @@ static void write_whole(struct exchange *x, struct buf *ret)
     const struct gen_request *r = &x->request.gen;
     struct json_out j = json_out_object(ret);
     json_put_format(&j, "id", "sess_%s", x->id_text);
-    json_put_string(&j, "object", "session");
-    json_put_string(&j, "model", x->gen.model->id);
+    JSON_PUT_STRINGS(&j, {"object", "session"}, {"model", x->gen.model->id});
     json_put_i64(&j, "created_at", x->gen.created_s);
     json_put_i64(&j, "expires_at", x->gen.created_s + r->session_ttl_s);
     json_put_bool(&j, "follow", r->session_follows);

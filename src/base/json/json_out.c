@@ -231,6 +231,12 @@ void json_put_string(struct json_out *j, const char *key, const char *value)
         json_put_null(j, key);
 }
 
+void json_put_strings(struct json_out *j, const struct json_string *members, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        json_put_string(j, members[i].key, members[i].value);
+}
+
 void json_put_format(struct json_out *j, const char *key, const char *format, ...)
 {
     char text[256];

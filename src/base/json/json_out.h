@@ -78,6 +78,16 @@ void json_put_u64s(struct json_out *j, const struct json_u64 *members, size_t co
     json_put_u64s(j, (const struct json_u64[]){__VA_ARGS__},                                                 \
                   sizeof((struct json_u64[]){__VA_ARGS__}) / sizeof(struct json_u64))
 
+struct json_string {
+    const char *key, *value;
+};
+
+void json_put_strings(struct json_out *j, const struct json_string *members, size_t count);
+/* As `JSON_PUT_U64S()`, but the values are texts. NULL: null. */
+#define JSON_PUT_STRINGS(j, ...)                                                                             \
+    json_put_strings(j, (const struct json_string[]){__VA_ARGS__},                                           \
+                     sizeof((struct json_string[]){__VA_ARGS__}) / sizeof(struct json_string))
+
 /* Begins and ends a text, which the caller appends to the buffer: it needs no escapes. */
 struct buf *json_begin_text(struct json_out *j, const char *key);
 void json_end_text(struct json_out *j);

@@ -142,8 +142,10 @@ TEST(values_of_jansson_and_many_members)
     json_put_value(&j, "v", value);
     json_put_value(&j, "none", NULL);
     JSON_PUT_U64S(&j, {"one", 1}, {"two", 2});
+    JSON_PUT_STRINGS(&j, {"s", "t"}, {"u", NULL});
     json_end(&j);
-    assert_text("{\"v\":{\"x\":[1,2.5,\"a\",null,{}]},\"none\":null,\"one\":1,\"two\":2}");
+    assert_text(
+        "{\"v\":{\"x\":[1,2.5,\"a\",null,{}]},\"none\":null,\"one\":1,\"two\":2,\"s\":\"t\",\"u\":null}");
     j = begin();
     j.spaced = true;
     json_open(&j, NULL);
