@@ -286,12 +286,6 @@ static bool layout(struct layout *l)
 
 /* ---- Finish ---- */
 
-bool grammar_late(struct draft *d)
-{
-    rx_look(d->rx);
-    return grammar_builder_stopped(d->b) != 0;
-}
-
 static int finish(struct draft *d, struct grammar *g, struct err *e)
 {
     if (!grammar_inline(d))

@@ -10,6 +10,12 @@
 
 enum { SIZE_MAX_INLINE = 200, SYMBOLS_MAX_INLINE = 400 };
 
+bool grammar_late(struct draft *d)
+{
+    rx_look(d->rx);
+    return grammar_builder_stopped(d->b) != 0;
+}
+
 struct inlining {
     struct draft *d;
     uint32_t *open;     /* symbols of a rule that are no terminals yet */

@@ -23,21 +23,6 @@ static const struct format *find_format(struct slice bytes)
     return NULL;
 }
 
-int decode_charge(const struct charge *charge, size_t bytes, struct err *e)
-{
-    if (charge_take(charge, bytes) < 0)
-        return err_set(e, -ENOMEM, "there is no memory for decoding the image at present");
-    return 0;
-}
-
-int decode_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e)
-{
-    if (width == size->width && height == size->height)
-        return 0;
-    return err_set(e, -EINVAL, "its headers contradict each other: %u x %u and %llu x %llu pixels",
-                   size->width, size->height, (ull)width, (ull)height);
-}
-
 static int check_size(const struct format_size *size, const struct decode_limits *limits, struct err *e)
 {
     uint64_t pixels = (uint64_t)size->width * size->height;

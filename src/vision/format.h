@@ -40,9 +40,9 @@ struct format {
 extern const struct format format_png, format_jpeg, format_webp, format_gif;
 
 /* 0, or -ENOMEM with words: the heap will take `bytes` for a library. Given back by charge_give(). */
-int decode_charge(const struct charge *charge, size_t bytes, struct err *e);
+int format_charge(const struct charge *charge, size_t bytes, struct err *e);
 /* -EINVAL with words unless both are the same. */
-int decode_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e);
+int format_agree(const struct format_size *size, uint64_t width, uint64_t height, struct err *e);
 
 /* An unsigned number at `at`, which lies in `s` whole. */
 static inline uint32_t format_big(struct slice s, size_t at, size_t width)

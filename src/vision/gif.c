@@ -187,7 +187,7 @@ static int read_gif(struct reader *r, const struct format_work *work)
 {
     int result = open_gif(r);
     if (result == 0)
-        result = decode_agree(&work->size, r->canvas_width, r->canvas_height, r->e);
+        result = format_agree(&work->size, r->canvas_width, r->canvas_height, r->e);
     if (result < 0)
         return result;
     uint8_t *plane = raster_plane(work->to, r->e);
@@ -204,7 +204,7 @@ static int read_gif(struct reader *r, const struct format_work *work)
 static int decode_gif(const struct format_work *work, struct err *e)
 {
     struct reader r = {.bytes = work->bytes, .e = e};
-    int result = decode_charge(work->charge, HEAP_BYTES, e);
+    int result = format_charge(work->charge, HEAP_BYTES, e);
     if (result < 0)
         return result;
     result = read_gif(&r, work);

@@ -194,7 +194,7 @@ static size_t heap_bytes(struct jpeg_decompress_struct *jpeg)
 
 static int charge_more(struct reader *r, size_t bytes)
 {
-    int result = decode_charge(r->work->charge, bytes, r->e);
+    int result = format_charge(r->work->charge, bytes, r->e);
     if (result == 0)
         r->charged += bytes;
     return result;
@@ -265,7 +265,7 @@ static int read_jpeg(struct reader *r)
     r->jpeg.progress = &r->progress;
     jpeg_mem_src(&r->jpeg, (const unsigned char *)bytes.ptr, bytes.len);
     (void)jpeg_read_header(&r->jpeg, TRUE);
-    result = decode_agree(&r->work->size, r->jpeg.image_width, r->jpeg.image_height, r->e);
+    result = format_agree(&r->work->size, r->jpeg.image_width, r->jpeg.image_height, r->e);
     if (result == 0)
         result = choose_colours(r);
     if (result == 0)

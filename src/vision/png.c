@@ -175,7 +175,7 @@ static int read_png(struct reader *r)
     png_set_read_fn(r->png, r, read_bytes);
     set_limits(r);
     png_read_info(r->png, r->info);
-    int result = decode_agree(&r->work->size, png_get_image_width(r->png, r->info),
+    int result = format_agree(&r->work->size, png_get_image_width(r->png, r->info),
                               png_get_image_height(r->png, r->info), r->e);
     if (result < 0)
         return result;

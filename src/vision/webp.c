@@ -195,11 +195,11 @@ static int decode_webp(const struct format_work *work, struct err *e)
     size_t heap = 0;
     int r = parse(work->bytes, &w, e);
     if (r == 0)
-        r = decode_agree(&work->size, w.canvas_width, w.canvas_height, e);
+        r = format_agree(&work->size, w.canvas_width, w.canvas_height, e);
     if (r == 0)
         r = heap_bytes(&w, &heap, e);
     if (r == 0)
-        r = decode_charge(work->charge, heap, e);
+        r = format_charge(work->charge, heap, e);
     if (r < 0)
         return r;
     uint8_t *plane = raster_plane(work->to, e);
