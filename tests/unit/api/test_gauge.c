@@ -234,10 +234,11 @@ static void write_histograms(struct buf *b)
 static void write_docs(struct buf *b)
 {
     buf_puts(
-        b, "# Metrics\n\n"
-           "All series of `GET /metrics`, and the members of `GET /api/status` that have the same numbers.\n"
-           "Series of models have the label `model_name` in addition. Times of `/api/status` have their\n"
-           "unit in the name. [operations.md](operations.md#monitoring) says what to watch.\n");
+        b,
+        "# Metrics\n\n"
+        "Look up a series of `GET /metrics`, or the member of `GET /api/status` that has the same number.\n"
+        "Series of models have the label `model_name` in addition. Times of `/api/status` have their\n"
+        "unit in the name. [operations.md](operations.md#monitoring) says what to watch.\n");
     for (uint32_t t = 0; t < REPORT_TABLES; t++) {
         buf_printf(b, "\n## %s\n\n| series | in `/api/status` | kind | meaning |\n|---|---|---|---|\n",
                    report_tables[t]->title);
