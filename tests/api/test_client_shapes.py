@@ -1,8 +1,11 @@
 """Shapes of requests of Claude Code 2.1 and Codex 0.163, with made-up texts: each type is done, passed on as
 text, left out and named, or refused in words. So are types that these clients do not have yet."""
 
+import re
+
 import pytest
 
+from conftest import events, refused
 from test_later_tools import SYSTEM
 from test_tool_changes import tool
 
@@ -123,3 +126,26 @@ def test_codex(server, name):
     assert done in ("event: response.completed", "event: response.incomplete")
     if name == "a compaction":
         assert reply.text.count('"type":"response.output_item.done"') == 1 and done == "event: response.completed"
+
+
+# ---- an overflow ----
+
+LONG = "word " * 40000
+# Patterns of agents for the error of a conversation that is too long. An agent compacts it then.
+LIMIT = r"maximum context length is \d+ tokens"       # OpenCode, and LiteLLM, which Aider has
+CLAUDE = r"prompt is too long: \d+ tokens > \d+ maximum"  # Claude Code, OpenCode
+CODE = "context_length_exceeded"                      # OpenCode, Codex
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_overflow_has_the_words_that_agents_look_for(server, stream):
+    asked = [{"role": "user", "content": LONG}]
+    for path, body in (("chat/completions", {"messages": asked}), ("completions", {"prompt": LONG}), ("responses", {"input": LONG, "store": False})):
+        reply = server.post("/v1/" + path, stream=stream, **body)
+        if path == "responses" and stream:  # as an event, which Codex reads
+            failed, = [e["response"] for e in events(reply.text) if e["type"] == "response.failed"]
+            assert reply.status_code == 200 and failed["error"]["code"] == CODE and re.search(LIMIT, failed["error"]["message"])
+        else:
+            assert re.search(LIMIT, refused(reply, 400, CODE)["message"])
+    reply = server.post("/v1/messages", stream=stream, max_tokens=9, messages=asked)
+    assert reply.status_code == 400 and re.fullmatch(CLAUDE, reply.json()["error"]["message"])
