@@ -274,7 +274,7 @@ def write_sizes():
     bounds = ((65536, 16777216), (4096, 1048576), (4096, 25165824), (131072, 786432))
     rng = random.Random(11)
     with (HERE / "sizes.txt").open("w") as out:
-        for n in range(600):
+        for n in range(400):
             edge = rng.choice((28, 32))
             low, high = bound = rng.choice(bounds)
             width, height = (int(2 ** rng.uniform(0, 13.5)) for _ in range(2))
