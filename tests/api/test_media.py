@@ -412,6 +412,9 @@ def test_tokenize_counts_what_a_chat_takes(eyes):
         fields = {k: v for k, v in asking(file_of(case), case["question"]).items() if k in ("messages", "chat_template_kwargs")}
         counted = eyes.post("/tokenize", **fields).json()
         assert counted["tokens"] == case["prompt_ids"] and counted["count"] == len(case["prompt_ids"])
+        pads = max(case["prompt_ids"], key=case["prompt_ids"].count)
+        assert counted["image_tokens"] == case["prompt_ids"].count(pads)
+    assert "image_tokens" not in eyes.post("/tokenize", prompt="hi").json()
     refused(eyes.post("/tokenize", messages=[user(image("data:image/png;base64,AAAA"))]), 400, "invalid_media")
 
 

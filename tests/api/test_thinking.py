@@ -44,6 +44,18 @@ def test_reasoning_ends_at_the_budget(server, free, budget):
     assert reasoned(other) <= 3 * budget
 
 
+def test_reasoning_format_none_leaves_reasoning_in_the_text(server, free):
+    whole = chat(server, reasoning_format="none")["choices"][0]
+    message = free["choices"][0]["message"]
+    assert whole["token_ids"] == free["choices"][0]["token_ids"]
+    assert "reasoning_content" not in whole["message"] and "</think>" in whole["message"]["content"]
+    assert message["reasoning_content"] in whole["message"]["content"] and whole["message"]["content"].endswith(message["content"])
+    for word in "auto", "deepseek":
+        assert chat(server, reasoning_format=word)["choices"][0]["message"] == message
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    refused(server.chat(ASK, reasoning_format="none", tools=[tool]), 400, "unsupported_value")
+
+
 def test_a_large_budget_changes_nothing(server, free):
     assert chat(server, thinking_token_budget=4000)["choices"][0]["token_ids"] == free["choices"][0]["token_ids"]
     assert chat(server, thinking_token_budget=4, enable_thinking=False)["choices"][0]["token_ids"] == chat(
