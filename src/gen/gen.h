@@ -20,7 +20,6 @@
 struct gen;
 struct gen_request;
 struct media;
-struct media_result;
 struct media_task;
 struct served_model;
 
@@ -60,9 +59,7 @@ struct gen {
     /* Set by the owner. */
     const struct gen_host *host;
     struct gen_request *request;
-    struct media *media;                /* NULL: no images */
-    const struct media_result *results; /* images that the owner holds itself, in place of the request's */
-    uint32_t result_count;
+    struct media *media;   /* NULL: no images */
     struct account *text;  /* pays for streams */
     struct mailbox *wakes; /* mailbox of its streams */
     struct request_id id;

@@ -90,7 +90,7 @@ static bool make_task(struct gen *g)
 enum prepare media_request_begin(struct gen *g)
 {
     ASSERT(!g->task);
-    if (g->result_count > 0 || gen_media_count(g->request) == 0)
+    if (gen_media_count(g->request) == 0)
         return PREPARE_DONE;
     if (!g->model->shape->vision.present || !g->media) {
         refuse_blind(g);
@@ -149,29 +149,20 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
     return true;
 }
 
-static bool has_images(const struct gen *g)
-{
-    return g->task || g->result_count > 0;
-}
-
-/* The results of all parts in order; those of the task in the request's memory. False: that was refused. */
+/* The results of all parts in order, in the request's memory. False: that was refused. */
 static bool take_places(struct gen *g, struct media_places *ret)
 {
-    *ret = (struct media_places){g->results, g->result_count, gen_messages_name(g->request)};
-    if (!g->task)
-        return true;
     uint32_t count = media_task_parts(g->task);
     struct media_result *parts = request_memory_alloc(&g->memory, count * sizeof(*parts));
     for (uint32_t i = 0; parts && i < count; i++)
         parts[i] = media_task_result(g->task, i);
-    *ret = (struct media_places){parts, count, ret->field};
+    *ret = (struct media_places){parts, count, gen_messages_name(g->request)};
     return parts || gen_refuse_memory(g);
 }
 
 static void give_places(struct gen *g, struct media_places *p)
 {
-    if (g->task)
-        request_memory_free(&g->memory, (void *)p->parts, p->count * sizeof(*p->parts));
+    request_memory_free(&g->memory, (void *)p->parts, p->count * sizeof(*p->parts));
 }
 
 bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
@@ -179,7 +170,7 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     struct charge charge = request_memory_charge(&g->memory);
     struct media_places places;
     struct buf written;
-    if (!has_images(g))
+    if (!g->task)
         return true;
     if (!g->model->tokenizer)
         return reject_unsupported(&g->reject, gen_messages_name(g->request),
@@ -228,7 +219,7 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
 bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p)
 {
     struct media_places places;
-    if (!has_images(g))
+    if (!g->task)
         return true;
     struct media_marks marks = marks_of(g);
     if (!take_places(g, &places))
