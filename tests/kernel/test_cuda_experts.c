@@ -19,12 +19,13 @@
 #define TOKENS(s)    (4 * (s)->tokens)
 #endif
 
-enum { PLACE_H, PLACE_NORMED, PLACE_SCORES, PLACE_PAIR_UP, PLACE_PAIR_OUT, PLACES };
+enum { PLACE_H, PLACE_NORMED, PLACE_SCORES, PLACE_MID, PLACE_OUT, PLACE_PAIR_UP, PLACE_PAIR_OUT, PLACES };
 
 struct shape {
     uint32_t hidden, width, experts, top_k, bits; /* bits: of both matrices; 16: dense */
     bool bias;
     uint32_t tokens; /* tokens of the largest step on the CPU */
+    uint32_t shared; /* width of the shared expert; 0: none */
 };
 
 struct experts {
@@ -33,7 +34,7 @@ struct experts {
     struct compute *compute;
     struct compute_shape shape;
     const struct shape *of;
-    struct weight table, router, up, down;
+    struct weight table, router, up, down, shared_up, shared_down;
     dev_ptr norm, up_bias, down_bias;
 };
 
@@ -90,12 +91,20 @@ static dev_ptr put_values(struct experts *x, struct rng *r, uint32_t count)
     return at;
 }
 
+/* Router | shared gate, gate | up of the shared expert. */
+static uint32_t scores_width(const struct shape *of)
+{
+    return of->experts + (of->shared ? 1 + 2 * of->shared : 0);
+}
+
 static void experts_init(struct experts *x, const struct shape *of, struct rng *r)
 {
     uint32_t k = of->hidden;
     const struct place_spec places[PLACES] = {[PLACE_H] = {ROWS_TOKENS, k, k},
                                               [PLACE_NORMED] = {ROWS_TOKENS, k, k},
-                                              [PLACE_SCORES] = {ROWS_TOKENS, of->experts, 0},
+                                              [PLACE_SCORES] = {ROWS_TOKENS, scores_width(of), 0},
+                                              [PLACE_MID] = {ROWS_TOKENS, of->shared, of->shared},
+                                              [PLACE_OUT] = {ROWS_TOKENS, k, 0},
                                               [PLACE_PAIR_UP] = {ROWS_PAIRS, 2 * of->width, of->width},
                                               [PLACE_PAIR_OUT] = {ROWS_PAIRS, k, 0}};
     *x = (struct experts){.of = of,
@@ -117,9 +126,13 @@ static void experts_init(struct experts *x, const struct shape *of, struct rng *
                                                             .logits_max = 1,
                                                             .host_memory = x->host});
     x->table = put_dense(x, r, VOCAB, k);
-    x->router = put_dense(x, r, of->experts, k);
+    x->router = put_dense(x, r, of->experts + (of->shared > 0), k);
     x->up = put_stack(x, r, of->bits, 2 * of->width, k, of->experts);
     x->down = put_stack(x, r, of->bits, k, of->width, of->experts);
+    if (of->shared) {
+        x->shared_up = put_stack(x, r, of->bits, 2 * of->shared, k, 1);
+        x->shared_down = put_stack(x, r, of->bits, k, of->shared, 1);
+    }
     x->norm = put_values(x, r, k);
     x->up_bias = of->bias ? put_values(x, r, of->experts * 2 * of->width) : (dev_ptr){0};
     x->down_bias = of->bias ? put_values(x, r, of->experts * k) : (dev_ptr){0};
@@ -136,19 +149,32 @@ static void put_layer(const struct experts *x)
 {
     const struct shape *of = x->of;
     uint32_t k = of->hidden, up = 2 * of->width;
-    const struct projection router = {.in = k, .out = of->experts, .part_count = 1, .parts = {x->router}};
+    const bool shared = of->shared > 0;
+    const uint32_t width = scores_width(of);
+    const struct projection router = {
+        .in = k, .out = width, .part_count = shared ? 2 : 1, .parts = {x->router, x->shared_up}};
+    const struct projection shared_down = {
+        .in = of->shared, .out = k, .part_count = 1, .parts = {x->shared_down}};
     const struct projection gate_up = {
         .in = k, .out = up, .part_count = 1, .parts = {x->up}, .bias = x->up_bias};
     const struct projection down = {
         .in = of->width, .out = k, .part_count = 1, .parts = {x->down}, .bias = x->down_bias};
-    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k},
-                     scores = {PLACE_SCORES, 0, of->experts};
+    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k}, scores = {PLACE_SCORES, 0, width};
+    const struct act shared_mid = {PLACE_MID, 0, of->shared}, shared_out = {PLACE_OUT, 0, shared ? k : 0};
     const struct act pair_up = {PLACE_PAIR_UP, 0, up}, mid = {PLACE_PAIR_UP, 0, of->width};
     const struct act pair_out = {PLACE_PAIR_OUT, 0, k};
     compute_norm(x->compute,
                  &(struct op_norm){.h = h, .y = normed, .norm = {.weight = x->norm}, .readers = {&gate_up}});
     compute_project(x->compute, &(struct op_product){.w = &router, .x = normed, .y = scores}, 1);
-    compute_route(x->compute, &(struct op_route){.normalise = true, .in = scores});
+    compute_route(x->compute, &(struct op_route){.shared = shared ? ROUTE_SHARED_GATED : ROUTE_SHARED_NONE,
+                                                 .normalise = true,
+                                                 .function = GLU_SILU,
+                                                 .in = scores,
+                                                 .out = shared_mid,
+                                                 .reader = &shared_down});
+    if (shared)
+        compute_project(x->compute, &(struct op_product){.w = &shared_down, .x = shared_mid, .y = shared_out},
+                        1);
     compute_project(
         x->compute,
         &(struct op_product){.w = &gate_up, .x = normed, .y = pair_up, .columns = COLUMNS_EXPERTS}, 1);
@@ -156,12 +182,11 @@ static void put_layer(const struct experts *x)
                 &(struct op_glu){.function = GLU_SILU, .in = pair_up, .out = mid, .reader = &down});
     compute_project(x->compute,
                     &(struct op_product){.w = &down, .x = mid, .y = pair_out, .columns = COLUMNS_EXPERTS}, 1);
-    compute_norm(
-        x->compute,
-        &(struct op_norm){
-            .add = {.kind = RESIDUAL_EXPERTS, .out = {PLACE_H, 0, 0}, .pairs = pair_out, .sum = normed},
-            .h = h,
-            .y = {PLACE_NORMED, 0, 0}});
+    compute_norm(x->compute,
+                 &(struct op_norm){
+                     .add = {.kind = RESIDUAL_EXPERTS, .out = shared_out, .pairs = pair_out, .sum = normed},
+                     .h = h,
+                     .y = {PLACE_NORMED, 0, 0}});
 }
 
 /* h after the layer for inputs first, first + 1, ...: [count][hidden] */
@@ -203,9 +228,11 @@ TEST(a_token_alone_has_the_bits_of_many)
     /* Few columns of many experts, several groups of an expert, more columns than a tile has, chains of
      * several units, and inputs without room beside a block's rings. */
     static const struct shape shapes[] = {
-        {128, 64, 40, 3, 4, false, 24}, {192, 64, 6, 3, 4, false, 40},   {128, 96, 5, 2, 8, true, 44},
-        {256, 64, 4, 2, 16, true, 36},  {64, 32, 1, 1, 4, false, 150},   {72, 40, 3, 2, 16, false, 28},
-        {576, 320, 7, 4, 4, true, 12},  {1088, 384, 2, 1, 4, false, 80}, {3328, 32, 3, 2, 4, false, 10},
+        {128, 64, 40, 3, 4, false, 24, 64}, {192, 64, 6, 3, 4, false, 40, 0},
+        {128, 96, 5, 2, 8, true, 44, 96},   {256, 64, 4, 2, 16, true, 36, 128},
+        {64, 32, 1, 1, 4, false, 150, 64},  {72, 40, 3, 2, 16, false, 28, 0},
+        {576, 320, 7, 4, 4, true, 12, 0},   {1088, 384, 2, 1, 4, false, 80, 0},
+        {3328, 32, 3, 2, 4, false, 10, 0},
     };
     NEEDS_GPU
     struct rng r = {13, 0};
