@@ -268,9 +268,9 @@ static void json_model(const struct planning *p, struct json_out *j)
     const struct plan *plan = &p->plan;
     json_open(j, NULL);
     JSON_PUT_STRINGS(j, {"id", plan->model.name}, {"form", p->model.shape.form});
-    JSON_PUT_U64S(j, {"max_model_len", plan->max_model_len}, {"context_max", plan->model.context_max},
-                  {"max_num_seqs", plan->seqs}, {"max_queue", plan->queue},
-                  {"ceiling_bytes", plan->ceiling_bytes});
+    JSON_PUT_U64S(j, {"max_model_len", plan_context(plan)}, {"compaction_reserve", plan->reserve},
+                  {"context_max", plan->model.context_max}, {"max_num_seqs", plan->seqs},
+                  {"max_queue", plan->queue}, {"ceiling_bytes", plan->ceiling_bytes});
     json_put_string(j, "max_num_seqs_from",
                     p->seqs > 0         ? "--max-num-seqs"
                     : plan->device.name ? "the device's memory"
