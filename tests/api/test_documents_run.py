@@ -65,6 +65,7 @@ class World:
             (home / name).symlink_to(MODEL)
         (home / "etc/plateau/admin-key").write_text(ADMIN_KEY)
         (home / "etc/plateau/plateau.ini").write_text("port = 8080\n")
+        (home / "etc/plateau/agents.jsonl").write_text('{"messages": [{"role": "user", "content": "What does ls do?"}]}\n')
         (home / "key.txt").write_text("sk-of-a-client\n")
         (home / "shape.png").write_bytes((TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes())
         (home / "chat_template.jinja").write_text((MODEL / "chat_template.jinja").read_text())

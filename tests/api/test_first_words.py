@@ -72,7 +72,9 @@ def test_the_question_fits_the_model(tmp_path):
 
 def test_a_load_says_what_it_sets_aside_and_what_halves_it(served):
     line = next(line for line in served.lines if "event=model_loaded" in line)
-    halved, option = re.search(r'kv_halved_by="--max-model-len \d+ or (--kv-dtype \w+)"', line), ["--max-model-len", re.search(r" context=(\d+)", line)[1]]
+    halved, context = re.search(r'kv_halved_by="--max-model-len \d+ or (--kv-dtype \w+)"', line), int(re.search(r" context=(\d+)", line)[1])
+    # The whole context again.
+    option = ["--max-model-len", str(context), "--compaction-reserve", str(32768 - context)]
     assert int(re.search(r"set_aside_bytes=(\d+)", line)[1]) > int(re.search(r"kv_bytes=(\d+)", line)[1]) > 0
     with serving("--threads", "1", "--alias", "dog", *option, *halved[1].split()) as other:
         found = next(line for line in other.lines if "event=model_loaded" in line)
