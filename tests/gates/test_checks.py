@@ -127,28 +127,34 @@ a.c.o:
 
 
 def test_references_between_folders_are_those_that_are_declared(objects):
-    defined, wanted = objects.symbols_of(NM)
-    assert defined == {"a_open": "a"} and wanted == [("a", "b_open"), ("a", "malloc")]
-    upwards = {"high": ({"b_open"}, []), "low": (defined, wanted)}
+    defined, wanted, functions = objects.symbols_of(NM)
+    assert defined == {"a_open": "a"} and wanted == [("a", "b_open"), ("a", "malloc")] and functions == {"a_open"}
+    upwards = {"high": ({"b_open"}, [], set()), "low": (defined, wanted, functions)}
     assert list(objects.check_links(upwards, {"low": {"high"}})) == []
     assert list(objects.check_links(upwards, {})) == [
         "src/low/a: refers to b_open of src/high, which its plateau_layer line does not allow"]
 
 
 def test_a_circle_between_folders_is_named(objects):
-    circle = {"a": ({"x"}, [("o", "y")]), "b": ({"y"}, [("o", "z")]), "c": ({"z"}, [("o", "x")])}
+    circle = {"a": ({"x"}, [("o", "y")], set()), "b": ({"y"}, [("o", "z")], set()), "c": ({"z"}, [("o", "x")], set())}
     problems = list(objects.check_links(circle, {"a": {"b"}, "b": {"c"}, "c": {"a"}}))
     assert problems == ["a circle between folders: a -> b -> c -> a"]
 
 
 def test_a_circle_between_files_is_named(objects, monkeypatch):
     monkeypatch.setattr(objects, "CIRCLES", {"text"})
-    symbols = ({"x": "one", "y": "two"}, [("one", "y"), ("two", "x"), ("three", "x")])
-    straight = ({"x": "one", "y": "two"}, [("one", "y"), ("three", "x"), ("one", "x")])
+    symbols = ({"x": "one", "y": "two"}, [("one", "y"), ("two", "x"), ("three", "x")], set())
+    straight = ({"x": "one", "y": "two"}, [("one", "y"), ("three", "x"), ("one", "x")], set())
     assert list(objects.check_files({"api": symbols, "base": straight, "text": symbols})) == [
         "src/api: a circle between files: one -> two -> one"]
     assert list(objects.check_files({"text": straight})) == [
         "src/text: listed in CIRCLES of tools/check-objects, and has no circle"]
+
+
+def test_a_function_is_named_after_its_file_or_folder(objects):
+    names = ["command_plan", "plan_words", "cli_begin", "model_words"]
+    assert list(objects.check_names({"cli": ({n: "plan" for n in names}, [], set(names)), "memory": ({"account_x": "ledger"}, [], {"account_x"})})) == [
+        "src/cli/plan: model_words begins with no word of its file's or folder's name"]
 
 
 def test_a_build_has_the_commit_of_its_checkout_and_says_what_differs(tmp_path):
