@@ -1,6 +1,7 @@
 #include "base/hex.h"
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "base/slice.h"
 
 void hex_text(const void *bytes, size_t count, char *ret)
@@ -13,6 +14,15 @@ void hex_text(const void *bytes, size_t count, char *ret)
         *ret++ = digits[from[i] & 15];
     }
     *ret = 0;
+}
+
+void hex_secret(size_t count, char *ret)
+{
+    uint8_t bytes[HEX_SECRET_MAX];
+    ASSERT(count <= sizeof(bytes));
+    rng_secret(bytes, count);
+    hex_text(bytes, count, ret);
+    explicit_bzero(bytes, sizeof(bytes));
 }
 
 static int lower_digit(char c)

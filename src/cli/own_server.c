@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"
-#include "base/rng.h"
 #include "host/models/model_shipped.h"
 #include "host/server.h"
 #include "host/settings_table.h"
@@ -271,20 +270,12 @@ static noreturn void be_server(struct child *c, pid_t parent)
 
 /* ---- the parent ---- */
 
-static void draw(char ret[65])
-{
-    uint8_t bytes[32];
-    rng_secret(bytes, sizeof(bytes));
-    hex_text(bytes, sizeof(bytes), ret);
-    explicit_bzero(bytes, sizeof(bytes));
-}
-
 /* A socket without a file, which the kernel forgets with its last descriptor. */
 static int listen_privately(struct own_server *s, int *ret)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char name[65];
-    draw(name);
+    hex_secret(32, name);
     snprintf(s->socket, sizeof(s->socket), "@plateau-%.32s", name);
     memcpy(at.sun_path + 1, s->socket + 1, strlen(s->socket + 1));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -305,7 +296,7 @@ static int begin(const struct own_server_opts *o, struct own_server *s)
     if (pipe2(pipe, O_CLOEXEC) < 0)
         return -errno;
     s->reports = pipe[0];
-    draw(s->key);
+    hex_secret(32, s->key);
     if (o->talk)
         r = listen_privately(s, &listens);
     fflush(NULL);

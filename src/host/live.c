@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/log.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <string.h>
@@ -43,15 +42,6 @@ static void choose_format(struct live *l, const struct settings *o)
     if (o->log_format)
         log_format_parse(o->log_format, &format);
     log_set_format(format);
-}
-
-/* 256 bits, in hexadecimal digits. */
-static void draw_key(char ret[65])
-{
-    uint8_t bytes[32];
-    rng_secret(bytes, sizeof(bytes));
-    hex_text(bytes, sizeof(bytes), ret);
-    explicit_bzero(bytes, sizeof(bytes));
 }
 
 /* `s` and `keys` are the caller's also on failure. */
@@ -136,7 +126,7 @@ static void tell_restart(void *arg, const struct settings_change *c)
 int live_open(struct live *l, const struct live_source *source, struct err *e)
 {
     *l = (struct live){.body_bytes_max = SIZE_MAX, .request_bytes_max = SIZE_MAX, .source = *source};
-    draw_key(l->own_admin_key);
+    hex_secret(32, l->own_admin_key);
     int r = read_all(l, &l->started, &l->keys, e);
     l->pipes.over = true;
     if (r < 0 || l->started.help)

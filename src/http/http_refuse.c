@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "base/hex.h"
 #include "base/json/json_out.h"
-#include "base/rng.h"
 #include "http/http_guard.h"
 #include "memory/ledger.h"
 
@@ -103,13 +102,6 @@ static bool tells_when(const struct http_refusal *why)
     return why->status == 429 || why->status == 503 || why->status == 529;
 }
 
-static void make_id(char ret[33])
-{
-    unsigned char bytes[16];
-    rng_secret(bytes, sizeof(bytes));
-    hex_text(bytes, sizeof(bytes), ret);
-}
-
 /* Gives a request without an id one, and the handler its turn. Returns the body's bytes. */
 static size_t word(struct http_request *r, struct http_refusal *why, char ret[ENVELOPE_MAX])
 {
@@ -117,7 +109,7 @@ static size_t word(struct http_request *r, struct http_refusal *why, char ret[EN
     char id[33] = "";
     write_envelope(why, ret);
     if (r->header_count == 0) {
-        make_id(id);
+        hex_secret(16, id);
         ASSERT(http_header_set(r, "x-request-id", id) == 0);
     }
     struct http_wording w = {why->status, why->message, id[0] ? id : NULL, ret, ENVELOPE_MAX, why->code};
@@ -251,7 +243,7 @@ void http_refuse_unaccepted(struct http_server *s, int fd)
     struct slice reason = http_answer_reason(why.status);
     char body[ENVELOPE_MAX], id[33], text[HEAD_MAX + ENVELOPE_MAX];
     size_t body_bytes = write_envelope(&why, body);
-    make_id(id);
+    hex_secret(16, id);
     int len = snprintf(text, sizeof(text),
                        "HTTP/1.1 %u %.*s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
                        "Connection: close\r\nRetry-After: 1\r\nx-request-id: %s\r\n\r\n%s",
