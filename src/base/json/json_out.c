@@ -68,11 +68,16 @@ static void begin(struct json_out *j, const char *key)
     put_separator(j, at + len + 2, ':');
 }
 
+static void put_comma(struct json_out *j)
+{
+    if (begin_item(j))
+        buf_puts(j->buf, j->spaced ? ", " : ",");
+}
+
 void json_key(struct json_out *j, struct slice key)
 {
     ASSERT(!j->keyed && takes_keys(j));
-    if (begin_item(j))
-        buf_puts(j->buf, j->spaced ? ", " : ",");
+    put_comma(j);
     json_write_string(j->buf, key);
     buf_puts(j->buf, j->spaced ? ": " : ":");
     j->keyed = true;
@@ -132,8 +137,7 @@ void json_put_items(struct json_out *j, struct slice items)
 {
     if (!items.len)
         return;
-    if (begin_item(j))
-        buf_puts(j->buf, j->spaced ? ", " : ",");
+    put_comma(j);
     buf_put_slice(j->buf, items);
 }
 
@@ -200,11 +204,12 @@ void json_put_float(struct json_out *j, const char *key, float value)
 
 static void put_printed(struct json_out *j, const char *key, bool general, int digits, double value)
 {
+    if (!isfinite(value)) {
+        json_put_null(j, key);
+        return;
+    }
     begin(j, key);
-    if (isfinite(value))
-        buf_printf(j->buf, general ? "%.*g" : "%.*f", digits, value);
-    else
-        buf_puts(j->buf, "null");
+    buf_printf(j->buf, general ? "%.*g" : "%.*f", digits, value);
 }
 
 void json_put_fixed(struct json_out *j, const char *key, int decimals, double value)
@@ -250,10 +255,12 @@ void json_put_format(struct json_out *j, const char *key, const char *format, ..
 
 void json_put_value(struct json_out *j, const char *key, const json_t *value)
 {
+    if (!value) {
+        json_put_null(j, key);
+        return;
+    }
     begin(j, key);
-    if (!value)
-        buf_puts(j->buf, "null");
-    else if (j->spaced)
+    if (j->spaced)
         json_write_spaced(j->buf, value);
     else
         json_write_value(j->buf, value);
