@@ -9,15 +9,10 @@
 
 static int read_all(const struct regular_file *f, struct buf *ret, struct err *e)
 {
-    char bytes[4096];
-    for (uint64_t at = 0; at < f->bytes; at += sizeof(bytes)) {
-        size_t len = (size_t)MIN_OF(f->bytes - at, (uint64_t)sizeof(bytes));
-        int r = regular_file_read(f, at, bytes, len, e);
-        if (r < 0)
-            return r;
-        buf_put(ret, bytes, len);
-    }
-    return ret->error ? err_set(e, -ENOMEM, "no memory for its %llu bytes", (unsigned long long)f->bytes) : 0;
+    char *bytes = buf_extend(ret, (size_t)f->bytes);
+    if (!bytes)
+        return err_set(e, -ENOMEM, "no memory for its %llu bytes", (ull)f->bytes);
+    return regular_file_read(f, 0, bytes, (size_t)f->bytes, e);
 }
 
 int warm_file_read(const char *path, struct buf *ret, struct err *e)
@@ -27,8 +22,7 @@ int warm_file_read(const char *path, struct buf *ret, struct err *e)
     if (r < 0)
         return r;
     if (f.bytes > WARM_FILE_BYTES_MAX)
-        r = err_set(e, -EFBIG, "it has %llu bytes, and the most is %zu", (unsigned long long)f.bytes,
-                    WARM_FILE_BYTES_MAX);
+        r = err_set(e, -EFBIG, "it has %llu bytes, and the most is %zu", (ull)f.bytes, WARM_FILE_BYTES_MAX);
     if (r == 0)
         r = read_all(&f, ret, e);
     regular_file_close(&f);
@@ -36,11 +30,6 @@ int warm_file_read(const char *path, struct buf *ret, struct err *e)
 }
 
 /* ---- requests ---- */
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
 
 /* The byte after the string that begins at `i`; text.len: it has no end. */
 static size_t string_end(struct slice text, size_t i)
@@ -80,7 +69,7 @@ static uint32_t count_breaks(struct slice text)
 int warm_file_next(struct slice text, struct warm_file_at *at, struct warm_request *ret, struct err *e)
 {
     size_t i = at->byte;
-    for (; i < text.len && is_space(text.ptr[i]); i++)
+    for (; i < text.len && slice_is_blank(text.ptr[i]); i++)
         at->line_breaks += text.ptr[i] == '\n';
     at->byte = i;
     if (i == text.len)

@@ -63,6 +63,12 @@ static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
 /* Without the bytes at its ends that are in `blanks`. */
 struct slice slice_trim(struct slice s, const char *blanks);
 
+/* True for the white space of JSON. */
+static inline bool slice_is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 /* The value of a hexadecimal digit in either case, or -1. */
 int slice_hex(char c);
 

@@ -157,11 +157,6 @@ static void put_word(struct chat_literal *l, struct buf *ret)
     end_value(l);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static size_t close_bracket(struct chat_literal *l, struct buf *ret)
 {
     show(l, ret);
@@ -223,7 +218,7 @@ static size_t key_byte(struct chat_literal *l, struct slice s, struct buf *ret)
 {
     bool none, call = kind_of(l) == KIND_CALL;
     char c = s.ptr[0];
-    if (is_blank(c) || c == ',')
+    if (slice_is_blank(c) || c == ',')
         return 1;
     if (c == close_of(l))
         return close_bracket(l, ret);
@@ -241,7 +236,7 @@ static size_t key_byte(struct chat_literal *l, struct slice s, struct buf *ret)
 static void end_key(struct chat_literal *l)
 {
     struct slice key = buf_slice(&l->word);
-    while (key.len && is_blank(key.ptr[key.len - 1]))
+    while (key.len && slice_is_blank(key.ptr[key.len - 1]))
         key.len--;
     begin_member(l);
     json_write_string(&l->held, key);
@@ -275,7 +270,7 @@ static size_t value_byte(struct chat_literal *l, struct slice s, struct buf *ret
 {
     bool none;
     char c = s.ptr[0];
-    if (is_blank(c))
+    if (slice_is_blank(c))
         return 1;
     if (!has_keys(l) && c == close_of(l))
         return close_bracket(l, ret);
@@ -369,7 +364,7 @@ static size_t string_byte(struct chat_literal *l, struct slice s, struct buf *re
 
 static size_t comma_byte(struct chat_literal *l, char c, struct buf *ret)
 {
-    if (is_blank(c))
+    if (slice_is_blank(c))
         return 1;
     if (c == ',') {
         l->state = has_keys(l) ? AT_KEY : AT_VALUE;
@@ -383,7 +378,7 @@ static size_t comma_byte(struct chat_literal *l, char c, struct buf *ret)
 
 static size_t colon_byte(struct chat_literal *l, char c)
 {
-    if (is_blank(c))
+    if (slice_is_blank(c))
         return 1;
     l->broken = c != ':';
     if (l->broken)

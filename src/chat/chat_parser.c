@@ -87,7 +87,7 @@ static void begin_section(struct chat_parser *p)
 
 static bool all_blank(struct slice s)
 {
-    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
+    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s.len == 0;
 }
@@ -156,7 +156,7 @@ static bool step_text(struct chat_parser *p)
     bool wait = false;
     if (skip_second_end(p, s, &wait) || wait)
         return !wait;
-    while (head.len && chat_is_blank(head.ptr[0]))
+    while (head.len && slice_is_blank(head.ptr[0]))
         head = slice_sub(head, 1, head.len);
     /* More white space would be emitted in pieces, and held in one. */
     if (s.len - head.len > CHAT_BLANKS_MAX)

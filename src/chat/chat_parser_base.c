@@ -9,11 +9,6 @@
 
 /* ---- markers ---- */
 
-bool chat_is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static void put_marker(struct chat_parser *p, struct slice s)
 {
     while (s.len) {
@@ -32,9 +27,9 @@ static struct slice trimmed(const char *text)
     struct slice s = slice_of(text);
     if (s.len == 1 && s.ptr[0] == '\n')
         return s; /* a marker of its own */
-    while (s.len && chat_is_blank(s.ptr[0]))
+    while (s.len && slice_is_blank(s.ptr[0]))
         s = slice_sub(s, 1, s.len);
-    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
+    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s;
 }
@@ -168,7 +163,7 @@ bool chat_skip_blanks(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
     size_t n = 0;
-    while (n < s.len && chat_is_blank(s.ptr[n]))
+    while (n < s.len && slice_is_blank(s.ptr[n]))
         n++;
     chat_consume(p, n);
     return n == s.len;
@@ -180,7 +175,8 @@ bool chat_skip_to_text(struct chat_parser *p)
         return chat_skip_blanks(p);
     struct slice s = chat_rest(p);
     size_t n = 0;
-    while (n < s.len && (s.ptr[n] == '\n' || s.ptr[n] == '\r' || (!p->line_ended && chat_is_blank(s.ptr[n]))))
+    while (n < s.len &&
+           (s.ptr[n] == '\n' || s.ptr[n] == '\r' || (!p->line_ended && slice_is_blank(s.ptr[n]))))
         p->line_ended |= s.ptr[n++] == '\n';
     chat_consume(p, n);
     return n == s.len;
@@ -189,7 +185,7 @@ bool chat_skip_to_text(struct chat_parser *p)
 size_t chat_without_blank_tail(struct slice s)
 {
     size_t least = s.len > CHAT_BLANKS_MAX ? s.len - CHAT_BLANKS_MAX : 0;
-    while (s.len > least && chat_is_blank(s.ptr[s.len - 1]))
+    while (s.len > least && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s.len;
 }

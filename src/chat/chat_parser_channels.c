@@ -22,7 +22,7 @@ static bool may_begin_header(const struct chat_parser *p, struct slice s, bool *
 static size_t word_bytes(struct slice s)
 {
     size_t n = 0;
-    while (n < s.len && !chat_is_blank(s.ptr[n]) && s.ptr[n] != '<' && s.ptr[n] != CHAT_SPECIAL_BYTE)
+    while (n < s.len && !slice_is_blank(s.ptr[n]) && s.ptr[n] != '<' && s.ptr[n] != CHAT_SPECIAL_BYTE)
         n++;
     return n;
 }

@@ -7,9 +7,9 @@
 
 static struct slice trimmed(struct slice s)
 {
-    while (s.len && chat_is_blank(s.ptr[0]))
+    while (s.len && slice_is_blank(s.ptr[0]))
         s = slice_sub(s, 1, s.len);
-    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
+    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s;
 }
@@ -118,7 +118,7 @@ static bool step_plain_name(struct chat_parser *p, struct slice s, size_t at)
 static bool is_object(struct chat_parser *p, struct slice s)
 {
     size_t n = 0;
-    while (n < s.len && n < CHAT_BLANKS_MAX && chat_is_blank(s.ptr[n]))
+    while (n < s.len && n < CHAT_BLANKS_MAX && slice_is_blank(s.ptr[n]))
         n++;
     return p->opts.syntax->arguments == CHAT_JSON && n < s.len && (s.ptr[n] == '{' || s.ptr[n] == '[');
 }
@@ -226,7 +226,7 @@ static bool may_be_name(const struct chat_parser *p, struct slice s)
         return true;
     s = trimmed(slice_sub(s, 0, s.len - chat_mark_tail(p, s, ends)));
     for (size_t i = 0; i < s.len; i++)
-        if (chat_is_blank(s.ptr[i]))
+        if (slice_is_blank(s.ptr[i]))
             return false;
     return s.len <= PLAIN_NAME_BYTES_MAX;
 }

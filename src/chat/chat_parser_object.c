@@ -53,7 +53,7 @@ static bool take_blanks(struct chat_parser *p, const char *also)
 {
     struct slice s = chat_rest(p);
     size_t n = 0;
-    while (n < s.len && (chat_is_blank(s.ptr[n]) || (s.ptr[n] && strchr(also, s.ptr[n]))))
+    while (n < s.len && (slice_is_blank(s.ptr[n]) || (s.ptr[n] && strchr(also, s.ptr[n]))))
         n++;
     take(p, n);
     return n < s.len;

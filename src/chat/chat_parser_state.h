@@ -128,7 +128,6 @@ size_t chat_held_tail(const struct chat_parser *p, struct slice text, uint32_t m
     (CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_BEGIN))
 /* Bytes without the white space at the end, of which at most CHAT_BLANKS_MAX bytes are cut. */
 size_t chat_without_blank_tail(struct slice s);
-bool chat_is_blank(char c);
 /* Special tokens as their text. */
 void chat_put_text(const struct chat_parser *p, struct slice s, struct buf *ret);
 

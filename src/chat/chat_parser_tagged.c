@@ -91,7 +91,7 @@ static bool writes_line_end(const char *marker, bool first)
 
 static struct slice without_blanks(struct slice s)
 {
-    while (s.len && chat_is_blank(s.ptr[0]))
+    while (s.len && slice_is_blank(s.ptr[0]))
         s = slice_sub(s, 1, s.len);
     return s;
 }

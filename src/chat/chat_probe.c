@@ -124,16 +124,11 @@ static struct slice cut(struct slice s, size_t from, size_t to)
     return to > from ? slice_sub(s, from, to - from) : (struct slice){s.ptr, 0};
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static struct slice trim(struct slice s)
 {
-    while (s.len && is_blank(s.ptr[0]))
+    while (s.len && slice_is_blank(s.ptr[0]))
         s = slice_sub(s, 1, s.len);
-    while (s.len && is_blank(s.ptr[s.len - 1]))
+    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s;
 }

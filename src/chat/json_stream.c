@@ -108,11 +108,6 @@ static void break_off(struct json_stream *s, char c, struct buf *ret)
     loose_byte(s, c, ret);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static void begin_word(struct json_stream *s, char c, const char *word)
 {
     s->state = IN_WORD;
@@ -152,7 +147,7 @@ static void value_byte(struct json_stream *s, char c, struct buf *ret)
 /* A byte outside of strings, words and numbers. */
 static void outside_byte(struct json_stream *s, char c, struct buf *ret)
 {
-    if (is_blank(c)) {
+    if (slice_is_blank(c)) {
         if (s->depth > 0)
             buf_putc(&s->held, c);
         return;

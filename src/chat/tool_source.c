@@ -21,19 +21,14 @@ bool tool_source_takes_schema(const struct chat_syntax *syntax)
 
 /* ---- markers ---- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static struct slice trimmed(const char *text)
 {
     struct slice s = slice_of(text);
     if (s.len == 1 && s.ptr[0] == '\n')
         return s; /* a marker of its own */
-    while (s.len && is_blank(s.ptr[0]))
+    while (s.len && slice_is_blank(s.ptr[0]))
         s = slice_sub(s, 1, s.len);
-    while (s.len && is_blank(s.ptr[s.len - 1]))
+    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
         s.len--;
     return s;
 }

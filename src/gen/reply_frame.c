@@ -17,19 +17,14 @@ static void literal(struct grammar_frame *f, struct slice text)
     grammar_frame_add(f, (struct grammar_part){.kind = GRAMMAR_PART_TEXT, .text = text});
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static struct slice marker_of(const struct chat_syntax *s, enum chat_marker m)
 {
     struct slice text = slice_of(s->marker[m]);
     if (text.len == 1)
         return text;
-    while (text.len && is_blank(text.ptr[0]))
+    while (text.len && slice_is_blank(text.ptr[0]))
         text = slice_sub(text, 1, text.len);
-    while (text.len && is_blank(text.ptr[text.len - 1]))
+    while (text.len && slice_is_blank(text.ptr[text.len - 1]))
         text.len--;
     return text;
 }
