@@ -141,3 +141,11 @@ def test_a_breakpoint_within_a_message_is_a_cut(cached, route):
     plain, marked = found("Second. ", False), found("Two. ", True)
     size = len(cached.post("/tokenize", prompt=fixed).json()["tokens"])
     assert plain < size / 2 and marked > size - 2 * PAGE > 60
+
+
+@pytest.mark.parametrize("route, name, kind", [("/v1/chat/completions", "messages", "text"), ("/v1/responses", "input", "input_text")])
+def test_breakpoints_in_every_part_cost_what_the_parts_do(cached, route, name, kind):
+    """100,000 of them without a text: counting all parts before each one took two minutes."""
+    part = {"type": kind, "text": "", "prompt_cache_breakpoint": {}}
+    content = [part] * 100000 + [{"type": kind, "text": "What does ls do?"}]
+    assert cached.http.post(route, json={name: [user(content)], "store": False}, timeout=60).status_code == 200

@@ -72,6 +72,11 @@ struct request_form {
                     struct reject *why);
 };
 
+/* The first parts of a message, and the bytes of their texts. */
+struct request_texts {
+    size_t message, parts, bytes;
+};
+
 struct request {
     const struct request_form *form;
     json_t *root;      /* the body; owns all that points into it below */
@@ -98,6 +103,7 @@ struct request {
     struct buf kept;                  /* items to store: the input, later the output */
     size_t kept_input;                /* bytes of the input */
     bool seals_reasoning;             /* Responses: items of reasoning have encrypted_content */
+    struct request_texts texts;       /* parts that request_mark_part() has counted */
     bool return_token_ids;
     bool echo, echo_logprobs; /* completions: the text begins with the prompt; logprobs has it too */
     bool echo_logprobs_only;  /* prompt_logprobs were not requested besides */
@@ -139,7 +145,8 @@ bool request_join_parts(json_t *message, const char *name, bool whole, struct re
 /* A client's mark, unless there is one or the request has GEN_MARKS_MAX. */
 void request_mark(struct request *r, size_t message, size_t bytes);
 /* A mark after the texts of `parts`, which are those of a message so far, if the last one was made of a part
- * with a `prompt_cache_breakpoint`. */
+ * with a `prompt_cache_breakpoint`. The list only grows between two marks of a message: each part is counted
+ * once. */
 void request_mark_part(struct request *r, size_t message, const json_t *parts, const json_t *part);
 
 /* request_tools.c: the field `tools` of chats. */

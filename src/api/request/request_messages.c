@@ -37,13 +37,15 @@ void request_mark(struct request *r, size_t message, size_t bytes)
 
 void request_mark_part(struct request *r, size_t message, const json_t *parts, const json_t *part)
 {
-    size_t i, bytes = 0;
-    const json_t *each, *mark = json_object_get(part, "prompt_cache_breakpoint");
+    struct request_texts *t = &r->texts;
+    const json_t *mark = json_object_get(part, "prompt_cache_breakpoint");
     if (!mark || json_is_null(mark))
         return;
-    json_array_foreach(parts, i, each)
-        bytes += json_string_length(json_object_get(each, "text"));
-    request_mark(r, message, bytes);
+    if (t->message != message || t->parts > json_array_size(parts))
+        *t = (struct request_texts){.message = message};
+    for (; t->parts < json_array_size(parts); t->parts++)
+        t->bytes += json_string_length(json_object_get(json_array_get(parts, t->parts), "text"));
+    request_mark(r, message, t->bytes);
 }
 
 static bool refuse_message(const struct place *p, const char *what)

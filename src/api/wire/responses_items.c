@@ -269,6 +269,7 @@ static bool drop_before(struct responses_place *p)
     while (json_array_size(all) > head)
         json_array_remove(all, json_array_size(all) - 1);
     json_array_clear(p->request->gen.media);
+    p->request->texts = (struct request_texts){0};
     json_t *turn = turn_of(p, "user");
     return turn &&
            (tool_set_carry(&p->set, "These tools are available:\n", json_object_get(turn, "content")) ||
