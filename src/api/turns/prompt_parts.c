@@ -43,6 +43,29 @@ struct prompt_parts {
 
 /* ---- a turn ---- */
 
+/* The lower bits of a message's hash are of its images, the others of its text. */
+#define IMAGE_BITS 24
+#define IMAGE_MASK (((uint64_t)1 << IMAGE_BITS) - 1)
+
+static bool is_placeholder(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    return type && (strcmp(type, "image") == 0 || strcmp(type, "video") == 0);
+}
+
+/* `*next` is an index into the media of the request. */
+static uint64_t message_hash(const struct gen_request *r, const json_t *message, size_t *next)
+{
+    const json_t *content = json_object_get(message, "content"), *part;
+    uint64_t images = 0;
+    size_t i;
+    json_array_foreach(content, i, part)
+        if (is_placeholder(part))
+            images = json_digest_chain(
+                images, json_digest(json_object_get(json_array_get(r->media, (*next)++), "source")));
+    return (json_digest(message) & ~IMAGE_MASK) | (images & IMAGE_MASK);
+}
+
 static void add_part(struct prompt_turn *t, uint64_t hash)
 {
     uint32_t at = t->tools + t->messages;
@@ -134,7 +157,7 @@ void prompt_turn_read(const struct gen_request *r, uint64_t tenant, const char *
                       struct prompt_turn *ret)
 {
     const json_t *each;
-    size_t i;
+    size_t i, media = 0;
     *ret = (struct prompt_turn){
         .tenant = tenant, .model = hash_bytes(model, strlen(model)), .offered = json_digest(r->tools)};
     json_array_foreach(gen_head_tools(r), i, each) {
@@ -142,14 +165,14 @@ void prompt_turn_read(const struct gen_request *r, uint64_t tenant, const char *
         ret->tools++;
     }
     json_array_foreach(r->messages, i, each) {
-        uint64_t hash = json_digest(each);
+        uint64_t hash = message_hash(r, each, &media);
         if (ret->messages == 0 && chat_history_has_role(each, "system")) {
             ret->system = json_digest_chain(ret->system, hash);
             ret->skipped++;
             continue;
         }
         if (ret->key == 0 && chat_history_has_role(each, "user"))
-            ret->key = json_digest_chain(tenant, hash) | 1;
+            ret->key = json_digest_chain(tenant, hash & ~IMAGE_MASK) | 1;
         ret->replied |= chat_history_has_role(each, "assistant");
         add_part(ret, hash);
         ret->messages++;
@@ -369,9 +392,13 @@ void prompt_parts_compare(struct prompt_parts *p, const struct prompt_turn *t, c
         bool there =
             at == AT_SYSTEM || (at < before->tools + before->messages && at < t->tools + t->messages);
         bool same_kind = at == AT_SYSTEM || (at < before->tools) == (at < t->tools);
-        marked_too = at != AT_MODEL && there && same_kind;
+        bool same_text = there && at < AT_MODEL && at >= before->tools && at >= t->tools &&
+                         (before->part[at] ^ t->part[at]) <= IMAGE_MASK;
+        marked_too = at != AT_MODEL && there && same_kind && !same_text;
         if (marked_too)
             copy_marks(before, marked(at), &marks);
+        if (same_text)
+            snprintf(ret->place.at, sizeof(ret->place.at), "content");
     }
     pthread_mutex_unlock(&p->lock);
     if (marked_too)

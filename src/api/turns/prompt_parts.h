@@ -45,7 +45,7 @@ struct prompt_loss {
     bool known, named;            /* there is such a turn; it is the one that the client names */
     char part[PROMPT_PART_BYTES]; /* the first part that differs; empty: none does */
     enum prompt_side side;        /* side that changed the part */
-    struct prompt_place place;    /* in that part; within 0: not known */
+    struct prompt_place place;    /* in that part; within 0: an image, or not known */
     uint32_t before;              /* tokens of that turn's prompt */
     uint32_t common;              /* tokens of the prefix that both have, in whole strides */
     uint32_t stride;
@@ -61,7 +61,8 @@ struct prompt_compared {
     uint32_t earlier_tokens; /* tokens up to the end of its last reply; 0: no reply */
 };
 
-/* Fills in all but the tokens. After tools were placed, before the prompt is rendered. */
+/* Fills in all but the tokens. After tools were placed, before the prompt is rendered and the sources of its
+ * images are dropped. */
 void prompt_turn_read(const struct gen_request *r, uint64_t tenant, const char *model,
                       struct prompt_turn *ret);
 /* Fills in the tokens. */

@@ -21,11 +21,12 @@ struct scene {
     struct prompt_loss loss;
     uint32_t ids[2048];
     uint64_t now_ns;
+    json_t *media; /* sources of the next turn; NULL: none */
 };
 
 static void say(struct scene *s, uint64_t tenant, const char *model, const char *tools, const char *messages)
 {
-    struct gen_request r = {.tools = list_of(tools), .messages = list_of(messages)};
+    struct gen_request r = {.tools = list_of(tools), .messages = list_of(messages), .media = s->media};
     prompt_turn_read(&r, tenant, model, &s->turn);
     prompt_parts_compare(s->parts, &s->turn, &r, &s->loss);
     prompt_turn_tokens(&s->turn, s->ids, COUNT_OF(s->ids));
@@ -47,6 +48,35 @@ static struct scene begin(uint32_t entries)
 #define REPLY                                                                                                \
     "{\"role\":\"assistant\",\"content\":\"Nothing is there. But look into the other folder, too.\"}"
 #define TOOLS "[{\"name\":\"read\",\"description\":\"Reads a file of any length, line by line.\"}]"
+
+#define LOOK "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Look.\"},{\"type\":\"image\"}]}"
+
+/* The messages have placeholders only. */
+static void show(struct scene *s, const char *first, const char *second)
+{
+    s->media = json_pack("[{ss}{ss}]", "source", first, "source", second);
+    assert_non_null(s->media);
+    say(s, 1, "m", TOOLS, "[" SYSTEM "," LOOK "," REPLY "," LOOK "," REPLY "," ASK "]");
+    json_decref(s->media);
+    s->media = NULL;
+}
+
+TEST(another_image_is_named)
+{
+    struct scene s = begin(4);
+    show(&s, "data:a", "data:b");
+    show(&s, "data:a", "data:b");
+    assert_true(s.loss.known);
+    assert_string_equal(s.loss.part, "");
+    show(&s, "data:a", "data:c");
+    assert_string_equal(s.loss.part, "messages[3]");
+    assert_string_equal(s.loss.place.at, "content");
+    assert_int_equal(s.loss.place.within, 0);
+    assert_int_equal(s.loss.side, PROMPT_SIDE_CLIENT);
+    show(&s, "data:b", "data:c");
+    assert_string_equal(s.loss.part, "messages[1]");
+    prompt_parts_free(s.parts);
+}
 
 TEST(a_place_is_within_a_stride_of_the_change)
 {
