@@ -9,6 +9,7 @@ import pytest
 from conftest import serving
 from test_cache import clear
 from test_cache_miss import told
+from seeing import IMAGES, data_url
 from test_later_tools import Both, dense, offered
 
 LONG = bool(os.environ.get("PLATEAU_LONG"))
@@ -25,12 +26,17 @@ def both(tmp_path_factory):
         yield s
 
 
+def image(number):
+    return {"type": "image_url", "image_url": {"url": data_url((IMAGES / f"{number}.png").read_bytes())}}
+
+
 class Conversation:
     """One agent's history. `known`: the models that have answered it."""
 
     def __init__(self, rng, number):
         self.rng, self.model, self.tools = rng, "canary", offered(*NAMES)
-        self.messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"Task {number}. " + self.words(120)}]
+        self.sees, self.compacts = number % 2 == 0, False  # one that sees stays with its model
+        self.messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"Task {rng.random()}. " + self.words(120)}]
         self.known, self.ever, self.stale, self.order = set(), set(), set(), (0, 1, 2)
 
     def words(self, count):
@@ -42,11 +48,30 @@ class Conversation:
 
     def grow(self):
         self.order = (0, 1, 2)
-        self.messages = self.messages + [{"role": "assistant", "content": "Done. " + self.words(40)}, {"role": "user", "content": self.words(60)}]
+        asked = self.words(60)
+        if self.sees and self.rng.random() < 0.5:
+            asked = [{"type": "text", "text": asked}, image(self.rng.randrange(8))]
+        self.messages = self.messages + [{"role": "assistant", "content": "Done. " + self.words(40)}, {"role": "user", "content": asked}]
+
+    def seen(self):
+        """Messages with an image, of turns before this one."""
+        return [i for i, m in enumerate(self.messages[:-2]) if isinstance(m["content"], list)]
+
+    def summarize(self):
+        """The client compacts: a last question without tools."""
+        self.order = ()
+        self.messages = self.messages[:-1] + [{"role": "user", "content": "Write a summary of this conversation."}]
+
+    def compact(self):
+        """The conversation after it."""
+        self.order, self.known, self.compacts = (0, 1, 2), set(), False
+        self.messages = [self.messages[0], {"role": "user", "content": "Summary: " + self.words(120)}]
 
     def plant(self):
         """Changes one thing. Returns the expected part, the member, and the index of its character."""
-        what = self.rng.choice(["model", "system", "tools", "one tool", "order", "message", "character"])
+        what = self.rng.choice(["model", "system", "tools", "one tool", "order", "message", "character", "image", "image"])
+        if what == "image" and not self.seen() or what == "model" and self.sees:
+            what = "order"
         other = next(m for m in ("canary", Both.dense.name) if m != self.model)
         if what == "model" and other in self.ever - self.known:
             what = "order"  # that model's last turn has other parts than this one
@@ -69,7 +94,15 @@ class Conversation:
         if what == "order":  # of this turn alone
             self.order = (2, 0, 1)
             return None, None, None
-        index = self.rng.randrange(2, len(self.messages) - 3)
+        if what == "image":
+            index = self.rng.choice(self.seen())
+            text, old = self.messages[index]["content"]
+            new = image(self.rng.randrange(8))
+            while new == old:
+                new = image(self.rng.randrange(8))
+            self.messages[index] = {**self.messages[index], "content": [text, new]}
+            return f"messages[{index}]", None, None
+        index = self.rng.choice([i for i in range(2, len(self.messages) - 3) if i not in self.seen()])
         text = self.messages[index]["content"]
         if what == "message":
             self.messages[index] = {**self.messages[index], "content": "No. " + text}
@@ -80,7 +113,9 @@ class Conversation:
 
 
 def say(server, c, stream):
-    body = {"model": c.model, "messages": c.messages, "tools": [c.tools[i] for i in c.order], "max_tokens": 1, "stream": stream}
+    body = {"model": c.model, "messages": c.messages, "max_tokens": 1, "stream": stream}
+    if c.order:
+        body["tools"] = [c.tools[i] for i in c.order]
     reply = server.http.post("/v1/chat/completions", json=body)
     assert reply.status_code == 200, reply.text
     return told(reply)
@@ -88,22 +123,28 @@ def say(server, c, stream):
 
 @pytest.mark.slow
 def test_a_replay_of_agents_has_the_right_reasons(both):
-    seed = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30) if LONG else 7))
+    seed = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30) if LONG else 6))
     rng, reasons = random.Random(seed), {}
     clear(both)
-    agents = [Conversation(rng, f"{seed} {i}") for i in range(CONVERSATIONS)]
+    agents, images, summaries = [Conversation(rng, i) for i in range(CONVERSATIONS)], 0, 0
     for turn in range(TURNS):
         at = rng.randrange(CONVERSATIONS)
         c = agents[at]
         part = member = index = None
-        if len(c.messages) > 12:
-            agents[at] = c = Conversation(rng, f"{seed} {turn} {at}")
+        if c.compacts:
+            c.compact()
+        elif len(c.messages) > 12:
+            agents[at] = c = Conversation(rng, turn * CONVERSATIONS + at)
         elif c.known:
             c.grow()
             if c.model in c.stale:
                 part = "evicted"
-            elif len(c.messages) > 6 and rng.random() < 0.4:
+            elif len(c.messages) > 6 and rng.random() < 0.1:
+                c.summarize()
+                c.compacts, summaries = True, summaries + 1
+            elif len(c.messages) > 6 and rng.random() < 0.45:
                 part, member, index = c.plant()
+                images += part is not None and member is None and part.startswith("messages")
         found, details = say(both, c, turn % 2 == 1)
         where = f"PLATEAU_SEED={seed}, turn {turn}"
         assert found == part, f"{where}: {found} {details}, expected {part}"
@@ -123,7 +164,7 @@ def test_a_replay_of_agents_has_the_right_reasons(both):
             for other in agents:
                 other.stale = set(other.known)
     wanted = {None, "evicted", "model", "system", "tools", "messages"} if LONG else {None, "evicted", "messages"}
-    assert set(reasons) >= wanted, (seed, reasons)
+    assert set(reasons) >= wanted and images > 0 and summaries > 0, (seed, reasons, images, summaries)
 
 
 def test_a_restart_is_named():
