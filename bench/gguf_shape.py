@@ -19,7 +19,7 @@ FORMS = {"f32": (0, 1, 4, 0), "q4_0": (2, 32, 18, 2), "q8_0": (8, 32, 34, 7), "b
 ARCHITECTURES = {"qwen3": "qwen3", "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe"}
 
 
-# ---- what a file holds ----
+# ---- content of a file ----
 
 
 def text(value):

@@ -98,7 +98,7 @@ def event_tokens(event):
 
 @dataclasses.dataclass
 class Burst:
-    """What clients that began at once saw, in seconds from then: each one's tokens."""
+    """Times of each client's tokens, in seconds from the common start."""
 
     prompt: int
     streams: list

@@ -35,7 +35,7 @@ GGUF_FORMS = {"8bit": "q8_0", "4bit": "q4_0", "bf16": "bf16"}
 MODELS = "qwen3-0.6b-8bit,qwen3-0.6b-4bit,qwen3-0.6b-bf16,qwen3.5-2b-8bit,qwen3.5-2b-4bit"
 ROWS = [1, 2, 4, 8, 16]
 DEPTH = 512
-CELLS = 1024  # of a row: a context that is divided among the rows must hold the prompt in each part
+CELLS = 1024  # tokens of a row: a context that is divided among the rows must hold the prompt in each part
 LIMIT_S = 1200
 
 
@@ -81,7 +81,7 @@ def gguf(model, options):
 
 
 def run(command, threads, cores):
-    """What it printed, and whether it ended well. It has as many cores as threads."""
+    """Returns the program's output, and whether it ended well. It has as many cores as threads."""
     keep = set(sorted(cores)[:threads])
     try:
         got = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", timeout=LIMIT_S,

@@ -1,2 +1,2 @@
-# What a sample takes.
+# Time of a sample.
 plateau_bench(sample_bench sample compute base)

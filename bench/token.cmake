@@ -1,2 +1,2 @@
-# What tokenizing takes.
+# Time of tokenizing.
 plateau_bench(token_bench chat base)

@@ -14,7 +14,7 @@ class Refused(Exception):
 
 @dataclasses.dataclass
 class Reply:
-    """What a stream said."""
+    """A stream's text, calls and usage."""
 
     prompt: int = 0
     cached: int = 0
@@ -70,7 +70,7 @@ class Wire:
 
 
 class Agent:
-    """What all have in common. A turn: `user` or `result`, then `ask`, then `took` with the reply."""
+    """Base of all agents. A turn: `user` or `result`, then `ask`, then `took` with the reply."""
 
     leave_after = 8
 
@@ -105,7 +105,7 @@ class Agent:
                 self.result(call, "The user refused.", "")
 
     def ask(self):
-        """The request of a turn. A stream without its end is no reply."""
+        """The request of a turn. A stream without its end is not a reply."""
         reply = Reply()
         for seconds, event in self.wire.events(self.path, self.body(), self.headers()):
             if self.read(event, reply) and not reply.first_s:

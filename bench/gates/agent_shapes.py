@@ -1,4 +1,4 @@
-"""What coding agents send, made from numbers: tools with large schemas, long instructions, tool results,
+"""Requests of coding agents, made from numbers: tools with large schemas, long instructions, tool results,
 images, interruptions, background requests.
 
 The sizes are those of agents with a context of 200,000 tokens, scaled to the model's context. The head
@@ -9,11 +9,11 @@ import random
 
 import drawing
 
-HEAD = 0.4  # of the context
-RESULT_MAX = 0.02  # of the head: the longest tool result
+HEAD = 0.4  # share of the context
+RESULT_MAX = 0.02  # share of the head: the longest tool result
 REPLY_MAX = 48  # tokens
 CALL = 75  # tokens of a call and of what surrounds a result
-SPARE = 0.06  # of the context, which no turn fills
+SPARE = 0.06  # share of the context that no turn fills
 
 VERBS = "read write list find move copy run open close search fetch update create delete show compare".split()
 NOUNS = "file folder branch task note page process test table query image symbol service log tag plan".split()
@@ -85,7 +85,7 @@ def arguments(rng, schema):
 
 
 def result(rng, count):
-    """What a command printed, about `count` words: listings, matches, differences."""
+    """Makes the output of a command, about `count` words: listings, matches, differences."""
     made, form = [], rng.randrange(3)
     while count > 0:
         length = min(count, rng.randint(3, 9))

@@ -3,7 +3,7 @@ it, what remains at idle."""
 
 from common import MIB, accounts, mib
 
-# Of what a domain really holds, the accounts may miss this much: of the machine the heap's slack, of a device
+# Bytes of a domain that its accounts may miss: of the machine the heap's slack, of a device
 # one commit unit.
 APART = {"machine": 32 * MIB}
 APART_ON_DEVICE = 2 * MIB

@@ -5,7 +5,7 @@ import time
 
 from common import Beside
 
-APART = 2 << 20  # what the figure of memory may differ by: one commit unit
+APART = 2 << 20  # bytes by which figures of memory may differ: one commit unit
 LIBRARY = "libnvidia-ml.so.1"
 CLOCK_SM = 1
 

@@ -62,7 +62,7 @@ class Row:
 
 
 class Log:
-    """What all agents of the gate saw."""
+    """Results of all agents of the gate."""
 
     def __init__(self):
         self.rows, self.failures, self.lock = [], [], threading.Lock()
@@ -80,7 +80,7 @@ class Log:
 
 
 class Field:
-    """What the sessions of a server have in common."""
+    """State that the sessions of a server share."""
 
     def __init__(self, server, options):
         self.server, self.options = server, options
@@ -167,7 +167,7 @@ class Session:
             agent.ask_background()
 
 
-# ---- what is judged ----
+# ---- judging ----
 
 
 def judge_cache(report, rows, when, drops):

@@ -65,7 +65,7 @@ def first_tokens(report, options, server, model):
 
 
 def rest(report, options, driver, clock_before):
-    """What the GPU does after the last request. The driver averages over as much as a second. An open context
+    """Measures the GPU after the last request. The driver averages over as much as a second. An open context
     alone keeps its clock up: `clock_before` is that of the server before its first request."""
     clock_under_load = driver.clock()
     time.sleep(2)

@@ -1,7 +1,7 @@
 """images: tens of thousands of requests with images, and videos beside them. Two questions: does any
 memory remain, and how long do other requests wait?
 
-As in soak the first fifth warms up. The figures at idle after a clear must be the same at the end: the
+The first fifth warms up, as in soak. The figures at idle after a clear must be the same at the end: the
 ledger to the byte, threads, descriptors. Own memory is compared with its value before the first request.
 The server's temporary folder is its own, and must stay empty.
 
@@ -35,7 +35,7 @@ STREAM_TOKENS = 28000
 STEP_MS = 100
 
 
-# ---- what a process has ----
+# ---- figures of a process ----
 
 
 def open_files(pid):

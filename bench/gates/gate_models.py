@@ -146,7 +146,7 @@ class Cycle:
 
 
 def refusals(report, options, folder):
-    """Of each domain in turn there is room for one model, and that one is pinned: the other one is refused
+    """Each domain in turn has memory for one model, and that one is pinned: the other one is refused
     in words that name the domain, and nothing has changed."""
     wide = argparse.Namespace(**{**vars(options), "memory_limit": None, "device_memory_limit": None})
     for domain in planned(wide):

@@ -19,7 +19,7 @@ LOAD_S = 1.0  # pending trims must be gone this long after the last request
 
 
 def most_recorded(*samplers):
-    """What recorded steps took of own memory, at most: a GPU's driver keeps it for the next ones."""
+    """Returns the most own memory that recorded steps took: a GPU's driver keeps it for the next ones."""
     return max([recorded(used) for s in samplers for used in s.column("accounts")], default=0)
 
 

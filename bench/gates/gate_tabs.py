@@ -19,7 +19,7 @@ from common import ADMIN_KEY, MIB, Report, Server, account, mib, stream
 PAUSE_S = (0.2, 0.6)
 LOOK_S = 10  # between two looks at memory
 KINDS = ("found in the cache", "computed")
-SHARE_MAX = 0.01  # of a core
+SHARE_MAX = 0.01  # share of a core
 GROWTH_MAX = MIB
 TAIL_MAX = 1.1  # p99 with tabs / without
 

@@ -27,7 +27,7 @@ def edges(rng, pixels):
 
 
 class Looking(Traffic):
-    fates = {  # of a hundred requests
+    fates = {  # shares of a hundred requests
         "whole": 35,
         "stream": 33,
         "large": 2,

@@ -56,7 +56,7 @@ def _phase_score(ranks, period):
 
 
 def _ranks(values):
-    """Ranks around the running median, so that a drift is no period."""
+    """Ranks around the running median, so that a drift does not count as a period."""
     half = 25
     level = [statistics.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
     rest = [v - m for v, m in zip(values, level)]

@@ -6,7 +6,7 @@ import ctypes
 import select
 import sys
 
-MOST, LEAST = 1 << 30, 2 << 20  # of one allocation
+MOST, LEAST = 1 << 30, 2 << 20  # bytes of one allocation
 LOOK_S = 0.2
 
 

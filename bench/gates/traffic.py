@@ -11,7 +11,7 @@ import time
 
 from common import head
 
-FATES = {  # of a hundred requests
+FATES = {  # shares of a hundred requests
     "whole": 38,
     "stream": 34,
     "abort": 7,

@@ -3,7 +3,7 @@
  * A thread says that it allocates no more; the hooks see each call of the malloc family, in whatever
  * library, and count those of such threads. Builds with PLATEAU_DEBUG and programs that compile
  * tests/heap_hooks.c themselves have the hooks; in other builds nothing is seen and saying so costs a store.
- * free() is no allocation. */
+ * free() is not an allocation. */
 #ifndef PLATEAU_BASE_HEAP_WATCH_H
 #define PLATEAU_BASE_HEAP_WATCH_H
 

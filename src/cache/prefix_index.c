@@ -336,8 +336,8 @@ static void prune(struct prefix_index *ix, uint32_t node)
     }
 }
 
-/* The node has lost its page of this group: it is no end any longer, nor are its descendants whose window has
- * the page. */
+/* The node has lost its page of this group: it is not an end any longer, nor are its descendants whose window
+ * has the page. */
 static void prune_behind(struct prefix_index *ix, uint32_t top, uint32_t group)
 {
     const struct page_group *g = &ix->groups[group].is;

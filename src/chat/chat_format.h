@@ -49,7 +49,7 @@ struct chat_parser_opts {
     /* Markers that are single tokens are matched only by chat_parser_push_special(); false: all markers are
      * text. */
     bool by_token;
-    bool hide_special; /* leave out special tokens that are no markers */
+    bool hide_special; /* leave out special tokens that are not markers */
     /* The request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
     const json_t *tools;
     size_t bytes_max;
@@ -66,8 +66,8 @@ void chat_parser_free(struct chat_parser *p);
 /* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max), -ENOMEM, or
  * -EPROTO (a fault of the parser). */
 int chat_parser_push(struct chat_parser *p, struct slice text);
-/* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it
- * counts as text. With by_token. */
+/* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is not a marker
+ * it counts as text. With by_token. */
 int chat_parser_push_special(struct chat_parser *p, uint32_t index);
 /* How an output ends: `cut` by a limit or a stop string, or by the model. */
 enum chat_end { CHAT_END_BY_MODEL, CHAT_END_CUT };

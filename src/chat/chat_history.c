@@ -217,7 +217,7 @@ static const char *text_at(const json_t *parts, size_t at)
     return json_string_value(json_object_get(json_array_get(parts, at), "text"));
 }
 
-/* Takes `text`, of which NULL is no memory. */
+/* Takes `text`, where NULL means that there is no memory. */
 static bool set_text(json_t *parts, size_t at, json_t *text)
 {
     bool ok =

@@ -3,7 +3,7 @@
  * A short conversation is rendered with a sentinel tool, and with the tool after it. Where the second is the
  * first with a text inserted, that text is the tool's. An insertion between equal characters has several
  * places ("<tool>" before "</tools>" shares its "<"): the place is moved back to the end of a word, line or
- * bracket. Separators of a list, such as ", ", are no part of the words. */
+ * bracket. Separators of a list, such as ", ", are not part of the words. */
 #include "chat/chat_tool_words.h"
 
 #include "base/json/json_write.h"

@@ -14,7 +14,7 @@
 
 /* ---- roff ---- */
 
-/* A text of one or more lines; a dash of an option is no hyphen. */
+/* A text of one or more lines; a dash of an option is not a hyphen. */
 static void put(const char *text)
 {
     bool begins = true;

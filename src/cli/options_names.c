@@ -52,7 +52,7 @@ static struct nearest_text near_variable(struct slice name)
     return nearest_question(&n, "");
 }
 
-/* Variables with our head that are no options: the sockets' directory, tests, benchmarks. */
+/* Variables with our head that are not options: the sockets' directory, tests, benchmarks. */
 static bool is_known_otherwise(struct slice name)
 {
     static const char *const names[] = {"PLATEAU_RUNTIME_DIR", "PLATEAU_PROGRAM", "PLATEAU_BIN",

@@ -7,7 +7,7 @@
  *
  * Failure. An operation can fail with its device only: -EIO, or -ENODEV when the device is lost. All memory
  * that it touches was committed before the step. Arguments that break what is written here are mistakes of
- * the caller. A value that is not finite is no failure: it spreads within its
+ * the caller. A value that is not finite is not a failure: it spreads within its
  * sequence.
  *
  * Exactness. An output element is one fixed chain of f32 operations. It depends on its own sequence's tokens

@@ -43,7 +43,7 @@ static uint64_t *bits_of(const struct engine *en, uint32_t row)
 
 /* ---- the time of a grammar ---- */
 
-/* The matcher of a job is used between these two. Other threads' use of the same grammar is no part of the
+/* The matcher of a job is used between these two. Other threads' use of the same grammar is not part of the
  * job's time. */
 static uint64_t match_begin(struct job *j)
 {

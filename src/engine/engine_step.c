@@ -146,7 +146,7 @@ static void begin_compute(struct engine *en)
     uint64_t asked_ns = clock_now_ns();
     device_work_begin(en->opts.device);
     device_turn_begin(en->opts.device);
-    /* Another model's step is no part of this one: counted, it would make the budget smaller and smaller. */
+    /* Another model's step is not part of this one: counted, it would make the budget smaller and smaller. */
     p->began_ns += clock_now_ns() - asked_ns;
     p->error = engine_draft(en, &p->plan);
     p->drafted_ns = clock_now_ns();

@@ -193,7 +193,7 @@ static bool ends_row(const struct choice *c, uint32_t id)
     return false;
 }
 
-/* The markers of a format that are no single tokens count by what the parser says. */
+/* The markers of a format that are not single tokens count by what the parser says. */
 static void count_parsed_reasoning(struct choice *c, bool before)
 {
     c->in_reasoning = chat_parser_reasons(c->parser);

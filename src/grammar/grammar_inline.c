@@ -18,7 +18,7 @@ bool grammar_late(struct draft *d)
 
 struct inlining {
     struct draft *d;
-    uint32_t *open;     /* symbols of a rule that are no terminals yet */
+    uint32_t *open;     /* symbols of a rule that are not terminals yet */
     uint32_t *users_of; /* [symbol_count + 1], into `users`: rules that a rule stands in, by occurrence */
     uint32_t *users;
     uint32_t *queue, queued;

@@ -1,7 +1,7 @@
 /* slice_run.c - whether a state takes every token of a slice, read off its expressions.
  *
  * x{m,n} followed by anything takes n plain characters when x matches each of them. That x does is decided
- * once for each x: the plain characters less x are no text at all. An intersection of such repetitions takes
+ * once for each x: "plain characters less x" then has no text. An intersection of such repetitions takes
  * as many as the shortest, and one without a bound loses nothing by the complement of finitely many texts. */
 #include "grammar/matcher_state.h"
 

@@ -23,7 +23,7 @@ struct admin_socket {
 
 /* path NULL: where it usually is, under the port's name; with another server's of that name,
  * plateau-PORT-2.sock and so on. *fd listens then, and is the caller's. 0, -EADDRINUSE (a server answers
- * there), -EEXIST (it is no socket), -EPERM, -ENAMETOOLONG, or what the system said. */
+ * there), -EEXIST (it is not a socket), -EPERM, -ENAMETOOLONG, or what the system said. */
 int admin_socket_open(struct admin_socket *s, const char *path, uint16_t port, int *fd, struct err *e);
 /* Writes `key` to the key file; NULL: no key file. */
 int admin_socket_tell_key(struct admin_socket *s, const char *key, struct err *e);

@@ -30,7 +30,7 @@ struct live {
     char own_admin_key[65];
     struct engine_live engine; /* for engine_opts.live */
     struct live_source source;
-    /* Targets of live settings, and their upper bounds: 0 is no bound. */
+    /* Targets of live settings, and their upper bounds: 0 if unbounded. */
     struct api *api;
     struct http_server *http;
     size_t body_bytes_max, request_bytes_max;

@@ -31,7 +31,7 @@ struct hub_child {
     size_t len;     /* bytes in `line` */
     bool skips;     /* the rest of a line that is too long */
     char line[HUB_CHILD_LINE_BYTES];
-    char said[256]; /* the last line that was no event, in ASCII: why it ended, if no event says it */
+    char said[256]; /* the last line that was not an event, in ASCII: why it ended, if no event says it */
 };
 
 /* 0, or the system's error. */

@@ -1,4 +1,4 @@
-/* hub_token.c - a file that is missing is no token; nothing here prints one. */
+/* hub_token.c - a missing file counts as no token; nothing here prints one. */
 #include "hub/hub_token.h"
 
 #include "base/files/small_file.h"

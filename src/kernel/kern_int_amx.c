@@ -248,7 +248,7 @@ V16_FN v16 sums_floats(const char *at, const int bytes)
 }
 
 /* A group joins the sums of both panels and 8 columns, whose integer sums begin at `sums` and whose scales at
- * `x`. Some of those may be no columns. */
+ * `x`. Some of those may not be columns. */
 V16_FN void join_group(const char *sums, const struct quants_group *x, const struct block_sides *sides,
                        uint32_t g, const int bytes, v16 acc[PANELS][HALF_COLUMNS])
 {

@@ -155,7 +155,7 @@ struct plan {
     uint32_t line_count;
 };
 
-/* Context of requests that are no compactions. */
+/* Context of requests that are not compactions. */
 static inline uint32_t plan_context(const struct plan *p)
 {
     return p->max_model_len - p->reserve;

@@ -1,7 +1,7 @@
 /* vector_head.c - reads and applies the matrices after the pooling.
  *
  * The widest that are known take 5 million products a vector, below a hundredth of its forward pass. So they
- * are no operation of the compute contract: mean pooling is on the host, too. */
+ * are not an operation of the compute contract: mean pooling is on the host, too. */
 #include "model/vector_head.h"
 
 #include "model/config/config.h"

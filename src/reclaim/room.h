@@ -8,7 +8,7 @@
 /* The state of the domain's memory now. */
 struct room_look {
     uint64_t needed_bytes; /* bytes that the domain must release; 0: it fits */
-    bool own_limit;        /* the limit that binds is no ceiling: others cannot help */
+    bool own_limit;        /* the limit that binds is not a ceiling: others cannot help */
     uint64_t free_bytes, cached_bytes,
         idle_bytes;       /* bytes that could be taken from holders that have not refused */
     uint64_t reach_bytes; /* bytes that the domain would release without free and cached ones */

@@ -100,7 +100,7 @@ struct registry_opts {
     int (*plan)(void *plan_arg, struct model_settings *settings, struct model_files **ret, struct err *e);
     void *plan_arg;
     uint64_t drain_ns;          /* how long an unload waits for open requests before it ends them */
-    bool quiet;                 /* a failed load is no error in the log: its caller shows it */
+    bool quiet;                 /* a failed load is not an error in the log: its caller shows it */
     uint64_t hang_ns;           /* a load without progress for this time hangs; 0: never */
     void (*changed)(void *arg); /* some model's state is another; called from any thread, must not wait */
     void (*progress)(void *arg, uint32_t index, uint64_t done,

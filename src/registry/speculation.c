@@ -1,4 +1,5 @@
-/* speculation.c - a missing MTP head is no error: --spec applies to all models, and each uses what it has. */
+/* speculation.c - a missing MTP head is not an error: --spec applies to all models, and each uses what it
+ * has. */
 #include "registry/speculation.h"
 
 #include "base/check.h"

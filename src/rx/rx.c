@@ -343,7 +343,7 @@ int rx_store_over(struct arena *a, const struct rx_store *base, uint32_t nodes_m
 
 /* ---- Chains ---- */
 
-/* x followed by y, where x is no chain: repetitions of one body add up. */
+/* x followed by y, where x is not a chain: repetitions of one body add up. */
 static rx_id cat_two(struct rx_store *s, rx_id x, rx_id y)
 {
     const struct rx_item *ny = rx_at(s, y), *nx = rx_at(s, x);

@@ -196,7 +196,7 @@ static bool class_item(struct rx_parser *p, struct rx_set *set)
     return true;
 }
 
-/* A range may span the surrogates, which are no characters. */
+/* A range may span the surrogates, which are not characters. */
 static bool cut_surrogates(struct rx_parser *p, struct rx_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++) {

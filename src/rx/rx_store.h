@@ -3,7 +3,7 @@
  * Nodes lie in chunks. A node's children have smaller ids than the node, and equal nodes have equal ids.
  *
  *   CAT     a, b: a is no CAT (chains lean to the right)
- *   OR, AND a, b: a is no node of the same kind, and a > the first of b (lists in falling order)
+ *   OR, AND a, b: a is not a node of the same kind, and a > the first of b (lists in falling order)
  *   BYTES   a: index of its set
  *
  * A store may stand over a base: a store that no longer changes and whose ids are valid here too. */

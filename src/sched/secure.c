@@ -48,7 +48,7 @@ bool secure_page(struct sched *s, struct sched_seq *seq)
 }
 
 /* The newest sequence of the tenant with the most places for its weight, if that tenant has more than the
- * one of `seq`. Equal places are no reason here, however much each tenant was served: both sequences run,
+ * one of `seq`. Equal places are not a reason here, however much each tenant was served: both sequences run,
  * and two tenants would preempt each other in turn. In admit.c, where the tenant that needs pages has no
  * place at all, tokens served decide among equals. */
 static struct sched_seq *newest_of_the_crowded(struct sched *s, const struct sched_seq *seq)

@@ -93,8 +93,8 @@ static void leave_behind(const struct sched_opts *o, struct sched_seq *seq)
     }
 }
 
-/* The node of the sequence's last page; NONE: its tokens are no whole pages, it has more pages to compute, or
- * the index lacks one of the node's pages. */
+/* The node of the sequence's last page; NONE: its tokens do not fill whole pages, it has more pages to
+ * compute, or the index lacks one of the node's pages. */
 static uint32_t last_node(const struct sched_opts *o, const struct sched_seq *seq)
 {
     const uint32_t last = seq->node_pages;

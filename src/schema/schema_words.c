@@ -134,7 +134,8 @@ static bool is_dependency(const json_t *v)
 
 typedef bool is_fn(const json_t *v);
 
-/* The first element or member that is none; "": the value itself is no list, or no object. NULL: all are. */
+/* The first element or member that is none; "": the value itself is not a list, or not an object. NULL: all
+ * are. */
 static const char *stray_of(const json_t *v, is_fn *is, bool map, char index[24])
 {
     const char *key;

@@ -26,7 +26,7 @@ static void write_number(struct buf *out, const json_t *value)
     buf_printf(out, "%s%.*s", d.negative ? "-" : "", (int)d.whole, d.digits);
     if (d.fraction)
         buf_printf(out, ".%.*s", (int)d.fraction, d.digits + d.whole);
-    else if (json_is_real(value)) /* In draft 4, 1.0 is no integer. */
+    else if (json_is_real(value)) /* In draft 4, 1.0 is not an integer. */
         buf_puts(out, ".0");
 }
 

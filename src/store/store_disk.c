@@ -133,7 +133,7 @@ static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
         if (space && is_within(st, needs))
             return 0;
         uint32_t entry = victim(st);
-        /* Where removing files does not make space, others take it: that is no reason to remove all of
+        /* Where removing files does not make space, others take it: that is not a reason to remove all of
          * them. */
         if (entry == NONE || for_space > SPACE_TRIES)
             return -ENOSPC;

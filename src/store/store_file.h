@@ -51,7 +51,7 @@ int store_file_check(const char *file, uint64_t bytes, struct store_header *ret)
 
 /* "a/b/" and the name. */
 void store_file_path(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_PATH_BYTES]);
-/* False: this is no name of ours. */
+/* False: this is not a name of ours. */
 bool store_file_parse_name(const char *name, struct prefix_key *key, enum tier_kind *kind);
 /* Which of the 256 directories it lies in: 16 times the first digit plus the second. */
 static inline uint32_t store_file_leaf(const struct prefix_key *key)

@@ -3,7 +3,7 @@
  * Values are small and copied. Their data lies in the arena of the rendering (or of the compiled template). A
  * template never changes it, except through namespaces: HF renders in an immutable sandbox. So no list and no
  * dict contains itself. Their depth is bounded where they are made, which bounds the recursion of every walk
- * over a value; a namespace is no part of a walk. */
+ * over a value; a namespace is not part of a walk. */
 #ifndef PLATEAU_TEMPLATE_TMPL_VALUE_H
 #define PLATEAU_TEMPLATE_TMPL_VALUE_H
 

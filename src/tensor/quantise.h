@@ -1,6 +1,6 @@
 /* quantise.h - groups of floats become codes with a scale and an offset: --quant, while a model is loaded.
  *
- * A group has 64 values, or 32 where a row is no multiple of 64. It has codes of 4, 5, 6 or 8 bits, and a
+ * A group has 64 values, or 32 where a row is not a multiple of 64. It has codes of 4, 5, 6 or 8 bits, and a
  * scale and an offset in F16. A value is scale * code + offset: the affine form of quantised checkpoints, for
  * the same kernels. Plain arithmetic in one order: the same floats give the same bits on any machine. */
 #ifndef PLATEAU_TENSOR_QUANTISE_H

@@ -180,7 +180,7 @@ function openModels() {
 
 const FULL = 0.95;
 
-// What becomes of cached prefixes: the bar falls at once by many of them, which is no fault.
+// What becomes of cached prefixes: the bar falls at once by many of them, which is not a fault.
 function prefixesGo(host) {
   if (!host.bytes) return "";
   return host.bytes < FULL * host.limit_bytes ? "Prefixes stay for later prompts. Requests and models that need the memory get it, many prefixes at a time."

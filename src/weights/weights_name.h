@@ -19,7 +19,7 @@ bool weights_name_is(const char *name);
 bool weights_name_is_mmproj(const char *name);
 /* *.gguf with a model's weights. */
 bool weights_name_is_weights(const char *name);
-/* The length of NAME in NAME-00002-of-00003.gguf; 0: it is no part. */
+/* The length of NAME in NAME-00002-of-00003.gguf; 0 if it is not a part. */
 size_t weights_name_part(const char *name, uint32_t *index, uint32_t *count);
 /* Writes NAME-00002-of-00003.gguf into `ret`; index from 1. */
 void weights_name_of_part(const char *name, size_t len, uint32_t index, uint32_t count, char *ret,

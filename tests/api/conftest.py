@@ -227,7 +227,7 @@ class Server:
         until = time.monotonic() + READY_S
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                self.reader.join(timeout=10)  # of its last words
+                self.reader.join(timeout=10)  # its last lines
                 raise RuntimeError(f"the server ended with {self.process.returncode}: {''.join(self.lines[-20:])}")
             try:
                 if self.http.get("/health").status_code == 200:
@@ -314,7 +314,7 @@ class Faulty(Server):
         self.process.stdin.write(text.encode() + b"\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        while line.startswith(b"  "):  # of its first words
+        while line.startswith(b"  "):  # continued lines
             line = self.process.stdout.readline()
         word, count = line.split()
         assert word == b"ok"
@@ -462,7 +462,7 @@ def narrow():
 
 @pytest.fixture(scope="session")
 def hasty():
-    """The same; a queued request waits two seconds at most, and keep-alives come each second."""
+    """A server as narrow(); a queued request waits two seconds at most, and keep-alives come each second."""
     options = {**NARROW, "queue-timeout": 2, "keepalive": 1}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s

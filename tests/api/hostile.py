@@ -1,4 +1,4 @@
-"""What the hostile suite shares: seeds, raw exchanges whose answers are read strictly, and what must be
+"""Common parts of the hostile suite: seeds, raw exchanges whose answers are read strictly, and what must be
 true of a server afterwards.
 
 Cases are generated. Each run draws a new seed; the one that a failing test prints replays it with
@@ -20,7 +20,7 @@ from conftest import PROGRAM, check_ledger, settled
 SEED = int(os.environ.pop("PLATEAU_SEED", "") or random.randrange(2**32))
 LONG = bool(os.environ.get("PLATEAU_LONG"))
 SANITIZED = "asan" in PROGRAM or "tsan" in PROGRAM
-# Of the answer that must stay the same.
+# Prompt whose answer must stay equal.
 PROMPT = [64, 271, 1000, 512, 77, 300, 301]
 
 
@@ -31,7 +31,7 @@ def draws(group, count):
         yield number, random.Random(f"{SEED}/{group}/{number}")
 
 
-# ---- what must be true afterwards ----
+# ---- state afterwards ----
 
 
 def answer_ids(server, **fields):
@@ -91,7 +91,7 @@ def dechunked(data, at):
 
 
 def check_answer(answer, head_only, weights_damaged=False):
-    """What holds of every answer. Only damaged weights may be answered with a 500, which blames them."""
+    """Checks the rules of every answer. Only damaged weights may give a 500, which blames them."""
     assert "date" in answer.headers or answer.closes(), answer.headers
     assert re.fullmatch(r"[0-9a-f]{32}", answer.headers.get("x-request-id", "")), answer.headers
     if answer.status >= 400 and not head_only:

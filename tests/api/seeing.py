@@ -1,4 +1,4 @@
-"""What the tests of images and videos share: images in every format, questions about them, and that
+"""Common parts of the tests of images and videos: images in every format, questions about them, and that
 nothing of them is left."""
 
 import base64

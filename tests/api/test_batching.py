@@ -9,7 +9,7 @@ import pytest
 
 from conftest import GOLDEN, Open, case_fields, serving, until
 
-STEP_TOKENS_MAX = 512  # what a step takes at most of prompts (registry/model_plan.h)
+STEP_TOKENS_MAX = 512  # most prompt tokens of a step (registry/model_plan.h)
 
 
 def steps(server):

@@ -91,7 +91,7 @@ class Conversation:
         if what == "one tool":
             self.tools = self.tools[:2] + [{"type": "function", "function": {**self.tools[2]["function"], "description": self.words(5)}}]
             return None, None, None
-        if what == "order":  # of this turn alone
+        if what == "order":  # this turn alone
             self.order = (2, 0, 1)
             return None, None, None
         if what == "image":

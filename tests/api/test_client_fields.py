@@ -35,7 +35,7 @@ def test_fields_without_effect_are_named(server):
 @pytest.mark.smoke
 @pytest.mark.parametrize("effort, on", [("none", False), ("minimal", False), ("low", True), ("medium", True), ("high", True), ("xhigh", True), ("max", True)])
 def test_effort_switches_thinking(server, effort, on):
-    """Of a template that has a switch only."""
+    """The template has a switch only."""
     def prompt(**fields):
         return server.post("/apply-template", messages=ASK, **fields).json()["prompt"]
     assert prompt(reasoning_effort=effort) == prompt(enable_thinking=on)
@@ -76,7 +76,7 @@ def test_bad_aliases_are_named(names, words):
 
 @pytest.mark.smoke
 def test_verbosity_is_checked_and_listed(server):
-    """As text.verbosity of Responses."""
+    """The field verbosity means what text.verbosity of Responses does."""
     for word, ignored in ("low", "verbosity"), ("high", "verbosity"), ("medium", None), (None, None):
         reply = server.chat(max_tokens=1, verbosity=word)
         assert reply.status_code == 200 and reply.headers.get("x-ignored-fields") == ignored
@@ -127,7 +127,7 @@ def test_shapes(server):
 
 @pytest.mark.smoke
 def test_scores_of_a_prompt(server):
-    """As lm-evaluation-harness asks: token ids, echo, logprobs, and one token or none."""
+    """lm-evaluation-harness sends this: token ids, echo, logprobs, and one token or none."""
     prompt = ids_of(server, "What does mkdir do? It makes a directory.")
     apart = choice(server.complete(prompt, **GREEDY, max_tokens=1, prompt_logprobs=1))
     for most in 0, 1:

@@ -142,7 +142,7 @@ def test_an_overflow_has_the_words_that_agents_look_for(server, stream):
     asked = [{"role": "user", "content": LONG}]
     for path, body in (("chat/completions", {"messages": asked}), ("completions", {"prompt": LONG}), ("responses", {"input": LONG, "store": False})):
         reply = server.post("/v1/" + path, stream=stream, **body)
-        if path == "responses" and stream:  # as an event, which Codex reads
+        if path == "responses" and stream:  # Codex reads an event
             failed, = [e["response"] for e in events(reply.text) if e["type"] == "response.failed"]
             assert reply.status_code == 200 and failed["error"]["code"] == CODE and re.search(LIMIT, failed["error"]["message"])
         else:

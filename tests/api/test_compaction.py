@@ -46,7 +46,7 @@ def found(reply):
 
 
 def summary(item):
-    """The text of an item: it is no secret."""
+    """The text of an item: it is not a secret."""
     assert item["type"] == "compaction" and item["id"].startswith("cmp_")
     return base64.b64decode(item["encrypted_content"][44:]).decode()
 
@@ -71,7 +71,7 @@ def test_a_trigger_is_answered_with_one_compaction(both, model):
     item = assert_compacts(both, model, items)
     reply = respond(both, model, [*items, TRIGGER]).json()
     assert [i["type"] for i in reply["output"]] == ["compaction"] and reply["status"] == "completed"
-    # As Codex goes on: its user's messages, then the summary, then a new one.
+    # Codex goes on with its user's messages, then the summary, then a new one.
     after = [*[i for i in items if i.get("role") == "user"], item]
     next_turn = respond(both, model, [*after, says("user", "Go on.")])
     assert found(next_turn)[0] < found(respond(both, model, items))[0]

@@ -223,7 +223,7 @@ def test_memory_that_the_device_refuses_costs_no_request():
             assert reply.status_code == 200, reply.text
 
 
-PROMPT = {"prompt": [5, 6, 7], "max_tokens": 2}  # of any model, with a tokenizer or without
+PROMPT = {"prompt": [5, 6, 7], "max_tokens": 2}  # for any model, with a tokenizer or without
 
 
 def status(server, model):

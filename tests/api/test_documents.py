@@ -1,4 +1,4 @@
-"""What documents show of the command line is what the program prints."""
+"""The program prints the output that documents show of the command line."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ NUMBER = r"\d+(?:\.\d+)?"
 
 
 def assert_near(shown, printed):
-    """The same words. Sizes differ a little from one machine to another; how many tokens fit into what they
+    """Compares words. Sizes differ a little from one machine to another; how many tokens fit into what they
     leave, by more."""
     assert re.sub(NUMBER, "N", shown) == re.sub(NUMBER, "N", printed)
     for a, b in zip(re.finditer(NUMBER, shown), re.finditer(NUMBER, printed)):
@@ -66,7 +66,7 @@ SOURCES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "models/canary/README.md
 
 
 def anchors(path):
-    """Of the headings, as GitHub makes them."""
+    """Returns the headings' anchors, as GitHub makes them."""
     text = re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", path.read_text())
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
 
@@ -113,7 +113,7 @@ def test_every_option_in_a_document_exists():
     flags = set(re.findall(r"^  (--[a-z-]+)", helped, re.M))
     for name in ("getting-started", "tuning", "nginx", "troubleshooting", "upgrading", "how-it-works", "operations", "ssd-cache", "speculation"):
         text = (ROOT / f"docs/{name}.md").read_text()
-        # Of other programs: ./run, podman, numactl, groupadd.
+        # Options of other programs: ./run, podman, numactl, groupadd.
         others = {"--offline", "--time", "--cpunodebind", "--membind", "--version", "--system"}
         named = set(re.findall(r"(?<![\w/-])(--[a-z][a-z-]+)", re.sub(r"^    .*$", "", text, flags=re.M)))
         assert named - flags - others == set(), name

@@ -57,7 +57,7 @@ class World:
         for name in ("plateau", "bin/plateau"):
             (home / name).parent.mkdir(exist_ok=True)
             (home / name).symlink_to(PROGRAM)
-        for name in ("claude", "codex"):  # of plateau launch
+        for name in ("claude", "codex"):  # programs of plateau launch
             (home / "bin" / name).symlink_to("/bin/true")
         for name in ("srv/models", "models-of-the-user", "etc/plateau", "ssd", "run", "cache"):
             (home / name).mkdir(parents=True)
@@ -92,7 +92,7 @@ class World:
                          ("/etc/plateau", f"{self.home}/etc/plateau"), ("/var/cache/plateau", f"{self.home}/ssd"),
                          ("https://models.example", self.server.url)]:
             text = text.replace(old, new)
-        if "--quant" in text:  # of a checkpoint of floats
+        if "--quant" in text:  # needs a checkpoint of floats
             text = text.replace(f"{self.home}/models-of-the-user/Qwen3-4B", str(TOP / "tests/golden/data/qwen3"))
         text = re.sub(r"\b(?:DIR|MODEL|SOURCE)\b(?![=./\w])", str(MODEL), text)
         return re.sub(r"127\.0\.0\.1:80[08]0", f"127.0.0.1:{self.server.port}", text)

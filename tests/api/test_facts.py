@@ -35,7 +35,7 @@ def test_counting_stores_nothing(server):
 
 
 def test_the_tokenizer_is_told(server):
-    """As lm-evaluation-harness asks with tokenizer_backend=remote."""
+    """lm-evaluation-harness asks this with tokenizer_backend=remote."""
     told = server.http.get("/tokenizer_info").json()
     assert set(told) == {"tokenizer_class", "bos_token", "eos_token", "chat_template", "model_max_length"}
     assert (told["bos_token"], told["eos_token"]) == (None, "<|im_end|>")

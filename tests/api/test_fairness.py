@@ -40,7 +40,7 @@ def keyed(tmp_path_factory):
 @pytest.fixture
 def flood(keyed):
     """All places and the whole queue are one tenant's."""
-    keyed.wait_idle()  # what ends holds its place until the engine has let it go
+    keyed.wait_idle()  # an ending request has its place until the engine releases it
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(Open(keyed, "/v1/completions", LONG, key=ALICE)) for _ in range(32)]
         # Unread streams are soon parked in favour of queued ones; their number in all stays.
@@ -67,7 +67,7 @@ def test_a_full_queue_refuses_only_the_tenant_that_filled_it(keyed, flood):
 
 
 def test_a_priority_is_clamped_to_the_range_of_its_key(keyed):
-    keyed.wait_idle()  # as above: else one of the eight may find no place
+    keyed.wait_idle()  # else one of the eight may find no place
     with contextlib.ExitStack() as stack:
         first = {**LONG, "priority": -1000}
         for _ in range(8):

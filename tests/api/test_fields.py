@@ -1,4 +1,4 @@
-"""What each field does to the tokens."""
+"""Effect of each field on the tokens."""
 
 import concurrent.futures
 import json
@@ -229,7 +229,7 @@ def test_prompt_logprobs(server):
     for token, entry in zip(prompt[1:], entries[1:]):
         assert str(token) in entry and 2 <= len(entry) <= 3
         assert entry[str(token)]["logprob"] <= 0
-    # What a prompt's last token is worth is what it is worth as an output.
+    # A prompt's last token has the log probability that it has as an output.
     out = server.complete(prompt[:-1], **GREEDY, max_tokens=1, logprobs=5,
                           logit_bias={str(prompt[-1]): 100}).json()["choices"][0]["logprobs"]
     assert out["token_logprobs"][0] == pytest.approx(entries[-1][str(prompt[-1])]["logprob"], abs=1e-4)

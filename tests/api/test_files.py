@@ -17,7 +17,7 @@ import pytest
 from conftest import ADMIN_KEY, FAULTY, MODEL, Faulty, Open, Server, all_returned, check_ledger, settled, until
 
 TRUNCATIONS = int(os.environ.get("TRUNCATIONS", 8))
-# Of the bundled model; what a broken one does not have as a file of its own is a link to it.
+# Files of the bundled model; what a broken one does not have as a file of its own is a link to it.
 SERVED = MODEL.name
 
 
@@ -223,7 +223,7 @@ def test_loads_that_hang_keep_no_other_waiting(hanging):
     """More of them than there are places."""
     s = stalling(hanging, "--load-timeout", 2)
     try:
-        s.order("stall /model-mtp")  # of all whose weights lie apart, and of the bundled one, which is loaded
+        s.order("stall /model-mtp")  # others' weights lie apart; the bundled one is loaded
         waiting = [threading.Thread(target=s.ask, args=(f"h{i}",)) for i in range(4)]
         for t in waiting:
             t.start()

@@ -11,7 +11,7 @@ IDS = [f"case{i}" for i in range(len(CASES))]
 
 
 def split(case):
-    """What the reply's text means: reasoning and content."""
+    """Splits the reply's text into reasoning and content."""
     text = case["greedy_text"]
     if not case["enable_thinking"]:
         return "", text

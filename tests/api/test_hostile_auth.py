@@ -46,7 +46,7 @@ def nearly(rng, key):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_what_is_nearly_a_key_opens_nothing(keyed):
-    """Of credentials that are right as they stand, only the one scheme and whole keys of the route's kind
+    """Among valid credentials, only the one scheme and whole keys of the route's kind
     count."""
     right = {KEYS[name].encode() for name in ("alice", "bob", "root")}
     with unharmed(keyed):

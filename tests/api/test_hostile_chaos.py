@@ -262,7 +262,7 @@ def test_a_disk_that_goes_wrong_costs_hits_only(tmp_path):
                 time.sleep(rng.random() * 0.05)
             resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             assert server.process.poll() is None
-        # What another server finds there changes nothing either.
+        # Another server's files there change nothing either.
         if directory.is_dir():
             directory.chmod(0o700)
             with serving_from(directory, "--host-cache", "8M") as server:

@@ -24,7 +24,7 @@ ROUTES = {
     "/detokenize": {"tokens": [64]},
     "/apply-template": {"messages": [{"role": "user", "content": "a"}]},
 }
-# As they stand in the text: json.dumps() cannot write all of them.
+# Values as they stand in the text: json.dumps() cannot write all of them.
 SMALL = ["null", "true", "false", "0", "-0", "-1", "1", "2", "0.5", "-0.0", "1.0", "1e0", "1e-400", "1E+2", "9007199254740993", "2147483648", "-2147483649",
          "4294967296", "9223372036854775807", "-9223372036854775808", "0.1e-7", "3.5e38", "1.7976931348623157e308", '""', '"a"', '"0"', '"1"', '"true"', '"\\u0000"',
          '"a\\u0000b"', '"\\ud83d\\ude42"', '"\\u202e"', '"<|im_end|>"', '"../../x"', '"%s%n"', "[]", "[[]]", "[null]", "[0]", "[-1]", "[4294967296]", '[""]', '["a"]', '["a",1]',
@@ -77,7 +77,7 @@ def no_constant(name):
 
 
 def is_json(body):
-    """As Python reads it, without the constants that JSON has not, and with a mark of the byte order."""
+    """Asks Python's reader, without the constants that JSON has not, and with a mark of the byte order."""
     try:
         json.loads(body.decode("utf-8-sig"), parse_constant=no_constant)
     except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def schema(rng, depth=0):
 @pytest.mark.smoke
 @pytest.mark.hostile
 def test_schemas_of_every_shape(server):
-    """Of outputs and of strict tools, on each API; a complete output is JSON."""
+    """Schemas of outputs and of strict tools, on each API; a complete output is JSON."""
     with unharmed(server):
         for _, rng in draws("schemas", 150):
             text = schema(rng)

@@ -173,7 +173,7 @@ def damaged_gguf(rng, data):
         one, other = rng.sample(numbers, 2)
         data[one:one + 8] = data[other:other + 8]
     else:
-        for _ in range(50):  # of values, perhaps scales
+        for _ in range(50):  # values, perhaps scales
             at = rng.randrange(end, len(data) - 2) & ~1
             data[at:at + 2] = rng.choice([b"\0\x7e", b"\0\x7c", b"\xff\xff"])
     return bytes(data), False

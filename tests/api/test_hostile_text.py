@@ -14,7 +14,7 @@ from conftest import events
 from hostile import SANITIZED, answered, draws, post, unharmed
 
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<|vision_start|>", "<|image_pad|>"]
-# What tokenizers and templates trip over.
+# Texts that tokenizers and templates may get wrong.
 UNITS = ["a", "A", " ", "  ", "\n", "\r\n", "\t", "\0", "\x7f", "\u0085", "\u00a0", "\u2028", "\u3000", "\ufeff", "\ufffe", "\uffff", "\U0010ffff", "\u0301", "\u0323\u0301", "e\u0301",
          "\u00e9", "\uac00", "\u1100\u1161\u11a8", "\u0958", "\ufb01", "\u00df", "\u0130", "\u01c5", "\u202e", "\u200b", "\u200d", "\U0001f468\u200d\U0001f469", "\U0001f642",
          "\u4e2d", "\u0e33", "\u0915\u094d", "7", "007", "\u0661", "\u2167", "\u00bd", "'s", "'S", "\u2019re", "<", "|", "<|", "|>", "{{", "}}", "{%", "%}", "{#", "\\", "\"", "'",

@@ -124,7 +124,7 @@ def test_memory_stands_beside_what_the_system_says(seen):
 
 
 def changes(server, work):
-    """What `work` changed in the metrics, its caches and trims settled."""
+    """Returns what `work` changed in the metrics, after caches and trims are at rest."""
     before = server.metrics()
     work()
     server.wait_idle()

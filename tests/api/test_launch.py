@@ -69,7 +69,7 @@ def served(home):
 
 
 def said(got):
-    """What the stub said before it ended with its own status."""
+    """Returns the stub's output; it ended with its own status."""
     assert got.returncode == 7, got.stderr
     return json.loads(got.stdout)
 

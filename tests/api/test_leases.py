@@ -166,7 +166,7 @@ def body_of():
     return [{"role": "user", "content": "Hello."}]
 
 
-# ---- what ends a model, and its sessions ----
+# ---- the end of a model, and its sessions ----
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_idle_time_waits_for_the_last_deadline(two):
 
 def test_an_order_ends_sessions_by_force_only(small):
     session = open_session(small, "canary")
-    other = open_session(small, "canary", ttl="2h")  # of the same prefix, whose bytes count once
+    other = open_session(small, "canary", ttl="2h")  # an equal prefix, whose bytes count once
     path = "/v1/models/canary/unload"
     refused = small.http.post(path)
     assert refused.status_code == 409 and refused.json()["error"]["code"] == "model_has_sessions"

@@ -57,7 +57,7 @@ def test_a_client_leaves_while_queued(narrow, stream):
 
 
 def test_who_left_the_queue_is_never_computed(narrow):
-    """As many steps as the one that stayed has tokens."""
+    """There are as many steps as the one that stayed has tokens."""
     narrow.wait_idle()
     before = narrow.status()["models"][0]["steps"]
     with narrow.begin(prompt=[5], max_tokens=1500, stream=False, speculative=False) as running:
@@ -82,7 +82,7 @@ def impatient():
 
 
 def at_rest(server):
-    """Of a request that stays paused for 0.3 s: what it has, and every account's bytes."""
+    """Returns the state of a request that stays paused for 0.3 s, and every account's bytes."""
     seen = []
     for delay in (0.3, 0):
         paused = server.requests("paused")
@@ -155,7 +155,7 @@ def tight():
 
 
 def token_ids(request):
-    """Of the rest of a stream; and the code of its error."""
+    """Returns the token ids in the rest of a stream, and the code of its error."""
     ids, code = [], None
     for event in request.events_that_come():
         if "error" in event:

@@ -109,7 +109,7 @@ def test_time_in_the_queue(hasty):
 
 @pytest.mark.smoke
 def test_requests_at_once(narrow):
-    """Those whose body is still coming count as well."""
+    """Requests whose body is still coming count as well."""
     head = f"POST {TEXT} HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\nContent-Length: 100\r\n\r\n{{".encode()
     halves = [socket.create_connection(("127.0.0.1", narrow.port)) for _ in range(3)]
     for half in halves:

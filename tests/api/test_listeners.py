@@ -252,7 +252,7 @@ def test_on_a_terminal_the_pages_address_has_the_key():
     assert key not in log
 
 
-# ---- what each sees ----
+# ---- addresses that each sees ----
 
 
 def series(text):
@@ -349,7 +349,7 @@ def test_a_models_entry_has_sums_of_all_for_the_admin_only(watched):
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """As nginx with proxy_pass alone: Host is the upstream's, no header names the client."""
+    """A proxy like nginx with proxy_pass alone: Host is the upstream's, no header names the client."""
 
     allow_reuse_address = daemon_threads = True
 

@@ -93,7 +93,7 @@ def test_formats_that_lose_something_give_them_within_their_error(eyes, kind, op
         apart = zip(margins(lossy)[:steps], margins(exact)[:steps])
         assert all(abs(a - b) < CODEC_ERROR for a, b in apart)
         compared += steps
-        # What the codec left of it is what Pillow finds, too.
+        # Pillow finds the pixels that the codec left, too.
         seen = encoded(Image.open(io.BytesIO(data)).convert("RGB"), "PNG")
         assert tokens(ask(eyes, seen, case["question"])) == tokens(lossy)
     assert compared >= 20
@@ -144,7 +144,7 @@ def test_of_an_animation_the_first_image_is_seen(eyes):
     assert tokens(ask(eyes, moving, SEEN[0]["question"])) == SEEN[0]["greedy_ids"]
 
 
-# What a camera did to the upright image, by EXIF's orientation.
+# Turns of a camera's image, by EXIF's orientation.
 TURNED = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_90", 7: "TRANSVERSE",
           8: "ROTATE_270"}
 
@@ -269,7 +269,7 @@ def test_images_over_several_turns(eyes):
     clear(eyes)
     whole_chat = chat(file_of(first))
     assert cached_tokens(whole_chat) == 0
-    # As chats go: what the first turn left is found by the second.
+    # The second turn finds the prefix that the first left.
     clear(eyes)
     size = ask(eyes, file_of(first), words).json()["usage"]["prompt_tokens"]
     later = chat(file_of(first))
@@ -283,7 +283,7 @@ def test_images_over_several_turns(eyes):
 
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_one_pixel_makes_another_image(eyes, where):
-    """Of an image larger than any block that is hashed at once: the tokens before it hit the prefix cache,
+    """An image is larger than any block that is hashed at once: the tokens before it hit the prefix cache,
     the image and the tokens after it do not."""
     clear(eyes)
     one = noise(192, 192)
@@ -375,7 +375,7 @@ def test_definitions_of_tools_are_in_prompts_with_images(eyes):
     last["content"] = [image(data_url(file_of(SEEN[0]))), text(last["content"])]
     rendered = eyes.post("/apply-template", **seen).json()["prompt"]
     assert rendered.startswith(head) and rendered.count("<|image_pad|>") == 1
-    # The same tokens, not only the same text, are what the model gets.
+    # The model gets equal tokens, not only equal text.
     ids = eyes.post("/v1/chat/completions", **seen, max_tokens=1, return_token_ids=True).json()["prompt_token_ids"]
     assert eyes.post("/detokenize", tokens=ids).json()["prompt"].startswith(head)
     bare = {k: v for k, v in seen.items() if k != "tools"}

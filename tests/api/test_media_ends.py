@@ -110,7 +110,7 @@ def test_a_full_queue_is_told_and_empties(projector):  # noqa: F811
 
 
 def anonymous(server):
-    """What of its memory is its own, once nothing is left to give back."""
+    """Returns the server's anonymous memory, once nothing is left to give back."""
     settled(server)
     return server.memory()["system"]["rss_anon_bytes"]
 

@@ -85,7 +85,7 @@ def goes_on(server):
 
 # ---- every limit at once ----
 
-# What memory is filled with, each size until no more of it is taken.
+# Sizes that fill memory, each until no more of it is taken.
 SIZES = [1 << i for i in range(20, 13, -1)]
 # Beside its tokens, all that makes a job's block larger: as the plan has it for each.
 LARGEST = {"max_tokens": CONTEXT - CONTEXT // 4, "ignore_eos": True, "presence_penalty": 0.1,
@@ -93,7 +93,7 @@ LARGEST = {"max_tokens": CONTEXT - CONTEXT // 4, "ignore_eos": True, "presence_p
 
 
 def planned(values):
-    """What `plateau plan` says with these options: {(domain, account): most bytes}."""
+    """Runs `plateau plan` with these options: {(domain, account): most bytes}."""
     text = subprocess.run([PROGRAM, "plan", str(MODEL), "--json", *options(values)], check=True, capture_output=True)
     plan = json.loads(text.stdout)["models"][0]
     assert {d["name"]: d["ceiling_bytes"] for d in plan["domains"]} == ceilings(values)
@@ -151,7 +151,7 @@ def text_of(size):
 
 
 def status_of(sock):
-    """Of a reply whose head has come; it stays unread."""
+    """Reads the status of a reply whose head has come; the rest stays unread."""
     return int(sock.recv(12, socket.MSG_PEEK)[-3:]) if select.select([sock], [], [], 0)[0] else None
 
 

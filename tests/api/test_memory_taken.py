@@ -18,7 +18,7 @@ TOKENS = 2000
 STREAMS = 4
 FAKE = ("--device", "fake:0", "--device-memory-limit", "1G")
 OPTIONS = ("--spec", "off", "--max-image-pixels", 0, "--host-cache", "16M", "--max-model-len", 4096)
-TAKE, GIVE = (f"others {ALL}", "scarce"), ("others 0", "plenty")  # of a device; of the machine
+TAKE, GIVE = (f"others {ALL}", "scarce"), ("others 0", "plenty")  # a device's memory; the machine's
 DEVICES = pytest.mark.parametrize("kind, device", [(0, FAKE), (1, ())], ids=["fake", "cpu"])
 
 

@@ -357,7 +357,7 @@ def cached():
 
 
 def test_cache_control_is_a_cut(cached):
-    """What precedes the mark is found by another conversation, whose text differs right behind it."""
+    """Another conversation, whose text differs right after the mark, hits the prefix before it."""
     shared = "You are a careful agent. " + "Read the manual page before you use a command. " * 12
     def found(last, mark):
         if last == "first":

@@ -107,7 +107,7 @@ def test_all_models_below_a_directory_are_known_and_none_is_loaded(directory):
     assert {m["state"] for m in found.values()} == {"unloaded"}
     assert found["small"]["root"] == "ids"
     assert found["one"]["max_model_len"] > 0
-    # What a model that is not loaded sees is known from its files.
+    # Files say which inputs a model has that is not loaded.
     assert found["one"]["input_modalities"] == ["text", "image", "video"]
     assert found["one"]["vision"]["image_pixels_max"] == 1048576
     assert found["small"]["input_modalities"] == ["text"] and found["small"]["vision"] is None

@@ -59,7 +59,7 @@ def unload(s, *names):
 
 
 def reload(s):
-    """What the search said that follows."""
+    """Reloads; returns the result of the search that follows."""
     def searches():
         return [line for line in list(s.lines) if "event=models_searched" in line]
 
@@ -117,7 +117,7 @@ def test_a_pull_that_cannot_be_served_says_why(hub):
     with serving("--allow-pull", *KEYS, key=ADMIN_KEY) as s:
         assert s.http.post(ROUTE, json={"model": "acme/small", "anyway": True}).status_code == 202
         now = until(lambda: (p := s.http.get(ROUTE).json())["state"] == "done" and p)
-        # As at the start: it is listed, and its load gives the reason.
+        # It is listed as at the start, and its load gives the reason.
         assert now["served"] == "acme/small"
         assert any("model_type 'weird'" in line for line in s.lines if "event=model_unusable" in line)
         assert listed(s)["small"]["max_model_len"] is None

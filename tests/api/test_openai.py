@@ -1,4 +1,4 @@
-"""As users of the official client see it."""
+"""The API as users of the official client see it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What docs/operations.md and packaging/systemd say is what the program does."""
+"""The program does what docs/operations.md and packaging/systemd say."""
 
 import re
 import shutil

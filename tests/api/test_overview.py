@@ -1,4 +1,4 @@
-"""What the page reads: one snapshot, the history, and the log; who may see what of them."""
+"""Data that the page reads: one snapshot, the history, and the log; who may see what of them."""
 
 import re
 import time

@@ -69,7 +69,7 @@ def test_man_has_no_warnings(page, tmp_path):
 
 
 def completed(*words):
-    """What bash offers for the last word."""
+    """Returns bash's completions of the last word."""
     line = " ".join(f"'{w}'" for w in words)
     script = f'source <("{PROGRAM}" completion bash); COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _plateau; printf "%s\\n" "${{COMPREPLY[@]}}"'
     got = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30, cwd=ROOT)

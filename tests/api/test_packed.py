@@ -95,7 +95,7 @@ def test_a_load_takes_no_memory_for_weights_and_what_the_plan_says(packed):
         own = sum(bytes for kind, bytes, _ in used.values() if kind == "anon")
         # The allocator gives back what the load itself took.
         until(lambda: rss_anon(server) - before < own + 0.05 * packed.stat().st_size, seconds=20)
-        # What is neither workspace nor tables for requests, and does not grow with the file.
+        # Memory besides workspace and tables for requests does not grow with the file.
         rest = own - sum(used[name][1] for name in ("workspace", "engine", "pools", "tokenizer", "mtp"))
         assert rest < 0.05 * packed.stat().st_size, used
         assert server.http.post("/v1/models/small/unload").status_code == 200

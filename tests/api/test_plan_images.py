@@ -1,4 +1,4 @@
-"""What a plan says of images: the largest there may be, what encoding one takes, and that all of it can be
+"""Images in a plan: the largest there may be, what encoding one takes, and that all of it can be
 left out."""
 
 import json
@@ -19,7 +19,7 @@ def planned(*options):
 
 def test_a_plan_has_room_for_the_largest_image():
     plan, accounts = planned()
-    # what the model's preprocessor says is less than the option's default
+    # the model's preprocessor says less than the option's default
     assert plan["image_pixels_max"] == 1048576
     assert plan["vision_weight_bytes"] > 2 << 20
     vision = accounts["vision"]

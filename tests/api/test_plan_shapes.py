@@ -67,7 +67,7 @@ def test_latent_attention_keeps_576_numbers_of_a_token_in_each_layer(tmp_path):
     except OSError as e:
         pytest.skip(f"no files of this size here: {e}")
     got = run("plan", "--max-model-len", "4096", str(tmp_path))
-    # As BF16 it has 1.2 TiB, which fits into few machines. The plan is printed in any case.
+    # In BF16 it has 1.2 TiB, which fits into few machines. The plan is printed in any case.
     assert got.returncode == 0 or "it needs at least 1.2 TiB" in got.stderr, got.stderr
     assert "deepseek_v3, BF16, 6.71e+05 million parameters, 61 layers, context 4096 of 163840 tokens" in got.stdout
     assert f", {61 * 576 * 4} bytes a token: 61 layers with 1 KV heads of 576 whose values are the first 512," in got.stdout

@@ -21,7 +21,7 @@ SMALL = TOP / "tests/golden/data/qwen3"
 SEED = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30)))
 TRIES = 1000 if os.environ.get("PLATEAU_LONG") else 4
 TOKEN = "hf_secretsecretsecret"
-MEMORY = 64 << 20  # of a pull
+MEMORY = 64 << 20  # bytes of a pull
 
 
 def environment(hub, home, **variables):

@@ -147,7 +147,7 @@ def test_parts_that_the_hub_lacks_are_told(hub, tmp_path):
 
 @pytest.mark.parametrize("limit", ["2G", "20M"])
 def test_a_refused_pull_leaves_nothing(hub, tmp_path, limit):
-    """Of a family that is not read, or of a model that does not fit; a plan leaves nothing, either."""
+    """Its family is not read, or the model does not fit; a plan leaves nothing, either."""
     small = gguf_made.files(["weird-Q8_0"])
     if limit == "2G":
         small = {n: b.replace(b"\x05\0\0\0\0\0\0\0qwen3", b"\x05\0\0\0\0\0\0\0qwxyz") for n, b in small.items()}

@@ -78,7 +78,7 @@ class Prompt:
 
     @staticmethod
     def text(parts):
-        """What is written of tools begins a line; texts of the client are joined without a separator."""
+        """Text about tools begins a line; texts of the client are joined without a separator."""
         done = ""
         for kind, words, *tools in parts:
             line = "\n" if done and kind != "text" else ""
@@ -235,7 +235,7 @@ def history(draw):
 
 
 def prompt_of(p, name):
-    """The same prompt in another request: a text, or a chat with images."""
+    """Returns an equal prompt for another request: a text, or a chat with images."""
     if "\0" in str(p.turns) or name == "canary":
         return "/v1/chat/completions", {"model": name, "max_tokens": 1, **p.chat()}
     return "/v1/completions", {"model": name, "max_tokens": 1, "prompt": p.write(), "add_special_tokens": False}

@@ -167,7 +167,7 @@ def test_refusals_of_routes(server):
 
 @pytest.mark.smoke
 def test_a_message_quotes_nothing_harmful(server):
-    """What a client sent comes back as valid JSON, without its control characters."""
+    """A client's text comes back as valid JSON, without its control characters."""
     error = refused(ask(server, CHAT, {"model": "a\"b\n\x07\u2028é" * 100}), 404, "model_not_found")
     assert all(c >= " " for c in error["message"]) and "é" in error["message"] and len(error["message"]) < 800
 

@@ -276,7 +276,7 @@ def on_a_terminal(*command):
 
 
 def read_until(fd, words):
-    """What the terminal shows has these words within 30 s."""
+    """The terminal shows these words within 30 s."""
     text, end = b"", time.monotonic() + 30
     while words not in text:
         assert select.select([fd], [], [], max(0, end - time.monotonic()))[0], text

@@ -29,7 +29,7 @@ def answered(reply):
 
 
 def delete(server, *responses, key=None):
-    """What is left of them, so that the server ends as it began."""
+    """Deletes responses that are left, so that the server ends as it began."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     for response in responses:
         server.http.delete(f"{PATH}/{response['id']}", headers=headers)
@@ -152,13 +152,13 @@ def test_truncation_drops_the_oldest_turns():
         short = answered(reply)
         dropped = int(reply.headers["x-plateau-dropped-messages"])
         assert short["truncation"] == "auto" and 0 < dropped and dropped % 2 == 0
-        # The same tokens as the rest of the conversation alone; one turn more does not fit.
+        # Tokens equal those of the rest of the conversation alone; one turn more does not fit.
         rest = post(server, history[dropped:], **fields)
         assert answered(rest)["usage"]["input_tokens"] == short["usage"]["input_tokens"] <= 504
         assert answered(rest)["output"][0]["content"] == short["output"][0]["content"]
         more = post(server, history[dropped - 2:], **fields)
         assert more.status_code == 400 or answered(more)["usage"]["input_tokens"] > 504
-        # What fits is whole.
+        # A conversation that fits is whole.
         reply = post(server, history[dropped:], truncation="auto", **fields)
         assert answered(reply)["usage"]["input_tokens"] == short["usage"]["input_tokens"]
         assert "x-plateau-dropped-messages" not in reply.headers

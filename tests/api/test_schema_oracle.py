@@ -114,7 +114,7 @@ def walk(ours, matcher, rng):
     text = b""
     for step in range(120):
         a, b = ids(mask), ids(matcher.compute_bitmask())
-        # Of bytes that are forced, llguidance allows one way to cut them into tokens.
+        # llguidance allows one way to cut forced bytes into tokens.
         different = {t for t in (b - a if len(b) == 1 else a ^ b) if comparable(text, t)}
         if different:
             return step, (text, {(TOKENS + [b"end"])[t]: "ours" if t in a else "theirs" for t in sorted(different)})

@@ -1,4 +1,4 @@
-"""What the engine does with images, through HTTP: the reference's answers in every company, prefixes and
+"""Images in the engine, through HTTP: the reference's answers in every company, prefixes and
 features that are found again, slices between the steps of others, and nothing left."""
 
 import base64
@@ -104,7 +104,7 @@ def test_each_image_is_encoded_once_and_one_that_is_in_a_prefix_not_at_all(eyes)
     assert metrics["plateau_vision_cache_bytes" + LABEL] == images(eyes)["bytes"] > 0
     assert metrics["plateau_vision_encode_seconds_total" + LABEL] > 0
     status = eyes.status()
-    for name, figure in status["caches"]["images"].items():  # of all models together, and here is one
+    for name, figure in status["caches"]["images"].items():  # all models together, and here is one
         assert figure == images(eyes)[name]
     assert status["media"]["images"] == metrics["plateau_media_images_total"] >= 4
     assert (status["media"]["waiting"], status["media"]["working"]) == (0, 0)

@@ -10,7 +10,7 @@ from test_generate import run
 from test_plan_images import planned
 
 COPY = "one two three four five six seven eight nine ten, one two three four five six seven eight nine ten, one two"
-# What a draw may depend on.
+# Options on which sampling may depend.
 ASKS = [
     {"temperature": 0},
     {"temperature": 0, "logprobs": 3},

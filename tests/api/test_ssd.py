@@ -50,7 +50,7 @@ def answer(server, prompt, **fields):
 
 
 def wait_written(server, files):
-    """What idle engines hand in is on disk."""
+    """Waits until the files that idle engines hand in are on disk."""
 
     def all_written():
         """the files are written"""
@@ -61,7 +61,7 @@ def wait_written(server, files):
 
 
 def usage(directory):
-    """What du says."""
+    """Returns du's figure."""
     total = directory.stat().st_blocks * 512
     for root, folders, files in os.walk(directory):
         for name in folders + files:
@@ -345,7 +345,7 @@ def test_without_a_directory_there_is_no_tier(server):
 
 
 def test_another_model_finds_nothing_of_the_first(tmp_path):
-    """The same weights, written again: to the server their content may differ."""
+    """Equal weights are written again: to the server their content may differ."""
     other = tmp_path / "canary"
     other.mkdir()
     for f in pathlib.Path(MODEL).iterdir():
@@ -467,7 +467,7 @@ def test_files_that_one_group_lacks_cost_recomputation_only(tmp_path):
         harm(draw.choice([p for p in entries(tmp_path) if p.name[-1] == letter]))
         with serving_from(tmp_path, kind=Windowed) as s:
             assert answer(s, prompt) == (said, 0)
-            # What was missing is written anew.
+            # Missing files are written anew.
             wait_written(s, 1)
         assert cache("verify", tmp_path)[0] == 0
         with serving_from(tmp_path, kind=Windowed) as s:

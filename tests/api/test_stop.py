@@ -37,7 +37,7 @@ def test_open_requests_are_finished_and_new_ones_refused():
         running.event()
         until(lambda: len(s.requests("decoding")) == 2)
         begin_to_stop(s)
-        for _ in range(3):  # as long as it lasts
+        for _ in range(3):  # while the state lasts
             health = httpx.get(s.url + "/health")
             assert health.status_code == 503 and health.json()["status"] == "draining"
             assert health.headers["connection"] == "close"

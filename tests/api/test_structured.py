@@ -57,7 +57,7 @@ NAMED = {"name": "page", "schema": PAGE}
 
 
 def check_within(text):
-    """As Python spaces JSON, too."""
+    """Checks compact JSON, and JSON as Python spaces it."""
     page = text[text.index(">\n") + 2:]
     check_page(page)
     assert ">" not in text[:text.index(">\n")] and page == json.dumps(json.loads(page), ensure_ascii=False), text
@@ -146,7 +146,7 @@ def chat(server, **fields):
 
 
 def content(reply):
-    """Of the only choice, which is complete."""
+    """Returns the content of the only choice, which is complete."""
     assert reply.status_code == 200, reply.text
     choice = reply.json()["choices"][0]
     assert choice["finish_reason"] == "stop", (SEED, choice)
@@ -271,7 +271,7 @@ def test_drafts_change_no_token(server):
 
 
 def test_logprobs_are_of_the_model(server):
-    """As without the grammar: what is not allowed is not left out of the distribution."""
+    """Values equal those without the grammar: tokens that it forbids stay in the distribution."""
     fields = {"temperature": 0, "max_tokens": 1, "logprobs": 5}
     free = server.complete("mkdir - ", **fields).json()["choices"][0]["logprobs"]
     first, second = list(free["top_logprobs"][0].items())[:2]
@@ -507,7 +507,7 @@ def test_hostile_sources_are_answered(server, name):
 
 
 def test_nothing_is_left_behind():
-    """Of requests that end, are refused, and leave in the middle."""
+    """Requests end, are refused, and leave in the middle."""
     with serving("--max-num-seqs", 8) as s:
         before = account_bytes(s.memory())
         for _ in range(3):

@@ -438,7 +438,7 @@ def test_char_bpe(name, tmp_path):
 
 
 def test_bytes_of_tokens(tmp_path):
-    """What the grammar and the detokenizer read: spaces for marks, one byte for a byte token."""
+    """Bytes that the grammar and the detokenizer read: spaces for marks, one byte for a byte token."""
     t = CHAR_BPE["llama2"]()
     ours = Ours(tmp_path, t)
     for i in range(t.get_vocab_size()):

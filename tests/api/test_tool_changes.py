@@ -45,7 +45,7 @@ def function(name, **more):
 
 
 def respond(server, input, tools, **fields):
-    """As ask(), of Responses: its output without ids."""
+    """Asks through Responses; returns the output without ids."""
     body = {"model": "canary", "instructions": SYSTEM, "input": input, "tools": tools, "temperature": 0, "max_output_tokens": 8,
             "store": False, **fields}
     reply = server.http.post("/v1/responses", json=body)
@@ -73,7 +73,7 @@ LATER = [tool("weather", defer_loading=True), tool("forecast", defer_loading=Tru
 
 
 def test_a_found_tool_leaves_the_prefix(cached):
-    """As Claude Code does it: the list has the found tools sorted in among the others."""
+    """Claude Code does this: the list has the found tools sorted in among the others."""
     turn = [QUESTION, *found_by_search("weather")]
     assert_kept(cached, ([QUESTION], BASE), (turn, [BASE[0], LATER[0], BASE[1]]))
     assert_kept(cached, (turn, [LATER[0], *BASE]), (turn + found_by_search("forecast", "weather"), [*BASE, *LATER]))

@@ -16,7 +16,7 @@ from seeing import (SEEN, ask, asking, children, choice, data_url, encoded, file
 from test_cache import clear
 
 WHAT = "What do you see?"
-# What the server needs; the videos themselves are made with it, too.
+# Libraries that the server needs; the videos themselves are made with it, too.
 needs_ffmpeg = pytest.mark.skipif(not (shutil.which("ffmpeg") and shutil.which("ffprobe")), reason="there is no ffmpeg")
 
 
@@ -68,7 +68,7 @@ CONTAINERS = {
     "mkv": ("-c:v", "ffv1"),
     "avi": ("-c:v", "mpeg4"),
     "ts": ("-c:v", "mpeg2video"),
-    "mov": ("-c:v", "prores"),  # of 10 bits
+    "mov": ("-c:v", "prores"),  # has 10 bits
     "flv": ("-c:v", "flv"),
     "gif": (),
 }
@@ -96,7 +96,7 @@ def test_a_video_with_sound_is_seen(cinema, films):
 
 @needs_ffmpeg
 def test_a_container_and_the_list_of_its_frames_are_the_same_video(cinema, films):
-    """As many frames as are looked at, without loss and not resized: the same pixels, so that nothing is
+    """Has as many frames as the model sees, without loss and not resized: equal pixels, so that nothing is
     encoded for the second form."""
     clear(cinema)
     frames = [pixels_of(SEEN[0]).rotate(45 * i) for i in range(6)]
@@ -127,7 +127,7 @@ def test_a_still_video_is_one_image_many_times(cinema, films):
     shown = rendered(cinema, reply)
     assert shown.count("<|vision_start|>....<|vision_end|>") == 5
     assert images(cinema)["encoded"] == before + 1
-    # As a list of frames it is the same.
+    # A list of its frames is the same video.
     clear(cinema)
     frames = [data_url(file_of(SEEN[1]))] * 10
     listed = ask(cinema, {"type": "video", "video": frames, "fps": 2}, WHAT, max_tokens=4)

@@ -1,4 +1,4 @@
-"""What a client's or a program's file says of itself: its package, its cells, and why it lacks the others."""
+"""Declarations of a client's or a program's file: its package, its cells, and why it lacks the others."""
 
 import ast
 import importlib.util

@@ -39,7 +39,7 @@ def answer(model, text):
 
 
 def stream(at):
-    """What each state adds to the assistant's text: a state has the whole text so far."""
+    """Yields what each state adds to the assistant's text: a state has the whole text so far."""
     start = "<|im_start|>assistant\n"
     states = [str(s) for s in models.OpenAI(at.model, base_url=at.base, api_key=at.key, echo=False).stream() + answer(MKDIR)]
     texts = [s.split(start)[1].removesuffix("<|im_end|>\n") for s in states if start in s]

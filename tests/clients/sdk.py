@@ -1,4 +1,4 @@
-"""What tests with clients of other projects ask of the bundled model, and a server that fails at first."""
+"""Questions of clients of other projects to the bundled model, and a server that fails at first."""
 
 import base64
 import contextlib

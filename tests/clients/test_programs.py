@@ -105,7 +105,7 @@ def test_hello(at, name):
 
 @cell("stream")
 def test_stream(at, name):
-    """As test_cells.test_stream(), again until there are several parts."""
+    """Repeats test_cells.test_stream() until there are several parts."""
     parts = until(lambda: several if len(several := program(name).stream(at)) > 1 else None, ANSWER_S, every=0)
     assert all(isinstance(p, str) for p in parts)
 

@@ -31,7 +31,7 @@ def test_chat(sdk, provider, model):
 
 
 def test_messages(sdk):
-    """As Anthropic's provider, whole and streamed."""
+    """LiteLLM as Anthropic's provider, whole and streamed."""
     fields = at(sdk, "anthropic", max_tokens=60)
     assert content(litellm.completion(messages=ASK, **fields)) == ANSWER
     stream = litellm.completion(messages=ASK, stream=True, **fields)

@@ -1,4 +1,4 @@
-"""What the gate `agents` sends, reads and judges, without a server."""
+"""The gate `agents` without a server: requests, replies and judgement."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""What the checks of sources, objects and documents find (tools/check-asserts, tools/check-objects,
+"""Findings of the checks of sources, objects and documents (tools/check-asserts, tools/check-objects,
 tools/check-prose, tools/check-commands), which commit a build has (tools/source-commit), and which tests an
 edit changed (tools/changed-tests)."""
 
@@ -82,16 +82,22 @@ char *text = "/* Of a literal */"; // Likewise
 """
 
 
-def test_comments_that_cannot_be_read_alone_are_counted_and_may_not_grow(prose, monkeypatch, capsys):
+def test_comments_that_cannot_be_read_alone_are_refused(prose, capsys):
     found = prose.dependent_comments("a.c", COMMENTS)
     assert [t.line for t in found] == [1, 3, 5, 7, 8]
     group = prose.Group()
     group.dependent = found
-    monkeypatch.setitem(prose.LIMITS, "src/a", (3, 0, 0, 6, 5))
-    assert prose.check({"src/a": group}, []) == 0 and capsys.readouterr().out.strip() == ""
-    monkeypatch.setitem(prose.LIMITS, "src/a", (3, 0, 0, 6, 4))
     assert prose.check({"src/a": group}, []) == 1
-    assert "src/a: 5.0 comments that cannot be read alone, the limit is 4" in capsys.readouterr().out
+    assert "src/a: 5.0 comments that cannot be read alone, the limit is 0" in capsys.readouterr().out
+    group.dependent = []
+    assert prose.check({"src/a": group}, []) == 0 and capsys.readouterr().out.strip() == ""
+
+
+def test_comments_of_python_and_shell_are_read_as_well(prose):
+    python = '"""What it does."""\nA = 1  # of one\nB = 2  # bytes\n# A line\n# of two.\nf("""of""")\n'
+    assert [t.line for t in prose.dependent_comments("a.py", python)] == [1, 2]
+    shell = "#!/bin/sh\n# The same.\ntrue\n# Words\n# of a run.\n"
+    assert [t.line for t in prose.dependent_comments("tools/a", shell)] == [2]
 
 
 DISASSEMBLY = """

@@ -1,4 +1,4 @@
-"""What the gate `images` sends, and what it looks for on a server: each would say that all is well if it
+"""Requests of the gate `images`, and what it looks for on a server: each would say that all is well if it
 were wrong."""
 
 import os

@@ -29,7 +29,7 @@ SMALL = {
     "busy": ["--busy-pairs", "1", "--busy-window", "0.2"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
-# Of these, those about memory run with two domains as well: each is judged by itself.
+# Gates about memory run with two domains as well: each is judged by itself.
 DOMAINS = ("--device", "fake:0", "--memory-limit", "1G", "--device-memory-limit", "66M")
 IN_DOMAINS = {
     "soak": ["--requests", "60", "--clients", "8"],

@@ -1,5 +1,5 @@
-"""What http_bench makes of streams: tokens and when they came, rates, ratios; and one burst against a server
-of a few lines."""
+"""Figures that http_bench makes of streams: tokens and when they came, rates, ratios; and one burst against a
+server of a few lines."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What peers reads from the programs' output, its table, and the GGUF files of made-up weights."""
+"""Figures that peers reads from the programs' output, its table, and the GGUF files of made-up weights."""
 
 import json
 import pathlib

@@ -68,7 +68,7 @@ class Tree:
         return subprocess.Popen([self.path / command, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *arguments, **options):
-        """What the program was called with, and the lines before that, without how far a fetch is."""
+        """Returns the program's arguments, and the lines before that, without a fetch's progress."""
         with self.start("run", *arguments, **options) as process:
             out, said = process.communicate(timeout=60)
             assert process.returncode == 0, said
@@ -143,7 +143,7 @@ def test_a_fetch_that_is_stopped_leaves_nothing(tree, how):
         if how == signal.SIGKILL:
             os.kill(int((tree.path.parent / "asked.pid").read_text()), signal.SIGKILL)
         assert process.wait(20) != 0
-    if how == signal.SIGKILL:  # what it left is the next one's to remove
+    if how == signal.SIGKILL:  # the next run removes its files
         tree.run(pip="no network")
     assert tree.holds() == []
 

@@ -9,7 +9,7 @@ add_dependencies(test_golden_canary golden)
 foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights
         test_experts test_modes test_form_plan test_stored_forms
         test_gguf_families test_gguf_factors test_gguf_mtp test_quant test_packed)
-  # What a checkpoint's form changes is computed by one thread.
+  # One thread computes what a checkpoint's form changes.
   set(labels threads)
   if(name MATCHES "^test_(forms|stored_forms|gguf_families|gguf_factors|gguf_mtp|experts|modes|form_plan|quant|packed)$")
     set(labels)

@@ -29,7 +29,7 @@ DIFFERENT_MIN = 5
 GREEDY = 32
 DIRECTORY_BYTES_MAX = 70 * 1024
 
-# Of most entries: small, with heads of an odd size, more query heads than KV heads, and no special tokens.
+# Shape of most entries: small, with heads of an odd size, more query than KV heads, no special tokens.
 BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
@@ -37,7 +37,7 @@ BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_laye
 ENCODERS = ("bert", "xlm-roberta")
 # Models that tests of engines ask with long prompts.
 LONG = dict(max_position_embeddings=4096)
-# Of models that make vectors or scores.
+# Sizes of models that make vectors or scores.
 TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
             num_key_value_heads=1, max_position_embeddings=40)
 
@@ -286,7 +286,7 @@ ENTRIES = {
                     global_head_dim=12, num_global_key_value_heads=1, hidden_size_per_layer_input=6,
                     vocab_size_per_layer_input=84, enable_moe_block=True, num_experts=4, top_k_experts=2,
                     moe_intermediate_size=8, final_logit_softcapping=20.0, rewrite=published_gemma4),
-    # The same without inputs per layer and experts, whose keys its files do not have.
+    # A Gemma without inputs per layer and experts, whose keys its files do not have.
     "gemma4_unified": Entry("gemma4_unified_text", hidden_size=16, head_dim=6, num_hidden_layers=3,
                             intermediate_size=12, sliding_window=12, attention_k_eq_v=True,
                             layer_types=["sliding_attention", "sliding_attention", "full_attention"],
@@ -348,7 +348,7 @@ def make_model(entry, seed):
     return torch, model
 
 
-# ---- what it computes ----
+# ---- computation ----
 
 def logits_of(torch, model, ids):
     with torch.no_grad():

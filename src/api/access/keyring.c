@@ -312,7 +312,7 @@ static const struct field {
     int (*read)(struct slice text, struct fields *f, struct err *e);
 } line_fields[] = {{"weight=", read_weight}, {"priority=", read_priority}};
 
-/* NULL: the word is no field. */
+/* NULL if the word is not a field. */
 static const struct field *field_of(struct slice word)
 {
     for (size_t i = 0; i < COUNT_OF(line_fields); i++)

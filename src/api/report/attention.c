@@ -145,7 +145,7 @@ static void read_rates(const struct attention *a, const struct attention_facts *
     for (uint32_t i = 0; i < ATTENTION_COUNTERS; i++) {
         uint64_t before = count > 0 ? a->marks[oldest].counters[i] : facts->counters[i];
         uint64_t after = MAX_OF(facts->counters[i], before);
-        /* Over the whole time, also after a start: one refusal in the first second is no flood. */
+        /* Over the whole time, also after a start: one refusal in the first second is not a flood. */
         ret[i] = (double)(after - before) / ((ATTENTION_MARKS - 1) * (ATTENTION_MARK_NS / (double)NS_PER_S));
     }
 }

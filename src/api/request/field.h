@@ -130,7 +130,7 @@ bool field_take_effort(struct request *r, const char *param, const json_t *v, st
 /* The class of service: there is one. */
 field_read_fn field_service_tier;
 
-/* Adds a name to r->ignored, once. One that has no place there, or is no plain word, is left out. */
+/* Adds a name to r->ignored, once. One that has no place there, or is not a plain word, is left out. */
 void field_note_ignored(struct request *r, const char *name);
 
 /* ---- tables ---- */

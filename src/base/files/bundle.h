@@ -53,8 +53,8 @@ struct bundle {
 
 uint64_t bundle_check_of(const void *bytes, size_t len);
 
-/* The first page of a bundle of `file_bytes`: where its table lies. 0, -EINVAL (it is no bundle, was cut, or
- * its bytes changed), -ENOTSUP (another version). */
+/* The first page of a bundle of `file_bytes`: where its table lies. 0, -EINVAL (it is not a bundle, was cut,
+ * or its bytes changed), -ENOTSUP (another version). */
 int bundle_parse_page(const char page[BUNDLE_PAGE], uint64_t file_bytes, uint64_t *table_at,
                       uint64_t *table_bytes, struct err *e);
 /* Its table, which the page's checksum has been compared with. 0, -EINVAL, -ENOMEM. bundle_free() frees what

@@ -65,7 +65,7 @@ static size_t decode_one(const char *s, char *ret)
     return meta + 2;
 }
 
-/* In place. False: it is no line of libedit's, or has a zero byte. */
+/* In place. False: it is not a line of libedit's, or has a zero byte. */
 static bool decode(char *line)
 {
     char *to = line;

@@ -87,7 +87,7 @@ static int opened(struct cuda_device *d, cuda_result r, const char *what)
     return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EIO;
 }
 
-/* The driver would load a kernel's code with its first launch, when there may be no memory for it. */
+/* The driver would load a kernel's code with its first launch, when memory for it may lack. */
 static int load_kernels(struct cuda_device *d)
 {
     const struct cuda_driver *v = d->driver;

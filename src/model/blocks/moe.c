@@ -60,7 +60,7 @@ static bool stack_is_shaped(const struct binder *b, uint32_t layer, enum tensor_
 }
 
 /* Whether a layer's fused stacks are [experts, in, out]. Where both occur, their shapes decide: one of the
- * two is no square. */
+ * two is not a square. */
 static bool is_transposed(const struct binder *b, uint32_t layer)
 {
     uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;

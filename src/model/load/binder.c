@@ -30,7 +30,7 @@ uint64_t binder_source_bytes(const struct linear_source *s)
     return s->stored && s->stored_rows ? bytes / s->stored_rows * s->out : bytes;
 }
 
-/* A weight that is no number has a code of its own only as E4M3. */
+/* A weight that is not a number has a code of its own only as E4M3. */
 static bool is_number(const struct linear_source *s)
 {
     const uint8_t *codes = s->weight.data;

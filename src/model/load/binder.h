@@ -195,7 +195,7 @@ int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);
-/* Values of `s`, rows of `from` in memory: scales, biases, and codes that are no numbers. 0 or -EINVAL. */
+/* Values of `s`, rows of `from` in memory: scales, biases, and codes that are not numbers. 0 or -EINVAL. */
 int binder_check_quantised(const struct checkpoint *c, const struct linear_source *from,
                            const struct linear_source *s, struct err *e);
 /* Bytes of its tensors. */

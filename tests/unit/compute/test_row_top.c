@@ -22,7 +22,7 @@ static int order(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* With equals, and with values that are no numbers. */
+/* With equals, and with values that are not numbers. */
 static void fill(struct rng *r, uint32_t vocab)
 {
     static const float odd[] = {NAN, -INFINITY, 0.f, -0.f, -1e30f};

@@ -248,7 +248,7 @@ TEST(a_step_that_hangs_is_seen_from_outside)
     gate_set(&gate, false, 0);
     wait_over(&f, c);
     wait_until(&f, is_not_watched, NULL);
-    /* A client that does not read is no work. */
+    /* A client that does not read makes no work. */
     s = greedy(prompt, 20, 600);
     struct client *deaf = submit(&f, &s);
     deaf->deaf = true;

@@ -319,7 +319,7 @@ TEST(who_does_not_get_on_is_cut)
     client_send(half, "GET /echo HTT");
     client_send(body, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
     uint64_t start = clock_now_ns();
-    /* A byte now and then is no silence; the timeout of a header counts from the start. */
+    /* A byte now and then is not silence; the timeout of a header counts from the start. */
     for (int i = 0; i < 100 && clock_now_ns() - start < 4 * NS_PER_S; i++) {
         char c;
         client_send(dripping, "G");

@@ -149,7 +149,7 @@ TEST(the_least_scale_of_mxfp4_is_a_power_of_two)
     assert_true(ret[16] == 3 * 0x1p-127f);
 }
 
-/* A scale that is no number is 0, as the writer's own reader has it. */
+/* A scale that is not a number is 0, as the writer's own reader has it. */
 TEST(the_scale_of_nvfp4_that_is_no_number_is_zero)
 {
     uint8_t block[36] = {0x7f, 0x38, 0, 1};

@@ -157,7 +157,7 @@ TEST(a_still_gets_the_models_size)
     free((char *)bytes.ptr);
 }
 
-/* Inks as Adobe stores them: 255 is no ink. */
+/* Inks as Adobe stores them: 255 means no ink. */
 TEST(ycck_is_read_as_cmyk)
 {
     struct scene s = scene_of(ACCOUNT_NO_LIMIT);

@@ -30,7 +30,7 @@ def scene(width, height, mode="RGB"):
 
 
 def noise(width, height, seed):
-    """The same bytes as test_resize.c makes."""
+    """Makes equal bytes as test_resize.c does."""
     state, out = seed, bytearray()
     for _ in range(width * height * 3):
         state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
@@ -52,7 +52,7 @@ def chunk(kind, data):
 
 
 def png_raw(width, height, depth, colour, rows, interlaced=False, extra=b""):
-    """What Pillow does not write: 16 bit, few bits, Adam7."""
+    """Writes what Pillow does not: 16 bit, few bits, Adam7."""
     bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
 
     def line(samples):
