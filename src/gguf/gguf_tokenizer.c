@@ -1,8 +1,9 @@
 /* gguf_tokenizer.c - tokenizer.ggml.* as a tokenizer.json: the file has the tables; two names say the rest.
  *
  * "gpt2" is byte-level BPE with merges; `pre` names normaliser and pre-tokenizer. "llama" is SentencePiece's
- * BPE: its merges are all pairs of tokens that make a token, best score first. "bert" is WordPiece, "t5"
- * SentencePiece's Unigram. */
+ * BPE: its merges are all pairs of tokens that make a token, best score first. "gemma4" has that alphabet and
+ * merges of its own. "bert" is WordPiece, "t5" SentencePiece's Unigram. */
+#include "gguf/gguf_pre.h"
 #include "gguf/gguf_view.h"
 
 #include "base/check.h"
@@ -18,53 +19,6 @@
 
 /* Token types by their numbers in the file. */
 enum token_type { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
-
-#define SPLITS_MAX 5
-
-struct pre {
-    const char *names[5];
-    const char *patterns[SPLITS_MAX]; /* one split after another; none: GPT-2's own */
-    bool digits;                      /* stand alone in front of GPT-2's own */
-    bool nfc, ignore_merges, bos;
-};
-
-#define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define BLANKS  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS
-#define UPPER   "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER   "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+"
-#define CAPITAL "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*"
-#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-#define SLASHES "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
-
-/* The splits that llama.cpp has for each name, and NFC where Hugging Face's files of those models have it. */
-static const struct pre pres[] = {
-    {.names = {"qwen2", "deepseek-r1-qwen"}, .patterns = {LETTERS "\\p{N}" REST}, .nfc = true},
-    {.names = {"qwen35"},
-     .patterns = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
-                  "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS},
-     .nfc = true},
-    {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3"},
-     .patterns = {LETTERS "\\p{N}{1,3}" REST},
-     .ignore_merges = true,
-     .bos = true},
-    {.names = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, .patterns = {LETTERS "\\p{N}{1,3}" REST}},
-    {.names = {"gpt-4o"}, .patterns = {CASED ENDINGS CAPITAL ENDINGS "\\p{N}{1,3}" SLASHES}},
-    {.names = {"tekken"},
-     .patterns = {CASED "|" CAPITAL "|\\p{N}" SLASHES},
-     .ignore_merges = true,
-     .bos = true},
-    {.names = {"seed-coder"}, .patterns = {LETTERS "\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" BLANKS}},
-    {.names = {"deepseek-v3", "hunyuan-dense"},
-     .patterns = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-                  "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
-                  "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" BLANKS}},
-    {.names = {"deepseek-coder"},
-     .patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
-    {.names = {"smollm", "refact", "starcoder", "exaone", "command-r"}, .digits = true},
-    {.names = {"gpt-2", "exaone4", "olmo"}},
-};
 
 struct reader {
     const struct gguf *g;
@@ -260,37 +214,25 @@ static int merges_of_scores(const struct reader *in, const json_t *vocab, json_t
 
 /* ---- byte-level and SentencePiece's BPE ---- */
 
-static const struct pre *find_pre(const struct reader *in)
+static const struct gguf_pre *find_pre(const struct reader *in)
 {
     struct slice name = {NULL, 0};
-    if (!gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name))
-        return NULL;
-    for (size_t i = 0; i < COUNT_OF(pres); i++) {
-        for (size_t k = 0; k < COUNT_OF(pres[i].names) && pres[i].names[k]; k++) {
-            if (slice_eq(name, slice_of(pres[i].names[k])))
-                return &pres[i];
-        }
-    }
-    return NULL;
+    return gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name) ? gguf_pre_find(name) : NULL;
 }
 
 static int refuse_pre(const struct reader *in)
 {
-    char known[512];
-    size_t at = 0;
+    char known[1024];
     struct slice name = {"absent", 6};
     (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name);
-    for (size_t i = 0; i < COUNT_OF(pres); i++)
-        for (size_t k = 0; k < COUNT_OF(pres[i].names) && pres[i].names[k] && at < sizeof(known); k++)
-            at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", pres[i].names[k]);
     return err_set(in->e, -ENOTSUP, "tokenizer.ggml.pre '%.*s' is not supported; supported are %s",
-                   (int)MIN_OF(name.len, (size_t)64), name.ptr, known);
+                   (int)MIN_OF(name.len, (size_t)64), name.ptr, gguf_pre_list(known, sizeof(known)));
 }
 
-static json_t *pre_tokenizer_of(const struct pre *pre)
+static json_t *pre_tokenizer_of(const struct gguf_pre *pre)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < SPLITS_MAX && pre->patterns[i]; i++)
+    for (size_t i = 0; i < GGUF_PRE_SPLITS_MAX && pre->patterns[i]; i++)
         json_array_append_new(list, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
                                               pre->patterns[i], "behavior", "Isolated", "invert", 0));
     if (pre->digits)
@@ -300,24 +242,11 @@ static json_t *pre_tokenizer_of(const struct pre *pre)
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
 }
 
-static int read_byte_level(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
-{
-    const struct pre *pre = find_pre(in);
-    if (!pre)
-        return refuse_pre(in);
-    json_object_set_new(root, "normalizer", pre->nfc ? json_pack("{s:s}", "type", "NFC") : json_null());
-    json_object_set_new(root, "pre_tokenizer", pre_tokenizer_of(pre));
-    json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
-    json_object_set_new(json_object_get(root, "model"), "ignore_merges", json_boolean(pre->ignore_merges));
-    (void)vocab;
-    return in->merges ? read_merges(in, merges) : bad(in, "merges are missing");
-}
-
 #define BLANK "\xe2\x96\x81" /* U+2581, a blank's place */
 
-static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+/* U+2581 for blanks, one more in front of a text with `prefix`, and bytes as tokens of their own. */
+static void set_blanks(json_t *root, bool prefix)
 {
-    bool prefix = flag(in, "tokenizer.ggml.add_space_prefix", true);
     json_t *model = json_object_get(root, "model");
     json_t *normalizers = json_array(), *decoders = json_array();
     if (prefix)
@@ -336,14 +265,49 @@ static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vo
     json_object_set_new(root, "decoder", json_pack("{s:s, s:o}", "type", "Sequence", "decoders", decoders));
     json_object_set_new(model, "byte_fallback", json_true());
     json_object_set_new(model, "fuse_unk", json_true());
+}
+
+/* In a text the unknown token is the token, as in llama.cpp. */
+static void set_unknown(const struct reader *in, json_t *root)
+{
     struct token_walk w = walk_tokens(in);
     while (next_token(&w)) {
         if (w.type != TOKEN_UNKNOWN)
             continue;
-        json_object_set_new(model, "unk_token", json_stringn(w.text.ptr, w.text.len));
-        w.type = TOKEN_CONTROL; /* in a text it is the token, as in llama.cpp */
+        json_object_set_new(json_object_get(root, "model"), "unk_token",
+                            json_stringn(w.text.ptr, w.text.len));
+        w.type = TOKEN_CONTROL;
         json_array_insert_new(json_object_get(root, "added_tokens"), 0, added_of(&w));
     }
+}
+
+/* SentencePiece's alphabet with BPE's merges: Gemma 4. */
+static int read_blanks(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    (void)vocab;
+    set_blanks(root, false);
+    set_unknown(in, root);
+    return in->merges ? read_merges(in, merges) : bad(in, "merges are missing");
+}
+
+static int read_byte_level(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    const struct gguf_pre *pre = find_pre(in);
+    if (!pre)
+        return refuse_pre(in);
+    if (pre->blanks)
+        return read_blanks(in, root, vocab, merges);
+    json_object_set_new(root, "normalizer", pre->nfc ? json_pack("{s:s}", "type", "NFC") : json_null());
+    json_object_set_new(root, "pre_tokenizer", pre_tokenizer_of(pre));
+    json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
+    json_object_set_new(json_object_get(root, "model"), "ignore_merges", json_boolean(pre->ignore_merges));
+    return in->merges ? read_merges(in, merges) : bad(in, "merges are missing");
+}
+
+static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    set_blanks(root, flag(in, "tokenizer.ggml.add_space_prefix", true));
+    set_unknown(in, root);
     if (!in->scores || in->scores->count != in->tokens->count)
         return bad(in, "there is not one score for each token");
     return merges_of_scores(in, vocab, merges);
@@ -588,6 +552,7 @@ static const struct kind {
 } kinds[] = {
     {"gpt2", "BPE", read_byte_level, .by_pre = true},
     {"llama", "BPE", read_sentence_piece, .bos = true},
+    {"gemma4", "BPE", read_blanks, .bos = true},
     {"bert", "WordPiece", read_word_piece},
     {"t5", "Unigram", read_unigram},
 };
@@ -605,10 +570,11 @@ static int name_kind(const struct reader *in, const struct kind **ret)
     struct slice name = {NULL, 0};
     (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &name);
     *ret = find_kind(name);
-    return *ret ? 0
-                : err_set(in->e, -ENOTSUP,
-                          "tokenizer.ggml.model '%.*s' is not supported; gpt2, llama, bert and t5 are",
-                          (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
+    return *ret
+               ? 0
+               : err_set(in->e, -ENOTSUP,
+                         "tokenizer.ggml.model '%.*s' is not supported; gpt2, llama, gemma4, bert and t5 are",
+                         (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
 }
 
 static int fill(struct reader *in, json_t *root)

@@ -195,31 +195,46 @@ def test_the_unknown_token_of_a_gguf_file_is_a_token_in_texts(tmp_path):
     ours.close()
 
 
-LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+LLAMA3 = [isolated(QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1))]
+O200K = [isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)]
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+BLOOM = [isolated(r" ?[^(\s|.,!?…。，、।۔،)]+")]
+BAILING = [isolated(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")]
+CASE_PAIRS = ("[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴ"
+              "ᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+")
+DEEPSEEK_LLM = [isolated(r) for r in [r"[\r\n]", r"\s?" + CASE_PAIRS, "\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+", r"\p{N}+"]]
+SPARK = [DEEPSEEK_V3[0], DEEPSEEK_V3[1], isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"
+                                                  r"|[\r\n]|\s+(?!\S)|\s+"), isolated(r"\p{N}")]
+YOUTU = [isolated("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"),
+         isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)]
 GGUF_PRE = {
-    "qwen2": [isolated(QWEN2)], "llama-bpe": [isolated(LLAMA3)], "falcon3": [isolated(LLAMA3)], "dbrx": [isolated(LLAMA3)],
-    "smaug-bpe": [isolated(LLAMA3)], "glm4": [isolated(LLAMA3)], "chatglm-bpe": [isolated(LLAMA3)],
-    "gpt-4o": [isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)],
-    "tekken": [isolated(f"{CASED}|{UPPER}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)],
+    "qwen2 hunyuan stablelm2 grok-2": [isolated(QWEN2)],
+    "qwen35": [isolated(QWEN2.replace(r"\p{L}+|", r"[\p{L}\p{M}]+|").replace(r" ?[^\s\p{L}", r" ?[^\s\p{L}\p{M}"))],
+    "laguna": [isolated(r"[^\n]+|[\n]+"), isolated(QWEN2)], "bailingmoe llada-moe": BAILING,
     "seed-coder": [isolated(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + TAIL)],
-    "deepseek-v3": DEEPSEEK_V3, "hunyuan-dense": DEEPSEEK_V3, "deepseek-coder": DEEPSEEK_CODER,
-    "smollm": DIGITS, "refact": DIGITS, "starcoder": DIGITS, "exaone": DIGITS, "command-r": DIGITS, "gpt-2": [], "exaone4": [], "olmo": [],
+    "llama-bpe falcon3 falcon-h1 lfm2 pixtral glm4 dbrx smaug-bpe chatglm-bpe": LLAMA3,
+    "minicpm5": [isolated(r"\p{N}{1,3}"), isolated(QWEN2.replace(r"\p{N}|", r"\p{N}+|", 1))],
+    "gpt-4o minimax-m2 llama4 granite-embed-multi-97m": O200K,
+    "tekken": [isolated(f"{CASED}|{UPPER}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)],
+    "youtu": YOUTU, "kimi-k2": [isolated(KIMI)], "deepseek-v3 hunyuan-dense joyai-llm hy_v4": DEEPSEEK_V3, "spark2_5": SPARK,
+    "deepseek-llm": DEEPSEEK_LLM, "deepseek-coder": DEEPSEEK_CODER,
+    "falcon": [isolated(r"[\p{P}$+<=>^~|`]+"), isolated(GPT2), isolated("[0-9][0-9][0-9]")], "bloom": BLOOM, "viking": BLOOM + DIGITS,
+    "smollm refact starcoder exaone command-r codeshell": DIGITS, "gpt-2 exaone4 olmo trillion granite-docling": [],
 }
+WHOLE_FIRST = {"llama-bpe", "falcon3", "falcon-h1", "lfm2", "pixtral", "glm4", "minicpm5", "granite-embed-multi-97m", "tekken", "youtu"}
 
 
-@pytest.mark.parametrize("pre", GGUF_PRE)
-def test_pre_of_gguf_files(pre, tmp_path):
+@pytest.mark.parametrize("pre, splits", [(pre, splits) for names, splits in GGUF_PRE.items() for pre in names.split()])
+def test_pre_of_gguf_files(pre, splits, tmp_path):
     """Ids of a GGUF vocabulary: those of the library with the splits that llama.cpp has for the name."""
-    merged = pre not in ("llama-bpe", "falcon3", "tekken")
     t = Tokenizer(models.BPE())
     t.pre_tokenizer, t.decoder = level(True), decoders.ByteLevel()
     t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     file = json.loads(t.to_str())
-    file["model"]["ignore_merges"] = not merged
+    file["model"]["ignore_merges"] = pre in WHOLE_FIRST
     t = Tokenizer.from_str(json.dumps(file))
-    plain = not GGUF_PRE[pre] or GGUF_PRE[pre] is DIGITS
-    t.pre_tokenizer = sequence([*GGUF_PRE[pre], level(plain)])
-    t.normalizer = normalizers.NFC() if pre == "qwen2" else None
+    t.pre_tokenizer = sequence([*splits, level(not splits or splits is DIGITS)])
+    t.normalizer = normalizers.NFC() if pre in ("qwen2", "qwen35") else None
     ids = t.get_vocab()
     ours = Ours(tmp_path, gguf_file(tmp_path / "m.gguf", model="gpt2", pre=pre, tokens=sorted(ids, key=ids.get),
                                     merges=[" ".join(m) for m in file["model"]["merges"]]))
@@ -227,6 +242,27 @@ def test_pre_of_gguf_files(pre, tmp_path):
     for text in texts(random.Random(SEED)):
         want = t.encode(text, add_special_tokens=False).ids
         assert ours.encode(text) == want, (SEED, text)
+    ours.close()
+
+
+def test_gemma4_of_gguf_files(tmp_path):
+    """Merges over text with U+2581 for a blank, split at nothing, and bytes as tokens."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=600, special_tokens=["<pad>", "<unk>", *(f"<0x{i:02X}>" for i in range(256))],
+                                                      show_progress=False))
+    file = json.loads(t.to_str())
+    file["added_tokens"] = file["added_tokens"][:2]
+    t = Tokenizer.from_str(json.dumps(file))
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    ids = t.get_vocab()
+    ours = Ours(tmp_path, gguf_file(tmp_path / "m.gguf", model="gemma4", tokens=sorted(ids, key=ids.get), token_type=[3, 3] + [6] * 256 + [1] * (len(ids) - 258),
+                                    merges=[" ".join(m) for m in file["model"]["merges"]]))
+    assert ours.says == "ok"
+    for text in texts(random.Random(SEED)):
+        want = t.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text) == want, (SEED, text)
+        assert ours.decode(want, False) == t.decode(want, skip_special_tokens=False), (SEED, text)
     ours.close()
 
 
