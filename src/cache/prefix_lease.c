@@ -27,12 +27,6 @@ uint32_t prefix_index_parent(const struct prefix_index *ix, uint32_t node)
     return ix->nodes[node].parent;
 }
 
-uint32_t prefix_index_share(const struct prefix_index *ix, uint32_t node)
-{
-    ASSERT(node < ix->nodes_max && ix->nodes[node].depth > 0);
-    return ix->nodes[node].share;
-}
-
 /* ---- pages ---- */
 
 typedef void page_fn(struct page_pool *p, uint32_t page);

@@ -36,7 +36,6 @@ void prefix_index_leased(const struct prefix_index *ix, struct prefix_leased *re
 uint64_t prefix_index_leased_bytes(const struct prefix_index *ix);
 uint64_t prefix_index_leased_of(const struct prefix_index *ix, uint32_t share);
 uint64_t prefix_index_wished_bytes(const struct prefix_index *ix);
-uint32_t prefix_index_share(const struct prefix_index *ix, uint32_t node);
 /* Leases end at the node, or none does any longer: see prefix_index_opts.leaving. */
 void prefix_index_mark_end(struct prefix_index *ix, uint32_t node, bool ends);
 bool prefix_index_is_marked(const struct prefix_index *ix, uint32_t node);

@@ -17,7 +17,7 @@ const char *chat_syntax_tool_name(uint32_t index)
     return index < chat_tool_format_count ? chat_tool_formats[index].name : NULL;
 }
 
-const char *chat_syntax_reasoning_name(uint32_t index)
+static const char *reasoning_name(uint32_t index)
 {
     return index < chat_reasoning_format_count ? chat_reasoning_formats[index].name : NULL;
 }
@@ -108,7 +108,7 @@ static int take_names(const char *tools, const char *reasoning, struct chat_synt
     if (is_given(reasoning)) {
         const struct chat_reasoning_format *f = reasoning_format(reasoning);
         if (!f)
-            return unknown_name("reasoning format", reasoning, chat_syntax_reasoning_name, e);
+            return unknown_name("reasoning format", reasoning, reasoning_name, e);
         take_reasoning(ret, f, CHAT_BY_NAME);
     }
     return 0;

@@ -117,9 +117,8 @@ int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_s
 /* A format of the tables; reasoning_format NULL: the one that belongs to it. 0 or -EINVAL. */
 int chat_syntax_named(const char *tool_format, const char *reasoning_format, struct chat_syntax *ret,
                       struct err *e);
-/* The names in the order of the tables; NULL after the last. */
+/* The name of a tool format, in the order of the table; NULL after the last. */
 const char *chat_syntax_tool_name(uint32_t index);
-const char *chat_syntax_reasoning_name(uint32_t index);
 
 /* True when this rendered prompt ends inside reasoning: its last opening marker comes after the last closing
  * one, and only white space follows it. */

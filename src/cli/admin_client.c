@@ -208,8 +208,9 @@ const char *admin_client_sentence(const json_t *body)
     return json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
 }
 
-int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
-                     struct admin_reply *ret, struct err *e)
+/* As `admin_client_order()`, but succeeds whatever the status is. */
+static int request(const struct admin_client *c, const char *method, const char *path,
+                   struct admin_reply *ret, struct err *e)
 {
     long status = 0;
     *ret = (struct admin_reply){.status = 0};
@@ -236,7 +237,7 @@ int admin_client_ask(const struct admin_client *c, const char *method, const cha
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e)
 {
-    int r = admin_client_ask(c, method, path, ret, e);
+    int r = request(c, method, path, ret, e);
     if (r < 0 || ret->status < 400)
         return r;
     const char *message = admin_client_sentence(ret->json);

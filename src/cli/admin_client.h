@@ -38,9 +38,6 @@ struct admin_reply {
  * -ENOMEM. admin_reply_done() either way. */
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e);
-/* As `admin_client_order()`, but succeeds whatever the status is. */
-int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
-                     struct admin_reply *ret, struct err *e);
 void admin_reply_done(struct admin_reply *r);
 
 /* Sets address, socket and headers of a request that streams; h: a CURL handle. *headers is the caller's,

@@ -103,8 +103,6 @@ uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max
 
 /* Bytes of a prefix of so many tokens, in whole pages, with its recurrent state. Any thread. */
 uint64_t engine_prefix_bytes(const struct engine *en, uint32_t tokens);
-/* The sessions of the tenant (`all`: of every tenant), up to `max`; returns how many there are. */
-uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct lease_info *ret, uint32_t max);
 /* The tenant's session. False: there is none. */
 bool engine_session(struct engine *en, const struct lease_id *id, uint64_t tenant, struct lease_info *ret);
 /* From now on it has this deadline; 0: it ends. Returns at once. False: as above. */

@@ -7,22 +7,6 @@
 
 #include <string.h>
 
-uint32_t engine_sessions(struct engine *en, uint64_t tenant, bool all, struct lease_info *ret, uint32_t max)
-{
-    uint32_t count = 0;
-    pthread_mutex_lock(&en->leases.lock);
-    for (uint32_t i = 0; i < en->leases.count; i++) {
-        const struct engine_session *s = &en->leases.list[i];
-        if (s->ended || (!all && s->is.tenant != tenant))
-            continue;
-        if (count < max)
-            ret[count] = s->is;
-        count++;
-    }
-    pthread_mutex_unlock(&en->leases.lock);
-    return count;
-}
-
 struct engine_held engine_held(struct engine *en)
 {
     struct engine_held ret = {0};

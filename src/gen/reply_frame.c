@@ -53,7 +53,9 @@ static void pieces(struct grammar_frame *f, const struct chat_syntax *s, struct 
     }
 }
 
-void reply_frame_marker(struct grammar_frame *f, const struct chat_syntax *s, enum chat_marker m)
+/* Adds a marker without the white space around it: its special tokens as tokens. Nothing for a marker that
+ * `s` does not have. */
+static void marker(struct grammar_frame *f, const struct chat_syntax *s, enum chat_marker m)
 {
     pieces(f, s, marker_of(s, m));
 }
@@ -72,7 +74,7 @@ static void optional_marker(struct grammar_frame *f, const struct chat_syntax *s
     if (marker_of(s, m).len == 0)
         return;
     part(f, GRAMMAR_PART_OPTIONAL);
-    reply_frame_marker(f, s, m);
+    marker(f, s, m);
     part(f, GRAMMAR_PART_CLOSE);
 }
 
@@ -80,16 +82,16 @@ static void optional_marker(struct grammar_frame *f, const struct chat_syntax *s
 static void channels(struct grammar_frame *f, const struct chat_syntax *s)
 {
     part(f, GRAMMAR_PART_OPTIONAL);
-    reply_frame_marker(f, s, CHAT_CHANNEL_BEGIN);
+    marker(f, s, CHAT_CHANNEL_BEGIN);
     literal(f, SLICE("analysis"));
-    reply_frame_marker(f, s, CHAT_NAME_END);
+    marker(f, s, CHAT_NAME_END);
     until(f, s, CHAT_SECTION_END);
-    reply_frame_marker(f, s, CHAT_SECTION_BEGIN);
+    marker(f, s, CHAT_SECTION_BEGIN);
     literal(f, SLICE("assistant"));
     part(f, GRAMMAR_PART_CLOSE);
-    reply_frame_marker(f, s, CHAT_CHANNEL_BEGIN);
+    marker(f, s, CHAT_CHANNEL_BEGIN);
     literal(f, SLICE("final"));
-    reply_frame_marker(f, s, CHAT_NAME_END);
+    marker(f, s, CHAT_NAME_END);
     part(f, GRAMMAR_PART_BODY);
 }
 
@@ -99,7 +101,7 @@ static void reasoning(struct grammar_frame *f, const struct chat_syntax *s, cons
         return;
     if (!prompt->in_reasoning) {
         part(f, GRAMMAR_PART_OPTIONAL);
-        reply_frame_marker(f, s, CHAT_REASONING_OPEN);
+        marker(f, s, CHAT_REASONING_OPEN);
     }
     until(f, s, CHAT_REASONING_CLOSE);
     part(f, GRAMMAR_PART_LINE_ENDS);
@@ -118,7 +120,7 @@ void reply_frame_make(const struct chat_syntax *s, const struct prompt_ids *prom
     /* A reply to the name that stands for content: its call marker ends the prompt. */
     if (s->text_to && s->opens) {
         literal(ret, slice_of(s->text_to));
-        reply_frame_marker(ret, s, CHAT_NAME_END);
+        marker(ret, s, CHAT_NAME_END);
     }
     optional_marker(ret, s, CHAT_TEXT_BEGIN);
     part(ret, GRAMMAR_PART_BODY);

@@ -11,8 +11,5 @@ struct prompt_ids;
  * content, which a reply may leave out. Slices point into `s`. */
 void reply_frame_make(const struct chat_syntax *s, const struct prompt_ids *prompt,
                       struct grammar_frame *ret);
-/* A marker without the white space around it: its special tokens as tokens. Nothing for a marker that `s`
- * does not have. */
-void reply_frame_marker(struct grammar_frame *f, const struct chat_syntax *s, enum chat_marker m);
 
 #endif

@@ -83,7 +83,8 @@ static struct sched_seq *find_place(struct sched *s, const struct share *tenant)
 
 /* ---- the pages ---- */
 
-uint64_t admit_promised_to(const struct sched *s, const struct sched_seq *seq, uint32_t group)
+/* Pages of the group that the sequence still needs to read its prompt. */
+static uint64_t promised_to(const struct sched *s, const struct sched_seq *seq, uint32_t group)
 {
     uint32_t first = seq->first[group], has = seq->page_count - first;
     ASSERT(seq->page_count >= first);
@@ -95,14 +96,14 @@ uint64_t admit_promised(const struct sched *s, uint32_t group)
 {
     uint64_t pages = 0;
     LIST_EACH(it, &s->running)
-        pages += admit_promised_to(s, SEQ(it), group);
+        pages += promised_to(s, SEQ(it), group);
     return pages;
 }
 
 static uint64_t wants(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit,
                       uint32_t group)
 {
-    return seq->phase == SCHED_PARKED ? admit_promised_to(s, seq, group)
+    return seq->phase == SCHED_PARKED ? promised_to(s, seq, group)
                                       : seq_cache_wants(&s->opts, seq, hit, group);
 }
 

@@ -24,9 +24,7 @@ struct sched_seq;
 
 void admit_queue(struct sched *s);
 
-/* Pages of the group that the sequence still needs to read its prompt; and the sum over all sequences with a
- * place. */
-uint64_t admit_promised_to(const struct sched *s, const struct sched_seq *seq, uint32_t group);
+/* Pages of the group that all sequences with a place still need to read their prompts. */
 uint64_t admit_promised(const struct sched *s, uint32_t group);
 /* True: another sequence computes or fetches a longer prefix of this one than `hit`, so this one should
  * wait. */

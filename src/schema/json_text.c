@@ -3,6 +3,7 @@
 #include "schema/json_text.h"
 
 #include "base/check.h"
+#include "unicode/utf8.h"
 
 #include <stdio.h>
 
@@ -142,19 +143,6 @@ static rx_id one_character(struct json_text *t, uint32_t code)
 
 /* ---- strings ---- */
 
-unsigned json_text_next(const char *ptr, uint32_t *ret)
-{
-    const unsigned char *p = (const unsigned char *)ptr;
-    if (p[0] < 0x80)
-        return *ret = p[0], 1;
-    if (p[0] < 0xE0)
-        return *ret = (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu), 2;
-    if (p[0] < 0xF0)
-        return *ret = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu), 3;
-    *ret = (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
-    return 4;
-}
-
 /* From the end, because expressions are lists to the right. */
 rx_id json_text_content(struct json_text *t, struct slice utf8)
 {
@@ -165,16 +153,11 @@ rx_id json_text_content(struct json_text *t, struct slice utf8)
         while (at > 0 && ((unsigned char)utf8.ptr[at] & 0xC0) == 0x80)
             at--;
         uint32_t code;
-        json_text_next(utf8.ptr + at, &code);
+        utf8_next(utf8.ptr + at, &code);
         all = rx_cat(t->s, one_character(t, code), all);
         end = at;
     }
     return all;
-}
-
-rx_id json_text_other(struct json_text *t, rx_id content)
-{
-    return rx_and(t->s, t->text, rx_not(t->s, content));
 }
 
 rx_id json_text_quoted(struct json_text *t, rx_id content)
@@ -211,7 +194,7 @@ static rx_id trie(struct json_text *t, const struct slice *sorted, uint32_t coun
         rest = RX_EMPTY, i = 1;
     while (i < count && !rx_failed(t->s)) {
         uint32_t code, same = i + 1;
-        unsigned bytes = json_text_next(sorted[i].ptr + from, &code);
+        unsigned bytes = utf8_next(sorted[i].ptr + from, &code);
         while (same < count && memcmp(sorted[same].ptr + from, sorted[i].ptr + from, bytes) == 0)
             same++;
         rx_id tail = RX_NONE;

@@ -42,8 +42,6 @@ void json_text_space(struct json_text *t, const struct json_spacing *spacing);
 rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ranges, uint32_t count);
 /* The characters of valid UTF-8, between the quotes. */
 rx_id json_text_content(struct json_text *t, struct slice utf8);
-/* Texts of strings that `content` does not match, within strings. */
-rx_id json_text_other(struct json_text *t, rx_id content);
 rx_id json_text_quoted(struct json_text *t, rx_id content);
 /* A sorted list of different strings as one expression of their contents that shares prefixes. */
 rx_id json_text_one_of(struct json_text *t, const struct slice *sorted, uint32_t count);
@@ -59,8 +57,5 @@ sym_id json_text_object(struct json_text *t); /* any object */
 
 /* Whether `content` matches the string, and the string's spelling that escapes least. */
 bool json_text_matches(struct json_text *t, rx_id content, struct slice utf8);
-
-/* Decodes a character of valid UTF-8 at `ptr`. Returns its bytes. */
-unsigned json_text_next(const char *ptr, uint32_t *ret);
 
 #endif

@@ -141,7 +141,8 @@ float e4m3_to_f32(uint8_t b)
     return b & 0x80 ? -size : size;
 }
 
-float e8m0_to_f32(uint8_t b)
+/* A power of two: 255 is NaN. */
+static float e8m0_to_f32(uint8_t b)
 {
     return b == 255 ? NAN : ldexpf(1, (int)b - 127);
 }

@@ -67,9 +67,8 @@ float bf16_to_f32(uint16_t b);
 /* The nearest, ties to even; a NaN stays one. */
 uint16_t bf16_from_f32(float f);
 float f16_to_f32(uint16_t h);
-/* A float of 1, 4 and 3 bits: no infinities, 0x7f is NaN. A power of two: 255 is NaN. */
+/* A float of 1, 4 and 3 bits: no infinities, 0x7f is NaN. */
 float e4m3_to_f32(uint8_t b);
-float e8m0_to_f32(uint8_t b);
 
 /* Element i as float, of BF16, F16, F32, F8_E4M3, F8_E8M0, I8 or U8. */
 float tensor_f32_at(const struct tensor *t, uint64_t i);

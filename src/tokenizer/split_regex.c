@@ -57,7 +57,7 @@ bool regex_set_has_slow(const struct split_regex *r, uint32_t set, uint32_t code
     return s->negated;
 }
 
-bool regex_set_has(const struct split_regex *r, uint32_t set, uint32_t code)
+static bool set_has(const struct split_regex *r, uint32_t set, uint32_t code)
 {
     if (code < 0x80)
         return (r->sets[set].ascii[code / 64] >> code % 64) & 1;
@@ -149,7 +149,7 @@ static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_
     size_t end = at;
     for (unsigned bytes; count < i->max && end < m->in->text.len; count++, end += bytes) {
         bytes = split_text_next(m->in, end, &code);
-        if (!regex_set_has(m->r, i->set, code))
+        if (!set_has(m->r, i->set, code))
             break;
         if (!step(m))
             return STOPPED;

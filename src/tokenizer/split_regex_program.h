@@ -54,8 +54,7 @@ struct split_regex {
     uint64_t starts[2];      /* ASCII characters with which a match can start */
 };
 
-bool regex_set_has(const struct split_regex *r, uint32_t set, uint32_t code);
-/* As `regex_set_has()`, but for any character, without the table. */
+/* Whether a set has a character, without the table of ASCII. */
 bool regex_set_has_slow(const struct split_regex *r, uint32_t set, uint32_t code);
 
 #endif

@@ -176,7 +176,7 @@ void attention_update(struct attention *a, uint64_t now_ns, const struct attenti
     }
 }
 
-struct attention_item attention_row(uint32_t row)
+static struct attention_item item_of(uint32_t row)
 {
     ASSERT(row < ATTENTION_ROWS);
     return (struct attention_item){
@@ -185,7 +185,7 @@ struct attention_item attention_row(uint32_t row)
 
 bool attention_at(const struct attention *a, uint32_t row, struct attention_item *ret)
 {
-    *ret = attention_row(row);
+    *ret = item_of(row);
     ret->since_ns = a->since_ns[row];
     if (rows[row].holds == refuses_loads)
         ret->model = a->lacks_memory;

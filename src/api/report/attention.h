@@ -56,7 +56,5 @@ struct attention_item {
 };
 /* The row, or false: its condition does not hold, or not for long enough. row < ATTENTION_ROWS. */
 bool attention_at(const struct attention *a, uint32_t row, struct attention_item *ret);
-/* The row's texts, whether it holds or not. */
-struct attention_item attention_row(uint32_t row);
 
 #endif

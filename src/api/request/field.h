@@ -99,8 +99,6 @@ field_read_fn field_refuse_unless_true;
  * reference. */
 bool field_constrain(struct request *r, const char *param, enum grammar_kind kind, json_t *value,
                      struct reject *why);
-/* A JSON Schema as JSON. */
-bool field_schema(struct request *r, const char *param, json_t *schema, struct reject *why);
 /* OpenAI's object {"name", "schema", "strict", "description"}. */
 bool field_named_schema(struct request *r, const char *param, const char *schema_param, const json_t *format,
                         struct reject *why);

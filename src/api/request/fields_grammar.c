@@ -21,7 +21,7 @@ bool field_constrain(struct request *r, const char *param, enum grammar_kind kin
                         r->gen.grammar.param, param);
 }
 
-bool field_schema(struct request *r, const char *param, json_t *schema, struct reject *why)
+static bool constrain_schema(struct request *r, const char *param, json_t *schema, struct reject *why)
 {
     if (!json_is_object(schema) && !json_is_boolean(schema))
         return reject_value(why, param, "%s must be a JSON Schema: an object.", param);
@@ -33,7 +33,7 @@ static bool schema_or_text(struct request *r, const char *param, json_t *v, stru
 {
     if (json_is_string(v) && json_string_length(v) > 0)
         return field_constrain(r, param, GRAMMAR_JSON_SCHEMA, v, why);
-    return field_schema(r, param, v, why);
+    return constrain_schema(r, param, v, why);
 }
 
 static bool text(struct request *r, const char *param, enum grammar_kind kind, json_t *v, struct reject *why)
@@ -83,7 +83,7 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
         return reject_value(why, param, "%s must be an object with a \"schema\".", param);
     if (!schema || json_is_null(schema))
         return reject_value(why, param, "%s is missing.", schema_param);
-    return check_name(param, format, why) && field_schema(r, schema_param, schema, why);
+    return check_name(param, format, why) && constrain_schema(r, schema_param, schema, why);
 }
 
 /* The member is there. */
@@ -97,9 +97,9 @@ static json_t *given(const json_t *v, const char *name)
 static bool json_object_format(struct request *r, const json_t *v, struct reject *why)
 {
     if (given(v, "schema"))
-        return field_schema(r, "response_format.schema", given(v, "schema"), why);
+        return constrain_schema(r, "response_format.schema", given(v, "schema"), why);
     if (given(v, "value"))
-        return field_schema(r, "response_format.value", given(v, "value"), why);
+        return constrain_schema(r, "response_format.value", given(v, "value"), why);
     return field_constrain(r, "response_format", GRAMMAR_JSON_OBJECT, NULL, why);
 }
 

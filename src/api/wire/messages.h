@@ -59,8 +59,6 @@ void messages_mark(struct request *r, const json_t *holder, size_t message, size
 bool messages_convert_blocks(struct messages_place *p);
 /* messages_tools.c: `tools` of the body, declared in p->set. */
 bool messages_convert_tools(struct messages_place *p);
-/* One definition, as tools appended to `list`: several of a toolset. */
-bool messages_convert_tool(struct messages_place *p, json_t *list, const json_t *definition);
 /* Blocks of type tool_addition (`adds`) and tool_removal: what they say of the tools, appended to `parts`. */
 bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t *block, bool adds);
 /* A block of type tool_reference. */

@@ -262,7 +262,8 @@ static bool convert_function(struct messages_place *p, json_t *list, const json_
     return add_tool(p, list, tool, name, own);
 }
 
-bool messages_convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
+/* Appends one definition to `list`: several tools of a toolset. */
+static bool convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
     if (!type)
@@ -308,7 +309,7 @@ static bool declare(struct messages_place *p, const json_t *tool)
 {
     json_t *list = json_array(), *each;
     bool deferred = p->defers && is_deferred(tool);
-    bool ok = list ? messages_convert_tool(p, list, tool) : messages_no_memory(p);
+    bool ok = list ? convert_tool(p, list, tool) : messages_no_memory(p);
     size_t i;
     json_array_foreach(list, i, each)
         ok = ok && (tool_set_declare(&p->set, each, deferred) || messages_no_memory(p));
@@ -362,7 +363,7 @@ bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_
 static bool define(struct messages_place *p, json_t *parts, const json_t *definition)
 {
     json_t *list = json_array(), *tool;
-    bool ok = list ? messages_convert_tool(p, list, definition) : messages_no_memory(p);
+    bool ok = list ? convert_tool(p, list, definition) : messages_no_memory(p);
     size_t i;
     json_array_foreach(list, i, tool)
         ok = ok && (tool_set_bring(&p->set, tool, ADDED, parts) || messages_no_memory(p));

@@ -73,7 +73,6 @@ void bundle_make_page(struct slice table, uint64_t table_at, char ret[BUNDLE_PAG
 
 /* Whether the file begins as a bundle does. False where it cannot be read. */
 bool bundle_begins(const struct regular_file *f);
-bool bundle_is(const char *path);
 /* Reads the table of an open file and takes the file over: *f is REGULAR_FILE_NONE afterwards. 0, -EINVAL,
  * -ENOTSUP, -ENOMEM, or what reading said; e does not name the file. */
 int bundle_read(struct regular_file *f, struct bundle *ret, struct err *e);

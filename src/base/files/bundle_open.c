@@ -40,16 +40,6 @@ bool bundle_begins(const struct regular_file *f)
            memcmp(magic, BUNDLE_MAGIC, sizeof(magic)) == 0;
 }
 
-bool bundle_is(const char *path)
-{
-    struct regular_file f;
-    if (regular_file_open(path, &f, NULL) < 0)
-        return false;
-    const bool is = bundle_begins(&f);
-    regular_file_close(&f);
-    return is;
-}
-
 int bundle_read(struct regular_file *f, struct bundle *ret, struct err *e)
 {
     int r = read_table(f, ret, e);

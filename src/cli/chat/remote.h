@@ -26,7 +26,7 @@ struct remote {
 
 /* The server of --url, and its model: the one named by `o`, else its first that is not
  * the bundled one. 0, -ENOENT (it has no such model:
- * `e` lists those it has), or an error of admin_client_ask. remote_close() either way. */
+ * `e` lists those it has), or an error of admin_client_order(). remote_close() either way. */
 int remote_open(const struct settings *o, struct remote *ret, struct err *e);
 /* The model of a server that this process started, which outlives it. */
 void remote_open_own(const struct settings *o, struct own_server *s, struct remote *ret);

@@ -37,10 +37,8 @@ struct fake_opts {
 /* 0, -EINVAL, -ENOMEM, -EAGAIN. device_close() demands that all its memory was released. */
 int fake_device_open(const struct fake_opts *opts, struct device **ret);
 
-/* For tests. Any thread; faults set from now on, and what has happened until now. */
-void fake_device_set_faults(struct device *d, const struct fake_faults *faults);
-void fake_device_lose(struct device *d);
-/* Other programs hold `bytes` of each fake device of the process, or what is free of it if that is less. */
+/* For tests, on any thread: other programs hold `bytes` of each fake device of the process, or what is free
+ * of it if that is less. */
 void fake_set_others(uint64_t bytes);
 struct fake_numbers {
     uint64_t committed_bytes, steps, replays, faults;

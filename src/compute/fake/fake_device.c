@@ -25,7 +25,6 @@ static void close_device(struct device *device)
               "%s: %llu bytes are committed, %llu reserved", d->name, (ull)atomic_load(&d->committed),
               (ull)atomic_load(&d->reserved));
     device_close(d->cpu);
-    pthread_mutex_destroy(&d->lock);
     free(d);
 }
 
@@ -48,9 +47,7 @@ static int reopen(struct device *device)
 {
     struct fake_device *d = fake_of(device);
     ASSERT(atomic_load(&d->committed) == 0);
-    pthread_mutex_lock(&d->lock);
-    d->samples = 0;
-    pthread_mutex_unlock(&d->lock);
+    atomic_store(&d->samples, 0);
     atomic_store(&device->lost, false);
     return 0;
 }
@@ -98,7 +95,6 @@ int fake_device_open(const struct fake_opts *opts, struct device **ret)
                                 .flags = d->cpu->flags,
                                 .measured = {opts->bytes, opts->bytes - context, context}};
     d->faults = opts->faults;
-    pthread_mutex_init(&d->lock, NULL);
     *ret = &d->device;
     return 0;
 }

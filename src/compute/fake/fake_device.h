@@ -6,7 +6,6 @@
 
 #include "memory/domain.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Between an address of the device and the memory behind it: no address of a process has this bit. */
@@ -19,9 +18,8 @@ struct fake_device {
     struct device *cpu; /* that computes */
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
     atomic_uint_least64_t sampled, rows;
-    pthread_mutex_t lock; /* guards faults and samples */
-    struct fake_faults faults;
-    uint64_t samples;
+    struct fake_faults faults; /* constant */
+    atomic_uint_least64_t samples;
 };
 
 static inline struct fake_device *fake_of(struct device *d)

@@ -10,13 +10,11 @@
 
 bool fake_sample(struct fake_device *d, enum fake_fault what)
 {
-    pthread_mutex_lock(&d->lock);
     const struct fake_faults *f = &d->faults;
     const uint32_t each[] = {
         [FAKE_COMMIT] = f->commit, [FAKE_STEP] = f->step, [FAKE_MEMORY] = f->memory, [FAKE_LOST] = f->lost};
     uint32_t one_in = each[what];
-    bool hit = one_in > 0 && rng_at(d->faults.seed, d->samples++) % one_in == 0;
-    pthread_mutex_unlock(&d->lock);
+    bool hit = one_in > 0 && rng_at(f->seed, atomic_fetch_add(&d->samples, 1)) % one_in == 0;
     atomic_fetch_add(&d->faults_seen, hit);
     return hit;
 }
@@ -74,20 +72,6 @@ bool fake_faults_parse(const char *text, struct fake_faults *ret)
 }
 
 /* ---- for tests ---- */
-
-void fake_device_set_faults(struct device *device, const struct fake_faults *faults)
-{
-    struct fake_device *d = fake_of(device);
-    pthread_mutex_lock(&d->lock);
-    d->faults = *faults;
-    d->samples = 0;
-    pthread_mutex_unlock(&d->lock);
-}
-
-void fake_device_lose(struct device *d)
-{
-    atomic_store(&d->lost, true);
-}
 
 struct fake_numbers fake_device_numbers(const struct device *device)
 {

@@ -107,7 +107,10 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int model_sources_ollama(const char *dir, model_found_fn *found, void *arg, struct err *e)
+/* Ollama's store: models are named by manifests/HOST/OWNER/NAME/TAG, and are files blobs/sha256-HEX of
+ * GGUF. The id is NAME:TAG, or OWNER/NAME:TAG. 0, -ENOENT (`dir` has no manifests), or the result of
+ * `found`. */
+static int ollama_models(const char *dir, model_found_fn *found, void *arg, struct err *e)
 {
     char manifests[PATH_BYTES];
     struct walk w = {.store = dir, .found = found, .arg = arg, .e = e};
@@ -157,6 +160,6 @@ int model_sources_each(model_found_fn *found, void *arg, struct err *e)
         snprintf(path, sizeof(path), "%s", ollama);
     else if (!home || !join(home, ".ollama/models", path))
         return 0;
-    r = model_sources_ollama(path, found, arg, NULL);
+    r = ollama_models(path, found, arg, NULL);
     return r == -ENOENT ? 0 : r;
 }

@@ -15,9 +15,4 @@ int model_sources_each(model_found_fn *found, void *arg, struct err *e);
  * an error of model_files_open() or model_fingerprint(). */
 int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e);
 
-/* Ollama's store: models are named by manifests/HOST/OWNER/NAME/TAG, and are files blobs/sha256-HEX of
- * GGUF. The id is NAME:TAG, or OWNER/NAME:TAG. 0, -ENOENT (`dir` has no manifests), or the result of
- * `found`. */
-int model_sources_ollama(const char *dir, model_found_fn *found, void *arg, struct err *e);
-
 #endif

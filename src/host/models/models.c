@@ -177,7 +177,8 @@ static bool is_alias(const struct model_settings *s, const char *name)
     return false;
 }
 
-struct model_settings *models_named(struct models *m, const char *name)
+/* By id or alias, among the models of the list; NULL: none. */
+static struct model_settings *find_named(struct models *m, const char *name)
 {
     struct model_settings *s = find_model(m, name, strlen(name));
     for (uint32_t i = 0; i < m->count && !s; i++)
@@ -289,7 +290,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
     struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
     bool by_dir = s && strchr(equals + 1, '/') && strcmp(s->id, equals + 1) != 0;
     if (!s)
-        s = models_named(m, equals + 1);
+        s = find_named(m, equals + 1);
     if (!s)
         return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
     const char *hub_id = m->hub_ids[s - m->list].whole;
@@ -319,7 +320,7 @@ static int check_sections(struct models *m, struct err *e)
 {
     const char *name;
     for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
-        if (!models_named(m, name))
+        if (!find_named(m, name))
             return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served%s",
                            name, among(m));
     return 0;
@@ -396,7 +397,7 @@ int models_settle(struct models *m, uint32_t index, struct err *e)
 static int apply_pins(struct models *m, struct err *e)
 {
     for (uint32_t i = 0; m->settings->models.pins[i]; i++) {
-        struct model_settings *s = models_named(m, m->settings->models.pins[i]);
+        struct model_settings *s = find_named(m, m->settings->models.pins[i]);
         if (!s)
             return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->settings->models.pins[i],
                            among(m));
@@ -408,7 +409,7 @@ static int apply_pins(struct models *m, struct err *e)
 static int apply_default(struct models *m, struct err *e)
 {
     const char *name = m->settings->models.default_model;
-    const struct model_settings *s = name ? models_named(m, name) : NULL;
+    const struct model_settings *s = name ? find_named(m, name) : NULL;
     if (name && !s)
         return err_set(e, -ENOENT, "--default-model %s: there is no such model%s", name, among(m));
     m->default_id = s ? s->id : NULL;

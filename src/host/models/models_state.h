@@ -20,8 +20,6 @@ void models_note_hub_ids(struct models *m, uint32_t index);
 const char *models_short_name(const struct models *m, uint32_t index, uint32_t number);
 /* Whether two paths lead to one place. */
 bool models_is_same_dir(const char *a, const char *b);
-/* By id or alias, among the models of the list; NULL: none. */
-struct model_settings *models_named(struct models *m, const char *name);
 /* One more name of a model, which must live as long as the list. 0 or -EINVAL. */
 int models_add_alias(struct model_settings *s, const char *name, struct err *e);
 /* Joins the settings of the start and of the model's section. 0 or -EINVAL. */

@@ -175,8 +175,6 @@ const char *binder_name(const struct binder *b, const char *path, const char *su
 int binder_find(struct binder *b, const char *name, struct tensor *ret);
 /* As `binder_find()`, of a tensor that may be absent. */
 bool binder_look(const struct binder *b, const char *name, struct tensor *ret);
-/* The family's or the file's name of a role, as role_name(). */
-const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn);
 /* A matrix of config->naming, whose shape was checked: blocks are affine, rows and columns may
  * have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */

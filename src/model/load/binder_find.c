@@ -18,7 +18,8 @@ static const char *const prefixes[] = {
     "model.language_model.", "language_model.model.",    "model.", "backbone.", "bert.", "roberta.",
     "model.text_model.",     "language_model.backbone.", ""};
 
-const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn)
+/* The family's or the file's name of a role, as role_name(). */
+static const char *name_of_role(const struct binder *b, enum tensor_role role, uint32_t turn)
 {
     if (!b->config->naming)
         return role_name(b->config->family->tensors, role, turn);
@@ -48,11 +49,11 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX])
 {
-    const char *first = binder_role_name(b, role, 0), *name = first;
-    for (uint32_t turn = 1; name && binder_role_name(b, role, 1); turn++) {
+    const char *first = name_of_role(b, role, 0), *name = first;
+    for (uint32_t turn = 1; name && name_of_role(b, role, 1); turn++) {
         if (binder_has(b, path_of(b, name, layer, expert, ret)))
             return ret;
-        name = binder_role_name(b, role, turn);
+        name = name_of_role(b, role, turn);
     }
     return path_of(b, first, layer, expert, ret);
 }
@@ -76,7 +77,7 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    const char *table = binder_role_name(b, ROLE_EMBEDDING, 0);
+    const char *table = name_of_role(b, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
         if (binder_look(b, binder_name(b, table, ".weight", name), &t))
