@@ -10,7 +10,7 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
-#include "api/model_name.h"
+#include "api/model_lookup.h"
 #include "api/pulls.h"
 #include "api/refuse.h"
 #include "api/report/page.h"
@@ -122,9 +122,9 @@ static void answer_model(const struct call *c)
 {
     struct reject why = {0};
     struct buf body;
-    int index = model_name_find(c->api, c->rest);
+    int index = model_lookup_find(c->api, c->rest);
     if (index < 0) {
-        model_name_refuse(c->api, c->rest, &why);
+        model_lookup_refuse(c->api, c->rest, &why);
         refuse(c, &why);
         return;
     }
@@ -369,10 +369,10 @@ static void set_pinned(const struct call *c, bool pinned)
     struct reject why = {0};
     struct audit who;
     struct buf body;
-    int index = model_name_find(c->api, c->rest);
+    int index = model_lookup_find(c->api, c->rest);
     audit_begin(&who, c->http, &c->auth);
     if (index < 0) {
-        model_name_refuse(c->api, c->rest, &why);
+        model_lookup_refuse(c->api, c->rest, &why);
         audit_done(&who, 404, "model_not_found", 0, "-");
         refuse(c, &why);
         return;
@@ -641,9 +641,9 @@ static int model_of(const struct api *a, const struct route *t, struct slice res
 {
     if (t->kind != REQUEST_LOAD && t->kind != REQUEST_UNLOAD)
         return -1;
-    int index = model_name_find(a, rest);
+    int index = model_lookup_find(a, rest);
     if (index < 0)
-        model_name_refuse(a, rest, why);
+        model_lookup_refuse(a, rest, why);
     return index;
 }
 

@@ -3,7 +3,7 @@
 
 #include "api/api_state.h"
 #include "api/exchange.h"
-#include "api/model_name.h"
+#include "api/model_lookup.h"
 #include "api/request/request.h"
 
 #include "base/clock.h"
@@ -106,9 +106,9 @@ enum prepare wait_find_model(struct exchange *x)
     bool exact;
     if (x->lease.registry)
         return PREPARE_DONE; /* It already has the lease that its wait obtained. */
-    x->model_index = model_name_serve(x->api, wanted, &exact);
+    x->model_index = model_lookup_serve(x->api, wanted, &exact);
     if (x->model_index < 0) {
-        model_name_refuse(x->api, wanted, &x->gen.reject);
+        model_lookup_refuse(x->api, wanted, &x->gen.reject);
         return PREPARE_REFUSED;
     }
     if (!exact)

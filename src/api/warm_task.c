@@ -3,7 +3,7 @@
 
 #include "api/access/keyring.h"
 #include "api/api_state.h"
-#include "api/model_name.h"
+#include "api/model_lookup.h"
 #include "api/prep_arena.h"
 #include "api/request/request.h"
 #include "api/warm_file.h"
@@ -128,9 +128,9 @@ static int model_of(struct task *t)
 {
     struct slice name = slice_of(t->request.model);
     bool exact;
-    int index = t->opts->model >= 0 ? t->opts->model : model_name_serve(t->opts->api, name, &exact);
+    int index = t->opts->model >= 0 ? t->opts->model : model_lookup_serve(t->opts->api, name, &exact);
     if (index < 0)
-        model_name_refuse(t->opts->api, name, &t->gen.reject);
+        model_lookup_refuse(t->opts->api, name, &t->gen.reject);
     return index;
 }
 

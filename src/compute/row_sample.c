@@ -2,7 +2,7 @@
 #include "compute/row_sample.h"
 
 #include "base/check.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* grammar_source.c - the front end of each kind, within one limit of time. */
 #include "constraint/grammar_source.h"
 
-#include "constraint/choice.h"
+#include "constraint/choice_rules.h"
 #include "constraint/gbnf.h"
 #include "constraint/lark.h"
 #include "constraint/structural.h"

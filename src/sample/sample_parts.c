@@ -4,7 +4,7 @@
 
 #include "base/candidate.h"
 #include "base/check.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 #include "compute/row_sample.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "base/candidate.h"
 #include "base/check.h"
 #include "base/rng.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 #include "compute/row_sample.h"
 
 #include <math.h>

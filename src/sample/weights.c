@@ -2,7 +2,7 @@
 #include "sample/weights.h"
 
 #include "base/candidate.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 
 double weights_sum_plain(const struct candidate *list, uint32_t count)
 {

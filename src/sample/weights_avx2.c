@@ -3,7 +3,7 @@
 #include "sample/weights.h"
 
 #include "base/candidate.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 
 #include <immintrin.h>
 

@@ -153,7 +153,7 @@ def test_each_key_sees_its_own():
 
 
 def test_the_alerts_of_the_manual_are_the_attention_list():
-    source = (TOP / "src/api/report/attention.c").read_text()
+    source = (TOP / "src/api/report/report_attention.c").read_text()
     ids = re.findall(r'^    \{"(\w+)", "(?:warn|bad)"', source, re.M)
     manual = (TOP / "docs/operations.md").read_text()
     table = manual[manual.index("alerts below"):manual.index("## The log")]

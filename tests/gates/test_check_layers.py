@@ -55,6 +55,7 @@ def test_a_whole_tree_passes(tmp_path):
         ("src/cache/lock.h", "struct s {\n    pthread_mutex_t lock, big;\n};\n", "does not list the mutex big"),
         ("src/cache/page.c", "/* old.c - what is a page. */\n", "page.c:1: the file calls itself old.c"),
         ("src/base/box.h", "struct box;\n", "1 mutexes are said, 0 are there"),
+        ("src/cache/box.h", "struct other;\n", "src/cache/box.h: src/base/box.h has this name, too"),
         ("src/cache/run.c", "int r = pthread_create(0);\n", "src/cache/run.c: starts a thread"),
         ("src/cache/README.md", "**C1** Nothing shows this.\n", "C1 says neither what asserts nor what tests"),
         ("src/cache/README.md", "**C2** Skipped. Asserted: `run`.\n", "rule C2 where C1 is expected"),

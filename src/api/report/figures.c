@@ -4,7 +4,7 @@
 
 #include "api/access/owners.h"
 #include "api/api_state.h"
-#include "api/report/attention.h"
+#include "api/report/report_attention.h"
 #include "api/report/metrics.h"
 #include "api/report/report.h"
 

@@ -4,7 +4,7 @@
 #include "api/access/owners.h"
 #include "api/api_state.h"
 #include "api/pulls.h"
-#include "api/report/attention.h"
+#include "api/report/report_attention.h"
 #include "api/report/figures.h"
 #include "api/report/report.h"
 #include "api/report/report_model.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "chat/json_stream.h"
-#include "constraint/choice.h"
+#include "constraint/choice_rules.h"
 #include "constraint/lark.h"
 #include "gen/json_depth.h"
 #include "gen/request_memory.h"

@@ -3,7 +3,7 @@
  * `compaction` compacts at once; an edit of type compact_20260112 does from a number of tokens on, and also
  * where the context has no room left. Either way the reply is the block alone: an edit pauses there, and the
  * next request continues with the block. */
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 #include "api/request/field.h"
 #include "api/wire/messages.h"
 

@@ -6,7 +6,7 @@
  * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
  * run are dropped. */
 #include "api/reasoning_seal.h"
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 #include "api/request/custom_tool.h"
 #include "api/request/field.h"
 #include "api/request/known_types.h"

@@ -5,7 +5,7 @@
 #include "api/exchange.h"
 #include "api/reject_http.h"
 #include "api/reply.h"
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 #include "api/responses_store.h"
 #include "api/wire/responses.h"
 #include "api/wire/wire.h"

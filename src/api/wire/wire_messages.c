@@ -8,7 +8,7 @@
 #include "api/reasoning_seal.h"
 #include "api/reply.h"
 #include "api/timings.h"
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 #include "api/turns/cache_miss.h"
 #include "api/wire/messages.h"
 #include "api/wire/wire.h"

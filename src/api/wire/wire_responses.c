@@ -9,7 +9,7 @@
 #include "api/reply.h"
 #include "api/request/custom_tool.h"
 #include "api/request/request.h"
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 #include "api/responses_store.h"
 #include "api/timings.h"
 #include "api/wire/responses.h"

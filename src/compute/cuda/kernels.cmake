@@ -41,7 +41,7 @@ foreach(name rows bf16 experts wide few repack project attention attend attend_w
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h ${CMAKE_CURRENT_SOURCE_DIR}/row_top.h
-      ${CMAKE_CURRENT_SOURCE_DIR}/row_sample.h ${CMAKE_SOURCE_DIR}/src/base/weight.h
+      ${CMAKE_CURRENT_SOURCE_DIR}/row_sample.h ${CMAKE_SOURCE_DIR}/src/base/sample_weight.h
     COMMENT "GPU kernels: ${name}" VERBATIM)
   list(APPEND images ${image})
 endforeach()

@@ -1,6 +1,6 @@
 /* The attention list: each condition appears after its time, and leaves with its cause. */
 #include "test.h"
-#include "api/report/attention.h"
+#include "api/report/report_attention.h"
 #include "base/check.h"
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 #include "test.h"
 #include "test_recogniser.h"
 
-#include "constraint/choice.h"
+#include "constraint/choice_rules.h"
 #include "constraint/front_text.h"
 #include "constraint/gbnf.h"
 #include "constraint/lark.h"

@@ -3,7 +3,7 @@
 #include "test_rng.h"
 
 #include "base/candidate.h"
-#include "base/weight.h"
+#include "base/sample_weight.h"
 #include "sample/weights.h"
 
 #include <float.h>

@@ -6,7 +6,7 @@
  * from the host's sums by their rounding. A decision that is nearer than that is left to the host. */
 #include "compute/cuda/kernels/common.cuh"
 
-#include "base/weight.h"
+#include "base/sample_weight.h"
 
 #define QUADS   (ROW_SAMPLE_BLOCK / 4)
 #define THREADS CUDA_SAMPLE_THREADS

@@ -1,6 +1,6 @@
-/* compaction.h - summaries in place of a conversation: the words around them. */
-#ifndef PLATEAU_API_COMPACTION_H
-#define PLATEAU_API_COMPACTION_H
+/* compaction_words.h - summaries in place of a conversation: the words around them. */
+#ifndef PLATEAU_API_COMPACTION_WORDS_H
+#define PLATEAU_API_COMPACTION_WORDS_H
 
 #include <jansson.h>
 

@@ -1,8 +1,9 @@
-/* model_name.c - an exact name first, so that no change of a name takes a request from the model that has it.
+/* model_lookup.c - an exact name first, so that no change of a name takes a request from the model that
+ * has it.
  *
  * Each change is tried on all models before the next one. A change that fits two models ends the search,
  * because a further change has no better reason. */
-#include "api/model_name.h"
+#include "api/model_lookup.h"
 
 #include "api/api_state.h"
 
@@ -45,7 +46,7 @@ static struct slice without_tag(struct slice name)
     return slice_ends(name, tag) ? slice_sub(name, 0, name.len - tag.len) : name;
 }
 
-int model_name_find(const struct api *a, struct slice name)
+int model_lookup_find(const struct api *a, struct slice name)
 {
     int index = registry_find(a->opts.registry, name);
     uint32_t found = index >= 0;
@@ -61,15 +62,15 @@ int model_name_find(const struct api *a, struct slice name)
     return found == 1 ? index : -1;
 }
 
-int model_name_serve(const struct api *a, struct slice name, bool *exact)
+int model_lookup_serve(const struct api *a, struct slice name, bool *exact)
 {
     const char *otherwise = a->opts.default_model;
     *exact = name.ptr && registry_find(a->opts.registry, name) >= 0;
-    int index = name.ptr || !otherwise ? model_name_find(a, name) : -1;
+    int index = name.ptr || !otherwise ? model_lookup_find(a, name) : -1;
     return index < 0 && otherwise ? registry_find(a->opts.registry, slice_of(otherwise)) : index;
 }
 
-bool model_name_refuse(const struct api *a, struct slice name, struct reject *why)
+bool model_lookup_refuse(const struct api *a, struct slice name, struct reject *why)
 {
     char models[NAMES_SHOWN_MAX * (NAME_SHOWN_MAX + 8)] = "";
     uint32_t count = api_model_count(a);

@@ -1,7 +1,7 @@
-/* weight.h - how much a candidate of a sample weighs. Read by C and by CUDA C++: a device has the bits of the
- * host. Any thread. */
-#ifndef PLATEAU_BASE_WEIGHT_H
-#define PLATEAU_BASE_WEIGHT_H
+/* sample_weight.h - how much a candidate of a sample weighs. Read by C and by CUDA C++: a device has the
+ * bits of the host. Any thread. */
+#ifndef PLATEAU_BASE_SAMPLE_WEIGHT_H
+#define PLATEAU_BASE_SAMPLE_WEIGHT_H
 
 #include <stdint.h>
 #include <string.h>

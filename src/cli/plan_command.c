@@ -1,4 +1,4 @@
-/* plan.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
+/* plan_command.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"

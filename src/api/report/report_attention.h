@@ -1,10 +1,10 @@
-/* attention.h - what an operator should look at: the conditions of the alerts of docs/operations.md, each
- * with what to do.
+/* report_attention.h - what an operator should look at: the conditions of the alerts of docs/operations.md,
+ * each with what to do.
  *
  * A condition is on the list once it has held for its time. Rates are over five minutes. Pure: times are
  * given. One thread at a time. */
-#ifndef PLATEAU_API_ATTENTION_H
-#define PLATEAU_API_ATTENTION_H
+#ifndef PLATEAU_API_REPORT_ATTENTION_H
+#define PLATEAU_API_REPORT_ATTENTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

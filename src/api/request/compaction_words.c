@@ -1,4 +1,4 @@
-#include "api/request/compaction.h"
+#include "api/request/compaction_words.h"
 
 #include "gen/reject.h"
 

@@ -1,9 +1,9 @@
-/* choice.h - the small front ends: a list of texts, a regular expression, any JSON.
+/* choice_rules.h - the small front ends: a list of texts, a regular expression, any JSON.
  *
  * Limits: CHOICE_COUNT_MAX texts of CHOICE_BYTES_MAX bytes together, each valid UTF-8 and not empty. A
  * regular expression: rx_parse.h. Sorting takes 16 bytes a text from the heap during the call. */
-#ifndef PLATEAU_CONSTRAINT_CHOICE_H
-#define PLATEAU_CONSTRAINT_CHOICE_H
+#ifndef PLATEAU_CONSTRAINT_CHOICE_RULES_H
+#define PLATEAU_CONSTRAINT_CHOICE_RULES_H
 
 #include "base/err.h"
 #include "grammar/grammar.h"

@@ -1,4 +1,4 @@
-#include "constraint/choice.h"
+#include "constraint/choice_rules.h"
 
 #include "rx/rx_parse.h"
 #include "schema/json_text.h"

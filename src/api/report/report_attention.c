@@ -1,5 +1,5 @@
-/* attention.c - one row for each alert, in the order of the document. */
-#include "api/report/attention.h"
+/* report_attention.c - one row for each alert, in the order of the document. */
+#include "api/report/report_attention.h"
 
 #include "base/check.h"
 #include "base/clock.h"
