@@ -1,4 +1,4 @@
-/* rx.c - the store of expressions: nodes by structure, and the constructors that keep them in normal form.
+/* rx.c - the store of expressions: nodes by structure, and the constructors of sets, chains and complements.
  *
  * Normal forms make equal languages equal ids often enough that derivatives come back to earlier ones. Chains
  * lean to the right, lists are sorted, sets of bytes melt into one, repetitions of the same body add up. They
@@ -119,7 +119,7 @@ static uint8_t finite_of(const struct rx_store *s, const struct rx_item *n)
     }
 }
 
-static uint8_t flags_of(const struct rx_store *s, const struct rx_item *n)
+uint8_t rx_flags_of(const struct rx_store *s, const struct rx_item *n)
 {
     const struct rx_item *a = n->kind >= RX_K_CAT ? rx_at(s, n->a) : NULL;
     const struct rx_item *b = n->kind >= RX_K_CAT && n->kind <= RX_K_AND ? rx_at(s, n->b) : NULL;
@@ -219,7 +219,7 @@ static rx_id node_add(struct rx_store *s, struct rx_item n)
         *chunk = ARENA_ARRAY(s->arena, struct rx_item, RX_CHUNK);
     if (!*chunk)
         return rx_fail(s);
-    n.flags = flags_of(s, &n) | finite_of(s, &n);
+    n.flags = rx_flags_of(s, &n) | finite_of(s, &n);
     n.least = least_of(s, &n);
     uint32_t depth = depth_of(s, &n);
     s->too_large |= depth > RX_DEPTH_MAX;
@@ -287,6 +287,13 @@ rx_id rx_byte_range(struct rx_store *s, uint8_t first, uint8_t last)
 
 /* ---- The store ---- */
 
+bool rx_search_create(struct rx_store *s)
+{
+    if (!s->search)
+        s->search = ARENA_NEW(s->arena, struct rx_search);
+    return s->search;
+}
+
 static int store_init(struct rx_store *s, uint32_t nodes, uint32_t buckets_log2)
 {
     s->chunks = ARENA_ARRAY(s->arena, struct rx_item *, nodes / RX_CHUNK + 1);
@@ -339,6 +346,35 @@ int rx_store_over(struct arena *a, const struct rx_store *base, uint32_t nodes_m
             return -ENOMEM;
     *ret = s;
     return 0;
+}
+
+/* ---- Lists on the stack ---- */
+
+bool rx_push(struct rx_store *s, rx_id x)
+{
+    s->work++;
+    if (s->list_count == s->list_room) {
+        uint32_t room = s->list_room ? s->list_room * 2 : 256;
+        rx_id *more = s->base ? NULL : ARENA_ARRAY(s->arena, rx_id, room);
+        if (!more) {
+            rx_fail(s);
+            return false;
+        }
+        if (s->list_count)
+            memcpy(more, s->list, s->list_count * sizeof(*more));
+        s->list = more;
+        s->list_room = room;
+    }
+    s->list[s->list_count++] = x;
+    return true;
+}
+
+bool rx_push_list(struct rx_store *s, enum rx_kind kind, rx_id x)
+{
+    for (; rx_at(s, x)->kind == kind; x = rx_at(s, x)->b)
+        if (!rx_push(s, rx_at(s, x)->a))
+            return false;
+    return rx_push(s, x);
 }
 
 /* ---- Chains ---- */
@@ -395,65 +431,6 @@ rx_id rx_literal(struct rx_store *s, struct slice text)
         made = made == RX_EMPTY ? rx_bytes(s, &set) : rx_intern(s, RX_K_CAT, rx_bytes(s, &set), made, 0, 0);
     }
     return s->failed ? (rx_id)RX_NONE : made;
-}
-
-/* ---- Repetition and complement ---- */
-
-/* Returns the body of a repetition of `a`: a? and a* and a+ lose their own counts where that is exact. */
-static rx_id repeat_body(struct rx_store *s, rx_id a, uint32_t *min, uint32_t *max)
-{
-    const struct rx_item *n = rx_at(s, a);
-    if (n->kind == RX_K_REPEAT && n->max == RX_UNBOUNDED && n->min <= 1) {
-        if (n->min == 0)
-            *min = 0;
-        *max = RX_UNBOUNDED;
-        return n->a;
-    }
-    if (n->kind == RX_K_REPEAT && n->min == 0 && *max == RX_UNBOUNDED) {
-        *min = 0;
-        return n->a;
-    }
-    if (n->kind == RX_K_OR && n->flags & RX_F_NULLABLE) {
-        uint32_t from = s->list_count, kept = from;
-        if (!rx_push_list(s, RX_K_OR, a))
-            return RX_NONE;
-        for (uint32_t i = from; i < s->list_count; i++)
-            if (s->list[i] != RX_EMPTY)
-                s->list[kept++] = s->list[i];
-        s->list_count = kept;
-        *min = 0;
-        return rx_or_list(s, from);
-    }
-    if (n->flags & RX_F_NULLABLE)
-        *min = 0;
-    return a;
-}
-
-rx_id rx_repeat(struct rx_store *s, rx_id a, uint32_t min, uint32_t max)
-{
-    ASSERT(min <= max && min < RX_UNBOUNDED);
-    if (s->failed)
-        return RX_NONE;
-    if (max == 0 || a == RX_EMPTY)
-        return RX_EMPTY;
-    if (a == RX_NONE)
-        return min == 0 ? RX_EMPTY : RX_NONE;
-    if (a == RX_ALL)
-        return RX_ALL;
-    if (min == 1 && max == 1)
-        return a;
-    a = repeat_body(s, a, &min, &max);
-    if (s->failed)
-        return RX_NONE;
-    const struct rx_item *n = rx_at(s, a);
-    if (min == 0 && max == 1)
-        return rx_or(s, RX_EMPTY, a);
-    if (n->kind == RX_K_BYTES && min == 0 && max == RX_UNBOUNDED) {
-        const uint64_t *bits = rx_set_at(s, n->a)->bits;
-        if ((bits[0] & bits[1] & bits[2] & bits[3]) == UINT64_MAX)
-            return RX_ALL;
-    }
-    return rx_intern(s, RX_K_REPEAT, a, 0, min, max);
 }
 
 rx_id rx_not(struct rx_store *s, rx_id a)
@@ -546,23 +523,6 @@ void rx_compact(struct rx_store *s, rx_id *roots, uint32_t count)
     memset(s->memo, 0, RX_MEMO * sizeof(*s->memo));
     memset(s->alive_memo, 0, RX_MEMO * sizeof(*s->alive_memo));
     ASSERT(s->count == kept);
-}
-
-enum { PROVED_MAX = 64, PROVED_SIZE = 200, PROVED_STEPS = 500 };
-
-void rx_prove(struct rx_store *s)
-{
-    uint32_t looks = 0;
-    rx_id end = s->count;
-    for (rx_id id = RX_ALL + 1; id < end && !s->failed; id++) {
-        uint8_t flags = flags_of(s, rx_at(s, id));
-        if (rx_at(s, id)->kind == RX_K_AND && !(flags & RX_F_EVIDENT) && looks < PROVED_MAX &&
-            s->count < s->nodes_max / 2 && rx_size(s, id, PROVED_SIZE) < PROVED_SIZE) {
-            looks++;
-            flags |= rx_alive(s, id, PROVED_STEPS) == 1 ? RX_F_EVIDENT : 0;
-        }
-        rx_at(s, id)->flags |= flags & RX_F_EVIDENT;
-    }
 }
 
 void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scratch, rx_id *roots,

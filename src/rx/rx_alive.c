@@ -1,4 +1,4 @@
-/* rx_alive.c - whether an expression matches any text, and what bytes it tells apart.
+/* rx_alive.c - whether an expression matches any text, what bytes it tells apart, and its size.
  *
  * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until
  * one is nullable: always the one that lacks the fewest bytes, by a lower bound, and of equal ones the
@@ -11,7 +11,6 @@
 
 #include <errno.h>
 
-enum { SEEN_LOG2 = 12, SEEN = 1 << SEEN_LOG2 };
 enum { RUN_LEAST = 16 }; /* shorter repetitions are searched soon enough */
 
 /* ---- Classes of bytes ---- */
@@ -37,25 +36,11 @@ void rx_refine(struct rx_store *s)
 
 /* ---- The search ---- */
 
-struct seen {
-    rx_id id;
-    uint32_t parent; /* place + 1 of the one that it was derived from */
-};
-
-struct rx_search {
-    struct rx_store *store;
-    struct seen seen[SEEN]; /* a table by id; never more than 3/4 full */
-    uint64_t heap[SEEN];    /* the least first: bytes it lacks, age, place in `seen` */
-    uint32_t count, seen_count;
-    uint8_t bytes[256]; /* one of each class */
-    uint32_t steps;
-};
-
 static uint32_t seen_place(const struct rx_search *q, rx_id id)
 {
-    uint32_t at = (id * 2654435761u) >> (32 - SEEN_LOG2);
+    uint32_t at = (id * 2654435761u) >> (32 - RX_SEEN_LOG2);
     while (q->seen[at].id != 0 && q->seen[at].id != id)
-        at = (at + 1) % SEEN;
+        at = (at + 1) % RX_SEEN;
     return at;
 }
 
@@ -148,7 +133,7 @@ static int found(struct rx_search *q, uint32_t place)
 static uint32_t heap_take(struct rx_search *q)
 {
     ASSERT(q->count > 0);
-    uint32_t place = (uint32_t)q->heap[0] & (SEEN - 1), at = 0;
+    uint32_t place = (uint32_t)q->heap[0] & (RX_SEEN - 1), at = 0;
     uint64_t last = q->heap[--q->count];
     for (uint32_t child = 1; child < q->count; child = 2 * at + 1) {
         child += child + 1 < q->count && q->heap[child + 1] < q->heap[child];
@@ -164,10 +149,10 @@ static uint32_t heap_take(struct rx_search *q)
 /* A derivative that is not seen yet, at its place. */
 static void heap_put(struct rx_search *q, rx_id id, uint32_t parent, uint32_t place)
 {
-    uint64_t lacks = rx_at(q->store, id)->least, age = SEEN - q->seen_count++;
-    uint64_t key = lacks << 32 | age << SEEN_LOG2 | place;
+    uint64_t lacks = rx_at(q->store, id)->least, age = RX_SEEN - q->seen_count++;
+    uint64_t key = lacks << 32 | age << RX_SEEN_LOG2 | place;
     uint32_t at = q->count++;
-    q->seen[place] = (struct seen){id, parent};
+    q->seen[place] = (struct rx_seen){id, parent};
     for (; at > 0 && key < q->heap[(at - 1) / 2]; at = (at - 1) / 2)
         q->heap[at] = q->heap[(at - 1) / 2];
     q->heap[at] = key;
@@ -195,7 +180,7 @@ static int expand(struct rx_search *q, uint32_t place)
         uint32_t at = seen_place(q, next);
         if (q->seen[at].id == next)
             continue;
-        if (q->seen_count >= SEEN * 3 / 4)
+        if (q->seen_count >= RX_SEEN * 3 / 4)
             return -1;
         heap_put(q, next, place + 1, at);
     }
@@ -212,16 +197,9 @@ static int search(struct rx_search *q, uint32_t steps)
 
 static void forget_all(struct rx_search *q)
 {
-    for (uint32_t i = 0; i < SEEN; i++)
+    for (uint32_t i = 0; i < RX_SEEN; i++)
         if (q->seen[i].id)
             remember(q->store, q->seen[i].id, false);
-}
-
-bool rx_search_create(struct rx_store *s)
-{
-    if (!s->search)
-        s->search = ARENA_NEW(s->arena, struct rx_search);
-    return s->search;
 }
 
 static void search_begin(struct rx_search *q, struct rx_store *s, rx_id x)
@@ -254,4 +232,78 @@ int rx_alive(struct rx_store *s, rx_id x, uint32_t steps)
     if (r == 0)
         forget_all(s->search);
     return r < 0 ? -E2BIG : r;
+}
+
+enum { PROVED_MAX = 64, PROVED_SIZE = 200, PROVED_STEPS = 500 };
+
+void rx_prove(struct rx_store *s)
+{
+    uint32_t looks = 0;
+    rx_id end = s->count;
+    for (rx_id id = RX_ALL + 1; id < end && !s->failed; id++) {
+        uint8_t flags = rx_flags_of(s, rx_at(s, id));
+        if (rx_at(s, id)->kind == RX_K_AND && !(flags & RX_F_EVIDENT) && looks < PROVED_MAX &&
+            s->count < s->nodes_max / 2 && rx_size(s, id, PROVED_SIZE) < PROVED_SIZE) {
+            looks++;
+            flags |= rx_alive(s, id, PROVED_STEPS) == 1 ? RX_F_EVIDENT : 0;
+        }
+        rx_at(s, id)->flags |= flags & RX_F_EVIDENT;
+    }
+}
+
+/* ---- Sizes ---- */
+
+enum { SLOTS = 2 * RX_SIZE_MAX };
+
+/* False when it is there already. */
+static bool add_slot(rx_id *slots, rx_id id)
+{
+    uint32_t at = id * 2654435761u % SLOTS;
+    for (; slots[at]; at = (at + 1) % SLOTS)
+        if (slots[at] == id + 1)
+            return false;
+    slots[at] = id + 1;
+    return true;
+}
+
+uint32_t rx_size(struct rx_store *s, rx_id x, uint32_t most)
+{
+    ASSERT(most < RX_SIZE_MAX);
+    rx_id slots[SLOTS] = {0};
+    uint32_t from = s->list_count, count = 0;
+    bool pushed = rx_push(s, x);
+    while (pushed && s->list_count > from && count < most) {
+        rx_id id = s->list[--s->list_count];
+        const struct rx_item *n = rx_at(s, id);
+        if (!add_slot(slots, id))
+            continue;
+        count++;
+        if (n->kind >= RX_K_CAT)
+            pushed = rx_push(s, n->a);
+        if (n->kind >= RX_K_CAT && n->kind <= RX_K_AND)
+            pushed = pushed && rx_push(s, n->b);
+    }
+    s->list_count = from;
+    return pushed ? count : most;
+}
+
+bool rx_has_loop(struct rx_store *s, rx_id x)
+{
+    rx_id slots[SLOTS] = {0};
+    uint32_t from = s->list_count, count = 0;
+    bool found = !rx_push(s, x);
+    while (!found && s->list_count > from) {
+        rx_id id = s->list[--s->list_count];
+        const struct rx_item *n = rx_at(s, id);
+        if (!add_slot(slots, id))
+            continue;
+        found = ++count == RX_SIZE_MAX ||
+                (n->kind == RX_K_REPEAT && n->max > 8 && rx_at(s, n->a)->kind != RX_K_BYTES);
+        if (n->kind >= RX_K_CAT)
+            found = found || !rx_push(s, n->a);
+        if (n->kind >= RX_K_CAT && n->kind <= RX_K_AND)
+            found = found || !rx_push(s, n->b);
+    }
+    s->list_count = from;
+    return found;
 }

@@ -1,8 +1,9 @@
-/* rx_list.c - unions and intersections as sorted lists without repeats.
+/* rx_list.c - unions and intersections as sorted lists without repeats; and repetitions, which need unions,
+ * and which unions add up.
  *
  * A list is gathered on the store's stack, simplified there, and built from its smallest id upwards. A long
- * union that is made one literal at a time takes each in constant time: the newest node has the largest id.
- * */
+ * union that is made one literal at a time takes each in constant time, because the newest node has the
+ * largest id. */
 #include "rx/rx_store.h"
 
 #include "base/check.h"
@@ -12,33 +13,6 @@ enum {
     SHORT = 16,     /* shorter lists are sorted by insertion */
     SWAPS_PER_STEP = 32
 };
-
-bool rx_push(struct rx_store *s, rx_id x)
-{
-    s->work++;
-    if (s->list_count == s->list_room) {
-        uint32_t room = s->list_room ? s->list_room * 2 : 256;
-        rx_id *more = s->base ? NULL : ARENA_ARRAY(s->arena, rx_id, room);
-        if (!more) {
-            rx_fail(s);
-            return false;
-        }
-        if (s->list_count)
-            memcpy(more, s->list, s->list_count * sizeof(*more));
-        s->list = more;
-        s->list_room = room;
-    }
-    s->list[s->list_count++] = x;
-    return true;
-}
-
-bool rx_push_list(struct rx_store *s, enum rx_kind kind, rx_id x)
-{
-    for (; rx_at(s, x)->kind == kind; x = rx_at(s, x)->b)
-        if (!rx_push(s, rx_at(s, x)->a))
-            return false;
-    return rx_push(s, x);
-}
 
 static void sift(rx_id *ids, uint32_t at, uint32_t count)
 {
@@ -325,4 +299,63 @@ rx_id rx_and(struct rx_store *s, rx_id a, rx_id b)
     if (!rx_push_list(s, RX_K_AND, a) || !rx_push_list(s, RX_K_AND, b))
         return RX_NONE;
     return rx_and_list(s, from);
+}
+
+/* ---- Repetitions ---- */
+
+/* Returns the body of a repetition of `a`: a? and a* and a+ lose their own counts where that is exact. */
+static rx_id repeat_body(struct rx_store *s, rx_id a, uint32_t *min, uint32_t *max)
+{
+    const struct rx_item *n = rx_at(s, a);
+    if (n->kind == RX_K_REPEAT && n->max == RX_UNBOUNDED && n->min <= 1) {
+        if (n->min == 0)
+            *min = 0;
+        *max = RX_UNBOUNDED;
+        return n->a;
+    }
+    if (n->kind == RX_K_REPEAT && n->min == 0 && *max == RX_UNBOUNDED) {
+        *min = 0;
+        return n->a;
+    }
+    if (n->kind == RX_K_OR && n->flags & RX_F_NULLABLE) {
+        uint32_t from = s->list_count, kept = from;
+        if (!rx_push_list(s, RX_K_OR, a))
+            return RX_NONE;
+        for (uint32_t i = from; i < s->list_count; i++)
+            if (s->list[i] != RX_EMPTY)
+                s->list[kept++] = s->list[i];
+        s->list_count = kept;
+        *min = 0;
+        return rx_or_list(s, from);
+    }
+    if (n->flags & RX_F_NULLABLE)
+        *min = 0;
+    return a;
+}
+
+rx_id rx_repeat(struct rx_store *s, rx_id a, uint32_t min, uint32_t max)
+{
+    ASSERT(min <= max && min < RX_UNBOUNDED);
+    if (s->failed)
+        return RX_NONE;
+    if (max == 0 || a == RX_EMPTY)
+        return RX_EMPTY;
+    if (a == RX_NONE)
+        return min == 0 ? RX_EMPTY : RX_NONE;
+    if (a == RX_ALL)
+        return RX_ALL;
+    if (min == 1 && max == 1)
+        return a;
+    a = repeat_body(s, a, &min, &max);
+    if (s->failed)
+        return RX_NONE;
+    const struct rx_item *n = rx_at(s, a);
+    if (min == 0 && max == 1)
+        return rx_or(s, RX_EMPTY, a);
+    if (n->kind == RX_K_BYTES && min == 0 && max == RX_UNBOUNDED) {
+        const uint64_t *bits = rx_set_at(s, n->a)->bits;
+        if ((bits[0] & bits[1] & bits[2] & bits[3]) == UINT64_MAX)
+            return RX_ALL;
+    }
+    return rx_intern(s, RX_K_REPEAT, a, 0, min, max);
 }

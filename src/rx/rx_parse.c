@@ -24,34 +24,6 @@ struct part {
 
 static struct part parse_alternatives(struct rx_parser *p);
 
-bool rx_parse_fail(struct rx_parser *p, size_t at, const char *what)
-{
-    if (p->result == 0)
-        p->result = err_set(p->e, -EINVAL, "pattern, byte %zu: %s", at + 1, what);
-    return false;
-}
-
-bool rx_parse_code(struct rx_parser *p, uint32_t *ret)
-{
-    if (p->at == p->text.len)
-        return rx_parse_fail(p, p->at, "the pattern ends too early");
-    const uint8_t *s = (const uint8_t *)p->text.ptr + p->at;
-    uint32_t len = s[0] < 0x80 ? 1 : s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2, code = s[0];
-    bool valid = len == 1 || (s[0] >= 0xC2 && s[0] <= 0xF4 && p->text.len - p->at >= len);
-    if (len > 1)
-        code &= 0x7Fu >> len;
-    for (uint32_t i = 1; valid && i < len; i++) {
-        valid = (s[i] & 0xC0) == 0x80;
-        code = code << 6 | (s[i] & 0x3F);
-    }
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (!valid || code < least[len] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        return rx_parse_fail(p, p->at, "this is not valid UTF-8");
-    p->at += len;
-    *ret = code;
-    return true;
-}
-
 static rx_id encode(struct rx_parser *p, const struct rx_set *set)
 {
     if (p->opts->encode)

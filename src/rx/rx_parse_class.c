@@ -4,7 +4,29 @@
 #include "rx/rx_property.h"
 #include "rx/rx_store.h"
 
+#include "base/err.h"
+#include "unicode/utf8.h"
+
 #include <errno.h>
+
+bool rx_parse_fail(struct rx_parser *p, size_t at, const char *what)
+{
+    if (p->result == 0)
+        p->result = err_set(p->e, -EINVAL, "pattern, byte %zu: %s", at + 1, what);
+    return false;
+}
+
+bool rx_parse_code(struct rx_parser *p, uint32_t *ret)
+{
+    if (p->at == p->text.len)
+        return rx_parse_fail(p, p->at, "the pattern ends too early");
+    struct utf8_char c = utf8_at(p->text, p->at);
+    if (!c.valid)
+        return rx_parse_fail(p, p->at, "this is not valid UTF-8");
+    p->at += c.bytes;
+    *ret = c.code;
+    return true;
+}
 
 static bool add(struct rx_parser *p, struct rx_set *set, uint32_t first, uint32_t last)
 {

@@ -42,6 +42,23 @@ struct rx_memo {
     uint32_t byte;
 };
 
+/* Memory of a search of rx_alive(). */
+enum { RX_SEEN_LOG2 = 12, RX_SEEN = 1 << RX_SEEN_LOG2 };
+
+struct rx_seen {
+    rx_id id;
+    uint32_t parent; /* place + 1 of the one that it was derived from */
+};
+
+struct rx_search {
+    struct rx_store *store;
+    struct rx_seen seen[RX_SEEN]; /* a table by id; never more than 3/4 full */
+    uint64_t heap[RX_SEEN];       /* the least first: bytes it lacks, age, place in `seen` */
+    uint32_t count, seen_count;
+    uint8_t bytes[256]; /* one of each class */
+    uint32_t steps;
+};
+
 struct rx_store {
     struct arena *arena;
     const struct rx_store *base;
@@ -88,6 +105,8 @@ static inline bool rx_has(const struct rx_bytes *set, uint8_t byte)
 
 /* The node with these members, new or not. Flags and depth follow. RX_NONE when the store is full. */
 rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, uint32_t min, uint32_t max);
+/* The flags of a node that follow from its members and children. */
+uint8_t rx_flags_of(const struct rx_store *s, const struct rx_item *n);
 rx_id rx_fail(struct rx_store *s);
 /* When to give up: the store fails then. NULL: never. Returns what it was before. */
 const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted);
