@@ -286,9 +286,9 @@ static void take_changes(void *arg, int fd)
         return;
     if (api_state_now(a) == API_LOADING)
         look_at_start(a);
-    pulls_look(a);
+    pulls_poll(a);
     LIST_EACH(it, &a->exchanges)
-        exchange_look(LIST_ENTRY(it, struct exchange, all), now_ns);
+        exchange_poll(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
 
 static void on_writable(void *arg, struct http_request *r)
@@ -411,7 +411,7 @@ void api_free(struct api *a)
 void api_models_changed(struct api *a)
 {
     uint64_t one = 1;
-    warm_look(a->warm);
+    warm_wake(a->warm);
     /* Full means that the network thread has not looked yet: it will. */
     if (write(a->models_fd, &one, sizeof(one)) < 0)
         return;

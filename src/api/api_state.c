@@ -24,10 +24,10 @@ bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *re
     struct model_lease look;
     ASSERT(index < api_model_count(a));
     *ret = (struct engine_numbers){.idle = true};
-    if (registry_look(a->opts.registry, index, &look) < 0)
+    if (registry_peek(a->opts.registry, index, &look) < 0)
         return false;
     engine_numbers(look.model->engine, ret);
-    registry_look_away(&look);
+    registry_release_peek(&look);
     return true;
 }
 
@@ -35,10 +35,10 @@ void api_reclaim(struct api *a)
 {
     struct model_lease look;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        if (registry_look(a->opts.registry, i, &look) < 0)
+        if (registry_peek(a->opts.registry, i, &look) < 0)
             continue;
         engine_reclaim(look.model->engine);
-        registry_look_away(&look);
+        registry_release_peek(&look);
     }
 }
 
@@ -49,11 +49,11 @@ uint32_t api_clear_grammars(struct api *a, uint64_t *bytes)
     *bytes = 0;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         uint64_t more = 0;
-        if (registry_look(a->opts.registry, i, &look) < 0)
+        if (registry_peek(a->opts.registry, i, &look) < 0)
             continue;
         if (look.model->grammars)
             entries += grammar_cache_clear(look.model->grammars, &more);
-        registry_look_away(&look);
+        registry_release_peek(&look);
         *bytes += more;
     }
     return entries;

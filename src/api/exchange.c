@@ -291,9 +291,9 @@ static void prepare(struct exchange *x, size_t bytes)
     prep_put(x, bytes);
 }
 
-void exchange_look(struct exchange *x, uint64_t now_ns)
+void exchange_poll(struct exchange *x, uint64_t now_ns)
 {
-    switch (wait_look(x, now_ns)) {
+    switch (wait_poll(x, now_ns)) {
     case WAIT_GOES_ON:
         return;
     case WAIT_PREPARES:
@@ -324,7 +324,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
         http_request_close(x->http);
         return;
     }
-    exchange_look(x, now_ns);
+    exchange_poll(x, now_ns);
     /* A wake-up is lost when the mailbox is full; the tick is the second chance. */
     clear_wakes(x);
     exchange_pump(x);
@@ -412,7 +412,7 @@ void exchange_prepared(struct exchange *x)
         return;
     }
     if (x->waits) {
-        exchange_look(x, clock_now_ns());
+        exchange_poll(x, clock_now_ns());
         return;
     }
     if (x->request.gen.effort_unused)

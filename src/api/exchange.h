@@ -137,7 +137,7 @@ void exchange_receive(struct exchange *x);
 /* A prep thread returns it. */
 void exchange_prepared(struct exchange *x);
 /* While it waits: at each change of a model and at each tick. Continues or answers when the wait is over. */
-void exchange_look(struct exchange *x, uint64_t now_ns);
+void exchange_poll(struct exchange *x, uint64_t now_ns);
 /* Takes tokens and writes what the connection takes. */
 void exchange_pump(struct exchange *x);
 /* About every 250 ms. */

@@ -333,7 +333,7 @@ static bool flush(struct exchange *x)
         return true;
     r = begin_stream(x);
     while (r == 0 && x->out.len > 0) {
-        size_t n = MIN_OF(x->out.len, http_stream_room(x->http));
+        size_t n = MIN_OF(x->out.len, http_stream_free_bytes(x->http));
         if (n == 0)
             return false; /* `writable` will be called */
         r = http_stream_write(x->http, slice_sub(buf_slice(&x->out), 0, n));

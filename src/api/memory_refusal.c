@@ -63,10 +63,10 @@ uint32_t memory_refusal_retry_s(struct api *a)
     uint32_t longest = 1;
     struct model_lease look;
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        if (registry_look(a->opts.registry, i, &look) < 0)
+        if (registry_peek(a->opts.registry, i, &look) < 0)
             continue;
         longest = MAX_OF(longest, engine_retry_after_s(look.model->engine));
-        registry_look_away(&look);
+        registry_release_peek(&look);
     }
     return longest;
 }

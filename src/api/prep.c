@@ -186,7 +186,7 @@ static void drop_refused(struct exchange *x)
         return;
     buf_done(&x->body);
     request_drop_all(&x->request);
-    if (wanted_look(&x->gen.wanted) < 0)
+    if (wanted_check(&x->gen.wanted) < 0)
         atomic_fetch_add(&x->api->prep_stopped, 1);
 }
 

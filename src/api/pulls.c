@@ -113,7 +113,7 @@ static void serve(struct api *a)
     a->opts.serve_pulled(a->opts.serve_arg, &name);
 }
 
-void pulls_look(struct api *a)
+void pulls_poll(struct api *a)
 {
     struct pulls *p = &a->pulls;
     pthread_mutex_lock(&a->lock);

@@ -48,7 +48,7 @@ bool pulls_order(struct api *a, struct slice body, struct reject *why);
 /* Asks the running pull to end. False: none runs. */
 bool pulls_cancel(struct api *a);
 /* Whether the pulled model is listed by now. */
-void pulls_look(struct api *a);
+void pulls_poll(struct api *a);
 /* The state of the last pull, as one object. */
 void pulls_write(struct api *a, struct json_out *j, const char *key);
 /* Kills a process that does not end although it was asked to. */

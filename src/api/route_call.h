@@ -22,6 +22,6 @@ typedef void route_fn(const struct call *call);
 void route_respond_deleted(const struct call *c, struct slice id, const char *object);
 
 /* sessions.c: GET, POST with {"ttl": "1h"} and DELETE of /v1/sessions/{id}. */
-route_fn sessions_look, sessions_extend, sessions_end;
+route_fn sessions_show, sessions_extend, sessions_end;
 
 #endif

@@ -464,7 +464,7 @@ static const struct route routes[] = {
     {"POST", "/v1/responses/*/cancel", AUTH_KEY, responses_refuse_cancel},
     {"GET", "/v1/responses/", AUTH_KEY, responses_answer},
     {"DELETE", "/v1/responses/", AUTH_KEY, responses_answer_delete},
-    {"GET", "/v1/sessions/", AUTH_KEY, sessions_look},
+    {"GET", "/v1/sessions/", AUTH_KEY, sessions_show},
     {"POST", "/v1/sessions/", AUTH_KEY, sessions_extend},
     {"DELETE", "/v1/sessions/", AUTH_KEY, sessions_end},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},

@@ -29,12 +29,12 @@ static bool find(const struct call *c, uint64_t deadline_ns, struct lease_info *
         return false;
     for (uint32_t i = 0; i < api_model_count(c->api) && !found; i++) {
         struct model_lease look;
-        if (registry_look(c->api->opts.registry, i, &look) < 0)
+        if (registry_peek(c->api->opts.registry, i, &look) < 0)
             continue;
         found = engine_session(look.model->engine, &id, c->auth.tenant, ret);
         if (found && deadline_ns != UINT64_MAX)
             (void)engine_session_set(look.model->engine, &id, c->auth.tenant, deadline_ns);
-        registry_look_away(&look);
+        registry_release_peek(&look);
         *model = i;
     }
     if (found && deadline_ns != UINT64_MAX)
@@ -88,7 +88,7 @@ static void set(const struct call *c, uint64_t deadline_ns)
     respond(c, &s, model);
 }
 
-void sessions_look(const struct call *c)
+void sessions_show(const struct call *c)
 {
     set(c, UINT64_MAX);
 }

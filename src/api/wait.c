@@ -233,14 +233,14 @@ static int look_for_unload(struct exchange *x, uint64_t now_ns)
 /* When the images are ready, a prep thread continues; on an error the client gets the answer. */
 static enum wait_end look_for_media(struct exchange *x, uint64_t now_ns)
 {
-    int r = media_request_look(&x->gen, now_ns);
+    int r = media_request_poll(&x->gen, now_ns);
     if (r == -EAGAIN)
         return WAIT_GOES_ON;
     x->waits = WAIT_NONE;
     return r == 0 ? WAIT_PREPARES : WAIT_ANSWERS;
 }
 
-enum wait_end wait_look(struct exchange *x, uint64_t now_ns)
+enum wait_end wait_poll(struct exchange *x, uint64_t now_ns)
 {
     if (x->phase != EXCHANGE_WAITING || !x->http)
         return WAIT_GOES_ON;

@@ -22,7 +22,7 @@ enum wait_end {
     WAIT_PREPARES, /* it is over, and a prep thread continues */
     WAIT_ANSWERS   /* it is over, and the reject or x->reply is the answer */
 };
-enum wait_end wait_look(struct exchange *x, uint64_t now_ns);
+enum wait_end wait_poll(struct exchange *x, uint64_t now_ns);
 /* Releases the place among the waiters and the lease. For every end; twice is fine. */
 void wait_done(struct exchange *x);
 

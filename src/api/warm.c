@@ -227,7 +227,7 @@ int warm_start(struct warm *w)
     return 0;
 }
 
-void warm_look(struct warm *w)
+void warm_wake(struct warm *w)
 {
     void *look = NULL;
     if (w)
@@ -239,7 +239,7 @@ void warm_stop(struct warm *w)
     if (!w || !w->has_thread)
         return;
     atomic_store(&w->stopping, true);
-    warm_look(w);
+    warm_wake(w);
     pthread_join(w->thread, NULL);
     thread_stack_done(&w->stack);
     w->has_thread = false;

@@ -20,7 +20,7 @@ int warm_create(struct api *a, struct warm **ret, struct err *e);
 /* Starts the thread. 0 or an error of pthread_create. NULL is fine. */
 int warm_start(struct warm *w);
 /* A model's state has changed. Any thread, returns at once. NULL is fine. */
-void warm_look(struct warm *w);
+void warm_wake(struct warm *w);
 /* Ends the request under way, and joins the thread. NULL and twice are fine. */
 void warm_stop(struct warm *w);
 /* NULL is fine. */

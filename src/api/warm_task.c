@@ -156,7 +156,7 @@ static bool wait_for_parts(struct task *t, const struct model_lease *l)
         if (t->gen.stage == GEN_AT_GRAMMAR)
             r = now_ns < t->gen.grammar_retry_ns ? -EAGAIN : 0;
         else
-            r = media_request_look(&t->gen, now_ns);
+            r = media_request_poll(&t->gen, now_ns);
     }
     return r == 0;
 }

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-int wanted_look(const struct wanted *w)
+int wanted_check(const struct wanted *w)
 {
     if (!w)
         return 0;

@@ -19,15 +19,16 @@ struct wanted {
 };
 
 /* 0: go on; -ECANCELED; -ETIME: a deadline is past. NULL: 0. */
-int wanted_look(const struct wanted *w);
+int wanted_check(const struct wanted *w);
 
-/* As `wanted_look()`, but in a loop that passes WANTED_BYTES of text between two looks. *next begins as 0. */
+/* As `wanted_check()`, but in a loop that passes WANTED_BYTES of text between two looks. *next begins as
+ * 0. */
 static inline int wanted_pass(const struct wanted *w, size_t at, size_t *next)
 {
     if (at < *next)
         return 0;
     *next = at + WANTED_BYTES;
-    return wanted_look(w);
+    return wanted_check(w);
 }
 
 #endif

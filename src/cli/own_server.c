@@ -155,13 +155,13 @@ static void on_change(void *arg)
 static void describe(const struct child *c, struct report *ret)
 {
     struct model_lease look = {.registry = NULL};
-    if (registry_look(c->server.registry, 0, &look) < 0)
+    if (registry_peek(c->server.registry, 0, &look) < 0)
         return;
     snprintf(ret->text.text, sizeof(ret->text.text), "%s", look.model->id);
     ret->context = look.model->max_model_len;
     ret->chats = look.model->template != NULL;
     ret->text_only = !look.model->shape->vision.present;
-    registry_look_away(&look);
+    registry_release_peek(&look);
 }
 
 /* Network thread. A failure ends the server, and is told then. */

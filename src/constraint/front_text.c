@@ -115,7 +115,7 @@ uint32_t front_text_number(struct front_text *f)
 
 /* ---- rows and alternatives ---- */
 
-void front_row_add(struct front_text *f, struct front_row *row, struct piece p)
+void front_sequence_add(struct front_text *f, struct front_sequence *row, struct piece p)
 {
     struct piece *last = row->count ? &row->pieces[row->count - 1] : NULL;
     if (f->error)
@@ -137,14 +137,14 @@ void front_row_add(struct front_text *f, struct front_row *row, struct piece p)
     row->pieces[row->count++] = p;
 }
 
-static void make_rule(struct front_text *f, struct front_ways *ways)
+static void make_rule(struct front_text *f, struct front_alternatives *ways)
 {
     if (!ways->rule_made)
         ways->rule = grammar_rule(f->b);
     ways->rule_made = true;
 }
 
-static void add_row(struct front_text *f, sym_id rule, const struct front_row *row)
+static void add_row(struct front_text *f, sym_id rule, const struct front_sequence *row)
 {
     sym_id *symbols = take(f, (row->count + 1) * sizeof(*symbols));
     uint32_t count = 0;
@@ -155,7 +155,8 @@ static void add_row(struct front_text *f, sym_id rule, const struct front_row *r
         grammar_alternative(f->b, rule, symbols, count);
 }
 
-void front_ways_add(struct front_text *f, struct front_ways *ways, const struct front_row *row)
+void front_alternatives_add(struct front_text *f, struct front_alternatives *ways,
+                            const struct front_sequence *row)
 {
     if (row->count > 1 || (row->count == 1 && !row->pieces[0].regular)) {
         make_rule(f, ways);
@@ -167,13 +168,13 @@ void front_ways_add(struct front_text *f, struct front_ways *ways, const struct 
     ways->some = true;
 }
 
-struct piece front_ways_done(struct front_text *f, const struct front_ways *ways)
+struct piece front_alternatives_done(struct front_text *f, const struct front_alternatives *ways)
 {
     if (!ways->rule_made)
         return piece_rx(ways->regular);
     if (ways->some) {
         struct piece p = piece_rx(ways->regular);
-        struct front_row row = {&p, 1, 1};
+        struct front_sequence row = {&p, 1, 1};
         add_row(f, ways->rule, &row);
     }
     return piece_sym(ways->rule);

@@ -70,18 +70,19 @@ uint32_t front_text_hex(struct front_text *f, uint32_t digits);
 uint32_t front_text_number(struct front_text *f);
 
 /* A growing row of pieces; neighbouring regular ones become one. */
-struct front_row {
+struct front_sequence {
     struct piece *pieces;
     uint32_t count, capacity;
 };
-void front_row_add(struct front_text *f, struct front_row *row, struct piece p);
+void front_sequence_add(struct front_text *f, struct front_sequence *row, struct piece p);
 /* Alternatives one by one: an expression while all are regular, else a rule. */
-struct front_ways {
+struct front_alternatives {
     bool some, rule_made;
     rx_id regular; /* union of the regular ones */
     sym_id rule;
 };
-void front_ways_add(struct front_text *f, struct front_ways *ways, const struct front_row *row);
-struct piece front_ways_done(struct front_text *f, const struct front_ways *ways);
+void front_alternatives_add(struct front_text *f, struct front_alternatives *ways,
+                            const struct front_sequence *row);
+struct piece front_alternatives_done(struct front_text *f, const struct front_alternatives *ways);
 
 #endif

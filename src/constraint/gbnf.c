@@ -281,7 +281,7 @@ static struct piece repeated(struct front_text *f, struct piece p)
     return p;
 }
 
-static void sequence(struct front_text *f, struct front_row *row, bool nested)
+static void sequence(struct front_text *f, struct front_sequence *row, bool nested)
 {
     while (!f->error && f->at < f->end && *f->at != '|' && *f->at != ')' && *f->at != '\n' &&
            *f->at != '\r') {
@@ -289,21 +289,21 @@ static void sequence(struct front_text *f, struct front_row *row, bool nested)
         if (f->error)
             return;
         skip(f, nested);
-        front_row_add(f, row, repeated(f, p));
+        front_sequence_add(f, row, repeated(f, p));
         skip(f, nested);
     }
 }
 
 static struct piece alternatives(struct front_text *f, bool nested)
 {
-    struct front_ways ways = {0};
+    struct front_alternatives ways = {0};
     for (;;) {
-        struct front_row row = {0};
+        struct front_sequence row = {0};
         sequence(f, &row, nested);
-        front_ways_add(f, &ways, &row);
+        front_alternatives_add(f, &ways, &row);
         skip_to_bar(f);
         if (f->error || !front_text_has(f, '|'))
-            return front_ways_done(f, &ways);
+            return front_alternatives_done(f, &ways);
         f->at++;
         skip(f, true);
     }

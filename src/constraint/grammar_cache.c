@@ -354,7 +354,7 @@ static int compile(struct grammar_cache *c, const struct grammar_source *s,
 static int wait_for(struct grammar_cache *c, const struct grammar_entry *g, const struct wanted *wanted)
 {
     int r = 0;
-    while (g->state == COMPILING && (r = wanted_look(wanted)) == 0) {
+    while (g->state == COMPILING && (r = wanted_check(wanted)) == 0) {
         struct timespec until = clock_deadline(WAIT_NS);
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
     }

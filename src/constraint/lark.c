@@ -252,21 +252,21 @@ static void alias(struct front_text *f)
 
 static struct piece alternatives(struct front_text *f, bool nested)
 {
-    struct front_ways ways = {0};
+    struct front_alternatives ways = {0};
     for (;;) {
-        struct front_row row = {0};
+        struct front_sequence row = {0};
         lark_skip(f, nested);
         while (!at_end(f, nested) && *f->at != '-') {
             struct piece p = element(f);
             lark_skip(f, false);
-            front_row_add(f, &row, repeated(f, p));
+            front_sequence_add(f, &row, repeated(f, p));
             lark_skip(f, nested);
         }
         alias(f);
-        front_ways_add(f, &ways, &row);
+        front_alternatives_add(f, &ways, &row);
         lark_skip_to_bar(f);
         if (f->error || !front_text_has(f, '|'))
-            return front_ways_done(f, &ways);
+            return front_alternatives_done(f, &ways);
         f->at++;
     }
 }

@@ -537,11 +537,11 @@ static struct job_tables job_tables_of(const struct engine *en)
                                .groups = en->shape->group_count};
 }
 
-void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
+void engine_job_limits(const struct engine *en, const struct job_spec *job, struct engine_job_limits *ret)
 {
     const struct job_tables tables = job_tables_of(en);
-    *ret = (struct engine_room){job_bytes(job, &tables), limit_of(en->opts.requests_bytes_max),
-                                en->opts.max_num_seqs + queue_now(en)};
+    *ret = (struct engine_job_limits){job_bytes(job, &tables), limit_of(en->opts.requests_bytes_max),
+                                      en->opts.max_num_seqs + queue_now(en)};
 }
 
 static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)

@@ -62,11 +62,11 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
 
 /* Bytes of a job in the account `requests`, the limit of all jobs together, and the limit on running and
  * queued jobs. A submitter of several jobs checks whether they can ever fit. Any thread. */
-struct engine_room {
+struct engine_job_limits {
     uint64_t job_bytes, requests_bytes_max;
     uint32_t jobs_max;
 };
-void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret);
+void engine_job_limits(const struct engine *en, const struct job_spec *job, struct engine_job_limits *ret);
 /* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 

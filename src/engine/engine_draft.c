@@ -12,7 +12,7 @@ _Static_assert(DRAFT_LENGTH_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "the draft length h
 /* The scheduler applies its part of this again, and the limit of a step. */
 static uint32_t room_of(const struct job *j)
 {
-    uint32_t in_stream = job_room(j);
+    uint32_t in_stream = job_free_tokens(j);
     return MIN_OF(sched_drafts_max(&j->seq), in_stream ? in_stream - 1 : 0);
 }
 

@@ -119,12 +119,12 @@ static void take_inbox(struct engine *en)
  * sooner. It goes on when its client has read nearly all of them, whether sequences wait then or not. */
 static bool has_room(const struct engine *en, struct job *j)
 {
-    uint32_t unread = STREAM_TOKENS - stream_room(j->stream);
+    uint32_t unread = STREAM_TOKENS - stream_free_tokens(j->stream);
     if (!j->seq.paused)
         j->yields = en->crowded && !j->whole && unread >= CROWDED_UNREAD;
     else if (unread < CROWDED_UNREAD / 4)
         j->yields = false;
-    return job_room(j) > 0 && !j->yields;
+    return job_free_tokens(j) > 0 && !j->yields;
 }
 
 /* Handles clients that have gone, that do not read, that read again. */

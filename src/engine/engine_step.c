@@ -531,10 +531,10 @@ bool engine_step_begin(struct engine *en)
     set_events(en, now_ns, &ev);
     pools_clock(&en->pools, now_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
-    image_sched_look(&en->image_sched);
+    image_sched_update(&en->image_sched);
     sched_plan(en->sched, &ev, &p->plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (p->plan.seq_count == 0 && image_sched_look(&en->image_sched))
+    if (p->plan.seq_count == 0 && image_sched_update(&en->image_sched))
         sched_plan(en->sched, &ev, &p->plan);
     take_ended(en);
     note_taken(en);

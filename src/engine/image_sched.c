@@ -154,7 +154,7 @@ static uint32_t ready_of(struct image_sched *s, struct job *j)
     return 0;
 }
 
-bool image_sched_look(struct image_sched *s)
+bool image_sched_update(struct image_sched *s)
 {
     bool changed = false;
     if (s->jobs == 0)
@@ -248,7 +248,7 @@ static void let_others_go(struct image_sched *s, const struct job *but)
     }
 }
 
-enum room { ROOM_MADE, ROOM_COMES, ROOM_NONE };
+enum room { ROOM_MADE, ROOM_COMES, RECLAIM_NONE };
 
 static enum room find_room(struct image_sched *s, const struct job *j, uint64_t bytes, bool stepped)
 {
@@ -260,7 +260,7 @@ static enum room find_room(struct image_sched *s, const struct job *j, uint64_t 
     if (s->opts.pools->holder && holder_want(s->opts.pools->holder, bytes, clock_now_ns()))
         return ROOM_COMES;
     embedding_cache_numbers(s->embedding_cache, &n);
-    return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
+    return n.entries > n.unused ? ROOM_COMES : RECLAIM_NONE;
 }
 
 /* The job's image got no memory. error -ENOBUFS: the system refused it. True: there is some now. */
@@ -271,10 +271,10 @@ static bool refuse(struct image_sched *s, struct job *j, uint32_t i, int error, 
     uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
     enum room room = find_room(s, j, features + encoding, stepped);
-    bool taken = room == ROOM_NONE && error == -ENOBUFS && !pools_are_limited(s->opts.pools);
+    bool taken = room == RECLAIM_NONE && error == -ENOBUFS && !pools_are_limited(s->opts.pools);
     if (taken && s->taken_ns == 0)
         s->taken_ns = now_ns;
-    if (room == ROOM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
+    if (room == RECLAIM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
         s->opts.port.refused(s->opts.port.arg, j, i, features, encoding, taken);
     else if (room != ROOM_MADE)
         s->retry_ns = now_ns + RETRY_NS;

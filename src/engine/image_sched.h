@@ -107,7 +107,7 @@ void image_sched_leave(struct image_sched *s, struct job *j);
 
 /* Before a plan: references the embeddings that each sequence needs, releases the ones before its position,
  * and sets sched_seq.ready. True: ready has changed for some sequence. */
-bool image_sched_look(struct image_sched *s);
+bool image_sched_update(struct image_sched *s);
 /* After the step, whose sequences were computed: records its duration. */
 void image_sched_note_step(struct image_sched *s, const struct sched_plan *plan, uint64_t took_ns);
 /* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.

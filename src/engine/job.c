@@ -2,8 +2,8 @@
  *
  * The block is an arena of exactly the bytes that prompt, max_tokens and options need, committed at once: an
  * admitted job never needs more memory. Without stop strings a token goes straight into the stream, where
- * job_room() has reserved its place. With them it passes the ring of held tokens, which has JOB_HELD_MAX
- * places and drains into the stream as far as that has room. */
+ * job_free_tokens() has reserved its space. With them it passes the ring of held tokens, which has
+ * JOB_HELD_MAX entries and drains into the stream as far as that has space. */
 #include "engine/job.h"
 
 #include "engine/engine.h"
@@ -358,14 +358,14 @@ static struct held *held_at(const struct job *j, uint32_t index)
     return (struct held *)(j->held + (size_t)at * j->held_bytes);
 }
 
-uint32_t job_room(const struct job *j)
+uint32_t job_free_tokens(const struct job *j)
 {
     /* Prompt logprobs of a chunk, and the first token, which has none; then the sampled one. */
     if (job_wants_prompt_logits(j))
-        return stream_room(j->stream) >= ENGINE_PROMPT_LOGITS + 3 ? 1 : 0;
+        return stream_free_tokens(j->stream) >= ENGINE_PROMPT_LOGITS + 3 ? 1 : 0;
     if (j->stops)
         return j->held_ready == 0 ? JOB_HELD_MAX - j->held_count : 0;
-    return stream_room(j->stream);
+    return stream_free_tokens(j->stream);
 }
 
 void job_put_prompt(struct job *j, const struct stream_token *t)

@@ -134,7 +134,7 @@ static inline bool job_wants_prompt_logits(const struct job *j)
     return j->prompt_logprobs && j->prompt_sent < j->prompt_count;
 }
 /* Tokens that a step may give it: that many have room. 0: the sequence pauses. */
-uint32_t job_room(const struct job *j);
+uint32_t job_free_tokens(const struct job *j);
 
 /* Returns the tokens of the prompt's whole pages that were not found: they join the prefix cache. */
 static inline uint32_t job_written_tokens(const struct job *j)

@@ -194,7 +194,7 @@ bool stream_put(struct stream *s, const struct stream_token *t)
     return ring_put(&s->ring, t);
 }
 
-uint32_t stream_room(const struct stream *s)
+uint32_t stream_free_tokens(const struct stream *s)
 {
     return STREAM_TOKENS - ring_count(&s->ring);
 }

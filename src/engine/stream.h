@@ -130,7 +130,7 @@ void stream_admit(struct stream *s, const struct stream_admission *a);
 void stream_note_first_token(struct stream *s, uint64_t now_ns);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
-uint32_t stream_room(const struct stream *s);
+uint32_t stream_free_tokens(const struct stream *s);
 /* The last call but stream_release(); wakes the exchange. */
 void stream_finish(struct stream *s, const struct stream_finish *f);
 /* Wakes the exchange, unless a wake is pending already. */

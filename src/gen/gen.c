@@ -226,11 +226,11 @@ static uint32_t window_of(const struct gen *g)
 /* All choices are accepted or none: a set that can never fit together must not be tried again. */
 static bool check_room(struct gen *g)
 {
-    struct engine_room room = {0};
+    struct engine_job_limits room = {0};
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < window_of(g); i++) {
         struct job_spec job = spec_of(g, &g->choices[i]);
-        engine_room(g->model->engine, &job, &room);
+        engine_job_limits(g->model->engine, &job, &room);
         bytes += room.job_bytes;
     }
     if (g->choice_count > room.jobs_max && g->request->output == GEN_TOKENS)

@@ -1,7 +1,7 @@
 /* gen.h - one generation: from a typed request to its images, its prompt and its jobs.
  *
  * The owner sets the first group of members and calls gen_prepare() on a thread that may compute for seconds.
- * When that returns PREPARE_WAITS the owner waits without a thread, for the images (media_request_look())
+ * When that returns PREPARE_WAITS the owner waits without a thread, for the images (media_request_poll())
  * or, at GEN_AT_GRAMMAR, until grammar_retry_ns, and calls again: `stage` says where preparation goes on.
  * Afterwards the choices give the parts of the reply (choice.h). gen_done() frees everything, at any stage.
  * One thread at a time. */

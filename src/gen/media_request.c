@@ -112,7 +112,7 @@ static bool refuse_slow(struct gen *g)
                       media_options(g->media)->timeout_s);
 }
 
-int media_request_look(struct gen *g, uint64_t now_ns)
+int media_request_poll(struct gen *g, uint64_t now_ns)
 {
     enum media_state state = media_task_state(g->task);
     uint64_t patience_ns = media_options(g->media)->timeout_s * NS_PER_S;

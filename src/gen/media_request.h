@@ -9,7 +9,7 @@ enum prepare media_request_begin(struct gen *g);
 
 /* While the request waits. 0: the images are ready; -EAGAIN: not yet; -ECANCELED: g->reject has the
  * reason. */
-int media_request_look(struct gen *g, uint64_t now_ns);
+int media_request_poll(struct gen *g, uint64_t now_ns);
 
 /* On a prep thread: puts the images into the request's rendered prompt. `text` and `cuts` are of the
  * rendering; afterwards they are of the text with videos written out. False: g->reject has the reason. */

@@ -106,7 +106,7 @@ bool reject_too_long(struct reject *r, const char *param, const struct reject_co
                      uint32_t ids_max);
 /* True, and *r is filled: this sentence of the engine says that a grammar is too complex. */
 bool reject_too_complex(struct reject *r, const char *sentence);
-/* The error of a result of wanted_look(): 499, or 503 when preparation took too long. */
+/* The error of a result of wanted_check(): 499, or 503 when preparation took too long. */
 bool reject_unwanted(struct reject *r, int why);
 
 #endif

@@ -12,7 +12,7 @@ enum { SIZE_MAX_INLINE = 200, SYMBOLS_MAX_INLINE = 400 };
 
 bool grammar_late(struct draft *d)
 {
-    rx_look(d->rx);
+    rx_check_limits(d->rx);
     return grammar_builder_stopped(d->b) != 0;
 }
 

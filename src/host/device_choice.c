@@ -59,7 +59,8 @@ static int choose_cuda(const char *text, uint64_t limit, struct device_choice *r
                            cuda_device_count());
         *ret = (struct device_choice){
             .backend = &backend_cuda,
-            .memory = {.name = cuda_device_name(i), .ceiling_bytes = ceiling_of(cuda_device_room(i), limit)},
+            .memory = {.name = cuda_device_name(i),
+                       .ceiling_bytes = ceiling_of(cuda_device_usable_bytes(i), limit)},
             .index = i};
         return 0;
     }
@@ -86,7 +87,7 @@ static int choose_auto(const struct settings *o, struct device_choice *ret, stru
     uint64_t limit = o->process.device_memory_limit;
     uint32_t count = may_be_gpu(&o->model) ? cuda_device_count() : 0;
     for (uint32_t i = 0; i < count; i++)
-        if (cuda_device_suits(i) && cuda_device_room(i) > 0)
+        if (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0)
             return choose_cuda(cuda_device_name(i), limit, ret, e);
     return 0;
 }

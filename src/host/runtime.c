@@ -57,7 +57,7 @@ int runtime_settings(const struct settings *o, const char *dir, const char *id, 
     int r = planning_arithmetic(o, &parts, e);
     if (r < 0)
         return r;
-    enum speculation_way way;
+    enum speculation_mode way;
     if (!speculation_parse(o->model.spec ? o->model.spec : "auto", &way))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->model.spec);
     const char *loops = o->model.repetition_detection;

@@ -79,7 +79,7 @@ static int set_floors(struct server *s, struct err *e)
 static void serve_pulled(void *arg, const struct hub_name *name)
 {
     struct server *s = arg;
-    model_finder_look_for(&s->finder, name);
+    model_finder_search_for(&s->finder, name);
 }
 
 static void on_pulled(void *arg, const char *id, const char *why)
@@ -239,7 +239,7 @@ void server_reload(struct server *s)
     live_reload(&s->live);
     listeners_tell_key(&s->listeners, live_own_admin_key(&s->live));
     if (s->models.settings->models.dirs[0] || s->models.settings->models.hub_cache)
-        model_finder_look(&s->finder);
+        model_finder_search(&s->finder);
     service_reloaded(&s->service);
 }
 

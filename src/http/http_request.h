@@ -72,7 +72,7 @@ int http_stream_write(struct http_request *r, struct slice bytes);
 /* No more comes; `ended` follows when the client has it all. */
 void http_stream_end(struct http_request *r);
 /* Bytes that http_stream_write() takes now. */
-size_t http_stream_room(const struct http_request *r);
+size_t http_stream_free_bytes(const struct http_request *r);
 /* More than HTTP_STREAM_BEHIND_BYTES wait because the connection accepts no more; `writable` follows once
  * fewer wait. A stream that is written only while this is false keeps little for a client that stops
  * reading. */

@@ -77,7 +77,7 @@ void http_stream_end(struct http_request *r)
     http_conn_wake(http_conn_of(r));
 }
 
-size_t http_stream_room(const struct http_request *r)
+size_t http_stream_free_bytes(const struct http_request *r)
 {
     if (r->phase != HTTP_PHASE_STREAM || r->ring.ended || r->closing)
         return 0;

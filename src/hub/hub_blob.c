@@ -160,7 +160,7 @@ static void end_sum(struct hub_blob *b)
     b->sum = NULL;
 }
 
-static bool sum_is_right(struct hub_blob *b)
+static bool sum_matches(struct hub_blob *b)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1];
@@ -206,7 +206,7 @@ int hub_blob_check(struct hub_blob *b, struct err *e)
     int r = sum_some(b);
     if (r == 0 && b->summed < b->file->bytes)
         return 1;
-    bool right = r == 0 && sum_is_right(b);
+    bool right = r == 0 && sum_matches(b);
     end_sum(b);
     if (r < 0)
         return err_set(e, r, "%s: %s", b->path, strerror(-r));

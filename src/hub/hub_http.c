@@ -172,7 +172,7 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *arg)
 }
 
 /* "bytes FROM-TO/TOTAL" of the requested range. */
-static bool range_is_right(const struct exchange *x)
+static bool range_matches(const struct exchange *x)
 {
     const struct hub_transfer *t = x->t;
     ull from, to, total;
@@ -201,7 +201,7 @@ static size_t take_bytes(char *bytes, size_t size, size_t count, void *arg)
         return x->over ? CURL_WRITEFUNC_ERROR : len;
     }
     x->whole = status == 200 && t->bytes && (t->from > 0 || t->bytes != t->file_bytes);
-    x->moved = status == 206 && !range_is_right(x);
+    x->moved = status == 206 && !range_matches(x);
     x->longer = !x->whole && len > most - t->came;
     if (x->whole || x->moved || x->longer)
         return CURL_WRITEFUNC_ERROR;

@@ -69,7 +69,7 @@ bool media_make_image(struct media_task *t, struct media_part *p)
     struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min,
                                   t->vision.pixels_max};
     struct err e = {0};
-    if (!media_make_room(t, p, 1) || !load_source(t, p, s))
+    if (!media_reserve_images(t, p, 1) || !load_source(t, p, s))
         return false;
     int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->images[0], &e);
     media_bytes_done(&s->bytes);
@@ -133,7 +133,7 @@ bool media_make_frames(struct media_task *t, struct media_part *p)
     struct smart_size size;
     atomic_store(&t->frames, p->source_count);
     atomic_store(&t->frames_decoded, 0);
-    if (!media_make_room(t, p, DIV_UP(p->source_count, 2u)) || !load_source(t, p, &p->sources[0]) ||
+    if (!media_reserve_images(t, p, DIV_UP(p->source_count, 2u)) || !load_source(t, p, &p->sources[0]) ||
         !size_frames(t, p, &size))
         return false;
     for (uint32_t i = 0; i < p->source_count; i += 2)

@@ -91,7 +91,7 @@ bool media_fail(struct media_task *t, const struct media_part *p, int r, const s
     return refuse(t, p, r == -E2BIG ? MEDIA_FAULT_TOO_LARGE : MEDIA_FAULT_INVALID, ": ", e->text);
 }
 
-bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count)
+bool media_reserve_images(struct media_task *t, struct media_part *p, uint32_t count)
 {
     ASSERT(!p->images);
     p->images = ARENA_ARRAY(t->arena, struct image *, count);

@@ -139,7 +139,7 @@ bool media_make_frames(struct media_task *t, struct media_part *p);
 /* media_video.c */
 bool media_make_video(struct media_task *t, struct media_part *p);
 /* Makes room for `count` images and their times in the task's arena. False: the task has failed. */
-bool media_make_room(struct media_task *t, struct media_part *p, uint32_t count);
+bool media_reserve_images(struct media_task *t, struct media_part *p, uint32_t count);
 /* Limit of the frames sampled from a video: the model's, or the operator's if that is lower. */
 uint32_t media_frames_max(const struct media_task *t);
 /* Pixel bounds for `frames` frames of a video: for their sum, and for each at most those of an image. */

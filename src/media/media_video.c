@@ -418,7 +418,7 @@ static bool make(struct video *v)
     v->count = media_sample_count(&sample);
     atomic_store(&t->frames_decoded, 0);
     atomic_store(&t->frames, v->count);
-    return media_make_room(t, p, DIV_UP(v->count, 2u)) && make_pairs(v);
+    return media_reserve_images(t, p, DIV_UP(v->count, 2u)) && make_pairs(v);
 }
 
 bool media_make_video(struct media_task *t, struct media_part *p)

@@ -124,7 +124,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(packed, measured)),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
-        .vector_room = vector_head_room(&s->vector_head.shape, c->hidden),
+        .vector_room = vector_head_width_max(&s->vector_head.shape, c->hidden),
         .labels = s->vector_head.shape.labels,
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,

@@ -174,7 +174,7 @@ uint32_t vector_head_width(const struct vector_head *h, uint32_t hidden)
     return h->count > 0 ? h->layer[h->count - 1].out : hidden;
 }
 
-uint32_t vector_head_room(const struct vector_head *h, uint32_t hidden)
+uint32_t vector_head_width_max(const struct vector_head *h, uint32_t hidden)
 {
     return MAX_OF(vector_head_width(h, hidden), hidden);
 }

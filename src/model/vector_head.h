@@ -57,7 +57,7 @@ int vector_head_read(struct arena *a, const struct vector_head_source *s, struct
 
 /* Values of a result, and the most that a vector has on the way; `hidden`: of the pooled one. */
 uint32_t vector_head_width(const struct vector_head *h, uint32_t hidden);
-uint32_t vector_head_room(const struct vector_head *h, uint32_t hidden);
+uint32_t vector_head_width_max(const struct vector_head *h, uint32_t hidden);
 /* The pooled vector becomes the result, in place. A value is one fixed chain of sums. */
 void vector_head_apply(const struct vector_head *h, float *vector);
 

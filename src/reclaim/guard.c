@@ -108,7 +108,7 @@ static void look(struct guard *g)
     enum pressure_level level = pressure_level_of(&f, &why);
     pthread_mutex_lock(&g->lock);
     enum pressure_stage before = g->pressure.stage;
-    bool changed = pressure_look(&g->pressure, level, clock_now_ns());
+    bool changed = pressure_update(&g->pressure, level, clock_now_ns());
     struct guard_numbers *n = &g->numbers;
     n->stage = g->pressure.stage;
     n->level = level;

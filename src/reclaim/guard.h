@@ -12,7 +12,7 @@
  * Only then it refuses, with the numbers. If all of it together would not suffice, it refuses before dropping
  * anything. Running requests keep their pages, and their model is never a victim.
  *
- * Two ways in. guard_make_room() may wait: it is for the thread of a load. An engine never waits: it states
+ * Two ways in. guard_reclaim() may wait: it is for the thread of a load. An engine never waits: it states
  * its need (holder_want) and continues, and the guard's own thread asks the others. That thread also checks
  * the system once a second and moves in stages (memory/pressure), which concern the machine's memory: it
  * shrinks caches, trims, unloads idle models, and last has new work refused. */
@@ -101,7 +101,7 @@ struct guard_wish {
 /* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One call at
  * a time; others queue. 0: take() succeeded. -ENOMEM: there is none, `ret` says why; -ECANCELED. Any
  * thread but an engine's. */
-int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret);
+int guard_reclaim(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret);
 
 /* Counts and the present state, for reports. */
 struct guard_numbers {

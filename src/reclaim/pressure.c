@@ -92,7 +92,7 @@ static enum pressure_stage most_of(enum pressure_level level)
                                       : PRESSURE_NONE;
 }
 
-bool pressure_look(struct pressure *p, enum pressure_level level, uint64_t now_ns)
+bool pressure_update(struct pressure *p, enum pressure_level level, uint64_t now_ns)
 {
     ASSERT(level <= PRESSURE_CRITICAL);
     uint64_t patience_ns = level == PRESSURE_CRITICAL ? PRESSURE_RISE_NS / 3 : PRESSURE_RISE_NS;

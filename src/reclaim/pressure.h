@@ -34,6 +34,6 @@ struct pressure {
 #define PRESSURE_FALL_NS 5000000000ull /* calm time before the stage falls */
 
 /* Called about once a second. True: the stage has changed. */
-bool pressure_look(struct pressure *p, enum pressure_level level, uint64_t now_ns);
+bool pressure_update(struct pressure *p, enum pressure_level level, uint64_t now_ns);
 
 #endif

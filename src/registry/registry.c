@@ -371,7 +371,7 @@ void registry_release(struct model_lease *l)
     *l = (struct model_lease){0};
 }
 
-int registry_look(struct registry *r, uint32_t index, struct model_lease *ret)
+int registry_peek(struct registry *r, uint32_t index, struct model_lease *ret)
 {
     struct entry *e = lock_entry(r, index);
     bool there = (e->state == MODEL_READY || e->state == MODEL_DRAINING) && !e->closing;
@@ -383,7 +383,7 @@ int registry_look(struct registry *r, uint32_t index, struct model_lease *ret)
     return there ? 0 : -EAGAIN;
 }
 
-void registry_look_away(struct model_lease *l)
+void registry_release_peek(struct model_lease *l)
 {
     struct registry *r = l->registry;
     if (!r)

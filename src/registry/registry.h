@@ -180,10 +180,10 @@ struct model_lease {
 int registry_lease(struct registry *r, uint32_t index, struct model_lease *ret);
 /* As `registry_lease()`, but does not count as use, and works while the model drains: for reports, which
  * release it within a moment. */
-int registry_look(struct registry *r, uint32_t index, struct model_lease *ret);
+int registry_peek(struct registry *r, uint32_t index, struct model_lease *ret);
 /* Zeroed is fine; zeroes it. */
 void registry_release(struct model_lease *l);
-void registry_look_away(struct model_lease *l);
+void registry_release_peek(struct model_lease *l);
 /* The model's drain is over: its engine ends all requests, and leases should be released now. */
 bool registry_is_ending(struct registry *r, uint32_t index);
 

@@ -187,7 +187,7 @@ static int ask_guard(struct demand *d, struct err *why)
                            .waits = waits_for_busy,
                            .arg = d};
     uint64_t began_ns = clock_now_ns();
-    int error = guard_make_room(d->entry->registry->opts.guard, &w, &refusal);
+    int error = guard_reclaim(d->entry->registry->opts.guard, &w, &refusal);
     atomic_fetch_add(&d->entry->waited_ns, clock_now_ns() - began_ns);
     if (error != -ENOMEM || check_others(d->entry, account_domain(d->account), d->bytes, why) < 0)
         return error;

@@ -13,11 +13,11 @@ static const char *const ways[] = {[SPECULATION_AUTO] = "auto",
                                    [SPECULATION_NGRAM] = "ngram",
                                    [SPECULATION_OFF] = "off"};
 
-bool speculation_parse(const char *name, enum speculation_way *ret)
+bool speculation_parse(const char *name, enum speculation_mode *ret)
 {
     for (size_t i = 0; i < COUNT_OF(ways); i++) {
         if (strcmp(name, ways[i]) == 0) {
-            *ret = (enum speculation_way)i;
+            *ret = (enum speculation_mode)i;
             return true;
         }
     }

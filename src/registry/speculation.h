@@ -10,14 +10,14 @@
 struct model_parts;
 
 /* AUTO: the MTP head where the model has one, with n-gram matches after its draft; else no drafts. */
-enum speculation_way { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPECULATION_OFF };
+enum speculation_mode { SPECULATION_AUTO, SPECULATION_MTP, SPECULATION_NGRAM, SPECULATION_OFF };
 
 #define SPECULATION_DRAFTS_MTP   3 /* default bound of a sequence's draft; the used length is measured */
 #define SPECULATION_DRAFTS_NGRAM 5
 #define SPECULATION_DRAFTS_ANY   (-1)
 
 struct speculation {
-    enum speculation_way way;
+    enum speculation_mode way;
     int head_drafts;      /* at most, by the head; 0: never, and it is not loaded; SPECULATION_DRAFTS_ANY: not
                            * said */
     uint32_t draft_vocab; /* model_parts.draft_vocab */
@@ -26,7 +26,7 @@ struct speculation {
 };
 
 /* "auto", "mtp", "ngram", "off". False on anything else. */
-bool speculation_parse(const char *name, enum speculation_way *ret);
+bool speculation_parse(const char *name, enum speculation_mode *ret);
 
 /* The drafter for a model with or without a head. */
 struct drafting_opts speculation_drafting(const struct speculation *s, bool has_head);

@@ -29,13 +29,13 @@ void rx_limit(struct rx_store *s, uint64_t work_end)
     s->next_look = s->wanted ? s->work : work_end;
 }
 
-void rx_look(struct rx_store *s)
+void rx_check_limits(struct rx_store *s)
 {
     uint64_t next = s->wanted ? s->work + RX_LOOK_STEPS : UINT64_MAX;
     s->next_look = MIN_OF(next, s->work_end);
     if (rx_is_spent(s))
         rx_fail(s);
-    int r = wanted_look(s->wanted);
+    int r = wanted_check(s->wanted);
     if (r < 0 && !s->failed) {
         s->stopped = r;
         rx_fail(s);

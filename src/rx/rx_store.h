@@ -118,11 +118,11 @@ static inline bool rx_is_spent(const struct rx_store *s)
     return s->work >= s->work_end;
 }
 /* Looks at the clock and the limit. */
-void rx_look(struct rx_store *s);
+void rx_check_limits(struct rx_store *s);
 static inline void rx_step(struct rx_store *s)
 {
     if (++s->work >= s->next_look)
-        rx_look(s);
+        rx_check_limits(s);
 }
 
 /* The stack of lists: pushes; elements of a list of `kind` (x itself, if it is no such list). */

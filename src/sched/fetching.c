@@ -104,13 +104,13 @@ static void begin_fetch(struct sched *s, struct sched_seq *seq)
     struct prefix_hit hit;
     struct seq_fetch_wish wish;
     struct sched_events ev = {.now_ns = s->now_ns, .prompt_token_ns = s->prompt_token_ns};
-    if (!seq_fetch_may_look(seq))
+    if (!seq_fetch_may_search(seq))
         return;
     seq_cache_find(&s->opts, seq, &hit);
     if (admit_should_wait(s, seq, &hit) || !may_fetch(s, seq, &hit))
         return;
     if (!seq_fetch_find(&s->opts, seq, &hit, &ev, &wish)) {
-        seq_fetch_look_no_more(seq);
+        seq_fetch_end_search(seq);
         return;
     }
     ASSERT(wish.pages > hit.pages);

@@ -84,13 +84,13 @@ static uint32_t count_in_index(const struct sched_opts *o, const struct sched_se
     return count;
 }
 
-bool seq_fetch_may_look(const struct sched_seq *seq)
+bool seq_fetch_may_search(const struct sched_seq *seq)
 {
     return seq->phase == SCHED_QUEUED && seq->keys && !seq->paused && !seq->logits_all &&
            seq->fetch_tries < TRIES_MAX;
 }
 
-void seq_fetch_look_no_more(struct sched_seq *seq)
+void seq_fetch_end_search(struct sched_seq *seq)
 {
     seq->fetch_tries = TRIES_MAX;
 }

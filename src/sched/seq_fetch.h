@@ -29,9 +29,9 @@ struct seq_fetch_wish {
     uint64_t until_ns; /* when the fetch is given up */
 };
 /* True: the tier may be searched for this sequence. That is allowed a few times: entries that one search
- * finds and cannot read, the next one does not find. seq_fetch_look_no_more() ends it. */
-bool seq_fetch_may_look(const struct sched_seq *seq);
-void seq_fetch_look_no_more(struct sched_seq *seq);
+ * finds and cannot read, the next one does not find. seq_fetch_end_search() ends it. */
+bool seq_fetch_may_search(const struct sched_seq *seq);
+void seq_fetch_end_search(struct sched_seq *seq);
 /* The longest prefix that index and tier have together. False: none that is longer than `hit` and worth
  * reading. */
 bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, const struct prefix_hit *hit,

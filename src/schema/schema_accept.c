@@ -92,7 +92,7 @@ static bool is_multiple(const struct decimal *d, const struct decimal *of)
     return rest == 0;
 }
 
-static bool number_accepts(const struct schema_way *way, const json_t *value)
+static bool number_accepts(const struct schema_alternative *way, const json_t *value)
 {
     struct decimal d;
     if (!decimal_of(value, &d) || !json_number_has(&way->number, &d))
@@ -113,7 +113,7 @@ static bool is_unique(const json_t *list)
     return true;
 }
 
-static bool array_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value)
+static bool array_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
 {
     size_t count = json_array_size(value);
     if (count < way->items_min || count > way->items_max ||
@@ -139,7 +139,7 @@ static const struct schema_set *member_set(struct schema_work *w, const struct s
     return NULL;
 }
 
-static bool object_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value)
+static bool object_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
 {
     const char *key;
     json_t *member;
@@ -160,7 +160,7 @@ static bool object_accepts(struct schema_work *w, const struct schema_way *way, 
 
 /* ---- ways and sets ---- */
 
-static bool is_excepted(const struct schema_way *way, const json_t *value)
+static bool is_excepted(const struct schema_alternative *way, const json_t *value)
 {
     for (const struct schema_except *e = way->except; e; e = e->next)
         if (schema_equal(e->value, value))
@@ -168,7 +168,7 @@ static bool is_excepted(const struct schema_way *way, const json_t *value)
     return false;
 }
 
-static bool is_among(const struct schema_way *way, const json_t *value)
+static bool is_among(const struct schema_alternative *way, const json_t *value)
 {
     for (uint32_t i = 0; i < way->values.count; i++)
         if (schema_equal(way->values.all[i], value))
@@ -176,7 +176,7 @@ static bool is_among(const struct schema_way *way, const json_t *value)
     return false;
 }
 
-static bool rest_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value)
+static bool rest_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
 {
     uint32_t type = schema_type_of(value);
     if (!(way->types & type) || is_excepted(way, value))
@@ -190,7 +190,8 @@ static bool rest_accepts(struct schema_work *w, const struct schema_way *way, co
     return type != SCHEMA_OBJECT || object_accepts(w, way, value);
 }
 
-bool schema_way_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value)
+bool schema_alternative_accepts(struct schema_work *w, const struct schema_alternative *way,
+                                const json_t *value)
 {
     if (way->finite && !is_among(way, value))
         return false;
@@ -201,16 +202,16 @@ bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, con
 {
     if (set->none || set->count == 0)
         return !set->none;
-    struct schema_ways ways = schema_expand(w, set, schema_type_of(value));
+    struct schema_alternatives ways = schema_expand(w, set, schema_type_of(value));
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
-        if (schema_way_accepts(w, &ways.all[i], value))
+        if (schema_alternative_accepts(w, &ways.all[i], value))
             return true;
     return false;
 }
 
 /* ---- the rest of a way ---- */
 
-static void resolve_values(struct schema_work *w, struct schema_way *way)
+static void resolve_values(struct schema_work *w, struct schema_alternative *way)
 {
     const json_t **kept = schema_take(w, (way->values.count + 1) * sizeof(*kept));
     uint32_t count = 0, types = 0;
@@ -229,14 +230,14 @@ static bool set_is_empty(struct schema_work *w, const struct schema_set *set, ui
 {
     if (set->none || depth == 0)
         return set->none;
-    struct schema_ways ways = schema_expand(w, set, SCHEMA_ANY);
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_ANY);
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
-        if (schema_way_resolve(w, &ways.all[i], depth - 1))
+        if (schema_alternative_resolve(w, &ways.all[i], depth - 1))
             return false;
     return !w->error;
 }
 
-static bool object_is_empty(struct schema_work *w, const struct schema_way *way, uint32_t depth)
+static bool object_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
 {
     if (way->members_min > way->members_max)
         return true;
@@ -249,7 +250,7 @@ static bool object_is_empty(struct schema_work *w, const struct schema_way *way,
     return false;
 }
 
-static bool array_is_empty(struct schema_work *w, const struct schema_way *way, uint32_t depth)
+static bool array_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
 {
     if (way->items_min > way->items_max)
         return true;
@@ -261,7 +262,7 @@ static bool array_is_empty(struct schema_work *w, const struct schema_way *way, 
     return false;
 }
 
-bool schema_way_resolve(struct schema_work *w, struct schema_way *way, uint32_t depth)
+bool schema_alternative_resolve(struct schema_work *w, struct schema_alternative *way, uint32_t depth)
 {
     if (way->finite)
         resolve_values(w, way);

@@ -7,7 +7,7 @@
 struct on {
     struct schema_work *w;
     struct schema_state *st;
-    struct schema_way *way;
+    struct schema_alternative *way;
     uint32_t node;
     const char *key;
     const json_t *value;
@@ -332,7 +332,7 @@ static const struct {
 void schema_assert(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
                    const json_t *value)
 {
-    struct on o = {w, st, schema_state_way(st), node, key, value};
+    struct on o = {w, st, schema_state_alternative(st), node, key, value};
     for (size_t i = 0; i < COUNT_OF(table); i++)
         if (strcmp(key, table[i].key) == 0) {
             table[i].on(&o);

@@ -13,7 +13,7 @@
 struct bound {
     struct schema_work *w;
     struct schema_state *st;
-    struct schema_way *way;
+    struct schema_alternative *way;
     uint32_t node;
     const char *key;
     const json_t *value;
@@ -271,7 +271,7 @@ static const struct {
 bool schema_bound(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
                   const json_t *value, bool negated)
 {
-    struct bound o = {w, st, schema_state_way(st), node, key, value, negated};
+    struct bound o = {w, st, schema_state_alternative(st), node, key, value, negated};
     for (size_t i = 0; i < COUNT_OF(table); i++)
         if (strcmp(key, table[i].key) == 0) {
             table[i].on(&o);

@@ -94,9 +94,9 @@ static void define(struct schema_work *w, const struct schema_set *set)
         define_any_of(w, set, list);
         return;
     }
-    struct schema_ways ways = schema_expand(w, set, SCHEMA_ANY);
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_ANY);
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
-        schema_emit_way(w, &ways.all[i], set->rule);
+        schema_emit_alternative(w, &ways.all[i], set->rule);
 }
 
 /* ---- keywords that assert nothing ---- */

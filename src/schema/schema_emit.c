@@ -87,7 +87,7 @@ static int compare_slices(const void *a, const void *b)
     return r ? r : (x->len > y->len) - (x->len < y->len);
 }
 
-void schema_emit_values(struct schema_work *w, const struct schema_way *way, sym_id rule)
+void schema_emit_values(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
     struct slice *strings = schema_take(w, (way->values.count + 1) * sizeof(*strings));
     uint32_t count = 0, kept = 0;
@@ -116,25 +116,25 @@ void schema_emit_values(struct schema_work *w, const struct schema_way *way, sym
 /* ---- types ---- */
 
 /* Arrays and objects that a negation left out. */
-static void check_except(struct schema_work *w, const struct schema_way *way)
+static void check_except(struct schema_work *w, const struct schema_alternative *way)
 {
-    struct schema_way rest = *way;
+    struct schema_alternative rest = *way;
     rest.except = NULL;
     for (const struct schema_except *e = way->except; e; e = e->next)
         if ((schema_type_of(e->value) & (SCHEMA_ARRAY | SCHEMA_OBJECT)) &&
-            schema_way_accepts(w, &rest, e->value))
+            schema_alternative_accepts(w, &rest, e->value))
             schema_fail(w, -ENOTSUP, 0,
                         "an array or object of enum or const cannot be negated (by not, oneOf or if)");
 }
 
-static void check_refusals(struct schema_work *w, const struct schema_way *way)
+static void check_refusals(struct schema_work *w, const struct schema_alternative *way)
 {
     for (const struct schema_refusal *r = way->refusals; r; r = r->next)
         if (r->types & way->types)
             schema_fail(w, -ENOTSUP, r->node, "\"%s\" %s", r->keyword, r->why);
 }
 
-static bool is_plain(const struct schema_work *w, const struct schema_way *way)
+static bool is_plain(const struct schema_work *w, const struct schema_alternative *way)
 {
     const struct json_number *n = &way->number;
     return way->types == SCHEMA_ANY && way->text == w->text.text && !way->except && !n->low && !n->high &&
@@ -143,7 +143,7 @@ static bool is_plain(const struct schema_work *w, const struct schema_way *way)
            way->members_max == UINT32_MAX && !way->required && !way->absent && !way->members && !way->names;
 }
 
-void schema_emit_way(struct schema_work *w, const struct schema_way *way, sym_id rule)
+void schema_emit_alternative(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
     check_refusals(w, way);
     if (schema_failed(w))

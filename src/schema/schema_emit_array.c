@@ -17,14 +17,14 @@ struct array {
     sym_id rule;
 };
 
-static sym_id item_of(struct array *a, const struct schema_way *way, uint32_t index)
+static sym_id item_of(struct array *a, const struct schema_alternative *way, uint32_t index)
 {
     struct schema_set set = schema_item(a->w, way, index);
     return schema_rule_of(a->w, &set);
 }
 
 /* No item can stand at an index whose set is empty. */
-static void cut_max(struct array *a, const struct schema_way *way)
+static void cut_max(struct array *a, const struct schema_alternative *way)
 {
     for (uint32_t i = 0; i <= a->fixed && i < a->max && !schema_failed(a->w); i++) {
         struct schema_set set = schema_item(a->w, way, i);
@@ -34,7 +34,7 @@ static void cut_max(struct array *a, const struct schema_way *way)
 }
 
 /* The rest of the array after `index` items. */
-static sym_id rest_of(struct array *a, const struct schema_way *way, uint32_t index)
+static sym_id rest_of(struct array *a, const struct schema_alternative *way, uint32_t index)
 {
     struct grammar_builder *b = a->w->b;
     sym_id rule = grammar_rule(b);
@@ -51,7 +51,7 @@ static sym_id rest_of(struct array *a, const struct schema_way *way, uint32_t in
     return rule;
 }
 
-static void emit_items(struct array *a, const struct schema_way *way)
+static void emit_items(struct array *a, const struct schema_alternative *way)
 {
     struct grammar_builder *b = a->w->b;
     uint32_t last = MIN_OF(MAX_OF(a->fixed, 1u), a->max);
@@ -79,9 +79,9 @@ struct unique {
 static bool list_values(struct schema_work *w, const struct schema_set *set, const json_t **values,
                         uint32_t *count)
 {
-    struct schema_ways ways = schema_expand(w, set, SCHEMA_ANY);
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_ANY);
     for (uint32_t i = 0; i < ways.count; i++) {
-        const struct schema_way *way = &ways.all[i];
+        const struct schema_alternative *way = &ways.all[i];
         if (!way->finite || way->refusals)
             return false;
         for (uint32_t k = 0; k < way->values.count; k++) {
@@ -100,7 +100,7 @@ static bool list_values(struct schema_work *w, const struct schema_set *set, con
 static void make_values(struct unique *u, const json_t **values)
 {
     for (uint32_t i = 0; i < u->count; i++) {
-        struct schema_way one = {
+        struct schema_alternative one = {
             .types = schema_type_of(values[i]), .finite = true, .values = {1, &values[i]}};
         u->values[i] = grammar_rule(u->a->w->b);
         schema_emit_values(u->a->w, &one, u->values[i]);
@@ -156,7 +156,7 @@ static void emit_in_order(struct unique *u)
         }
 }
 
-static void emit_unique(struct array *a, const struct schema_way *way)
+static void emit_unique(struct array *a, const struct schema_alternative *way)
 {
     struct unique u = {.a = a};
     const json_t *values[UNIQUE_MAX];
@@ -174,7 +174,7 @@ static void emit_unique(struct array *a, const struct schema_way *way)
         emit_in_order(&u);
 }
 
-void schema_emit_array(struct schema_work *w, const struct schema_way *way, sym_id rule)
+void schema_emit_array(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
     struct grammar_builder *b = w->b;
     struct json_text *t = &w->text;

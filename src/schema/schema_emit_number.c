@@ -162,7 +162,7 @@ static void emit_product(struct product *p, rx_id bounds, sym_id rule)
 
 /* ---- the numbers of a way ---- */
 
-static rx_id bounds_of(struct schema_work *w, const struct schema_way *way)
+static rx_id bounds_of(struct schema_work *w, const struct schema_alternative *way)
 {
     const struct json_number *n = &way->number;
     bool free = !n->low && !n->high && !n->whole && !n->broken && !way->multiples && !way->except;
@@ -175,7 +175,7 @@ static rx_id bounds_of(struct schema_work *w, const struct schema_way *way)
     return all;
 }
 
-void schema_emit_number(struct schema_work *w, const struct schema_way *way, sym_id rule)
+void schema_emit_number(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
     struct product p = {.w = w};
     rx_id bounds = bounds_of(w, way);

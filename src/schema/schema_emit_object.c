@@ -246,7 +246,7 @@ static bool take_rules(struct object *o)
     return o->rules && o->names_rules;
 }
 
-void schema_emit_object(struct schema_work *w, const struct schema_way *way, sym_id rule)
+void schema_emit_object(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
     struct object o = {.w = w, .min = way->members_min, .max = way->members_max, .start = rule};
     o.m = schema_members_of(w, way);

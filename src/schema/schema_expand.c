@@ -28,7 +28,7 @@ struct open_choice {
 };
 
 struct schema_state {
-    struct schema_way way;
+    struct schema_alternative way;
     struct todo *todo;
     uint32_t first, count, capacity;
     const struct schema_lits *seen;
@@ -36,7 +36,7 @@ struct schema_state {
     const struct chain *now; /* the literal that is being read */
 };
 
-struct schema_way *schema_state_way(struct schema_state *st)
+struct schema_alternative *schema_state_alternative(struct schema_state *st)
 {
     return &st->way;
 }
@@ -237,7 +237,7 @@ static void take_atom(struct schema_work *w, struct schema_state *st, const stru
 
 struct expand {
     struct schema_work *w;
-    struct schema_ways ways;
+    struct schema_alternatives ways;
     uint32_t states;
 };
 
@@ -257,10 +257,10 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
     struct schema_set both = schema_set_done(w, &of);
     size_t mark = arena_mark(w->scratch);
     w->nested++;
-    struct schema_ways ways = schema_expand(w, &both, types);
+    struct schema_alternatives ways = schema_expand(w, &both, types);
     bool none = !w->error;
     for (uint32_t i = 0; i < ways.count && none; i++)
-        none = !schema_way_resolve(w, &ways.all[i], NESTED_MAX - w->nested);
+        none = !schema_alternative_resolve(w, &ways.all[i], NESTED_MAX - w->nested);
     w->nested--;
     if (!w->error)
         arena_rewind(w->scratch, mark);
@@ -315,9 +315,9 @@ static const struct open_choice *pick(struct schema_work *w, struct schema_state
     return best;
 }
 
-static void add_way(struct expand *x, const struct schema_way *way)
+static void add_way(struct expand *x, const struct schema_alternative *way)
 {
-    struct schema_ways *l = &x->ways;
+    struct schema_alternatives *l = &x->ways;
     if (l->count == SCHEMA_WAYS_MAX) {
         schema_fail(x->w, -E2BIG, way->objects ? way->objects->node : 0,
                     "allOf, anyOf, oneOf and the like combine to more than %d alternatives", SCHEMA_WAYS_MAX);
@@ -325,7 +325,7 @@ static void add_way(struct expand *x, const struct schema_way *way)
     }
     if (l->count == l->capacity) {
         uint32_t capacity = l->capacity ? l->capacity * 2 : 4;
-        struct schema_way *more = schema_take(x->w, capacity * sizeof(*more));
+        struct schema_alternative *more = schema_take(x->w, capacity * sizeof(*more));
         if (!more)
             return;
         if (l->count)
@@ -348,7 +348,7 @@ static void run(struct expand *x, struct schema_state *st, uint32_t depth)
     if (!st->way.types || w->error)
         return;
     if (!st->choices) {
-        if (schema_way_resolve(w, &st->way, 0))
+        if (schema_alternative_resolve(w, &st->way, 0))
             add_way(x, &st->way);
         return;
     }
@@ -357,7 +357,7 @@ static void run(struct expand *x, struct schema_state *st, uint32_t depth)
         try_option(x, st, c, i, depth);
 }
 
-struct schema_ways schema_expand(struct schema_work *w, const struct schema_set *set, uint32_t types)
+struct schema_alternatives schema_expand(struct schema_work *w, const struct schema_set *set, uint32_t types)
 {
     struct expand x = {.w = w};
     struct schema_state st = {.way = {.types = set->none ? 0 : types,

@@ -29,7 +29,7 @@ static void add_item(struct schema_work *w, struct schema_set_of *of, uint32_t n
                                NULL)));
 }
 
-struct schema_set schema_item(struct schema_work *w, const struct schema_way *way, uint32_t index)
+struct schema_set schema_item(struct schema_work *w, const struct schema_alternative *way, uint32_t index)
 {
     struct schema_set_of of = {0};
     for (const struct schema_part *p = way->arrays; p; p = p->next)
@@ -37,7 +37,7 @@ struct schema_set schema_item(struct schema_work *w, const struct schema_way *wa
     return schema_set_done(w, &of);
 }
 
-uint32_t schema_items_fixed(struct schema_work *w, const struct schema_way *way)
+uint32_t schema_items_fixed(struct schema_work *w, const struct schema_alternative *way)
 {
     size_t count = 0;
     for (const struct schema_part *p = way->arrays; p; p = p->next) {

@@ -11,7 +11,7 @@
 
 struct gather {
     struct schema_work *w;
-    const struct schema_way *way;
+    const struct schema_alternative *way;
     struct schema_members *m;
     uint32_t capacity;
     uint32_t *places; /* hash table of names; index + 1 */
@@ -275,10 +275,10 @@ static void fill_others(const struct gather *g)
 /* The strings of a set. */
 static rx_id strings_of(struct schema_work *w, const struct schema_set *set)
 {
-    struct schema_ways ways = schema_expand(w, set, SCHEMA_STRING);
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_STRING);
     rx_id all = RX_NONE;
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++) {
-        const struct schema_way *way = &ways.all[i];
+        const struct schema_alternative *way = &ways.all[i];
         for (const struct schema_refusal *r = way->refusals; r; r = r->next)
             schema_fail(w, -ENOTSUP, r->node, "\"%s\" %s", r->keyword, r->why);
         rx_id text = way->finite ? RX_NONE : way->text;
@@ -291,7 +291,7 @@ static rx_id strings_of(struct schema_work *w, const struct schema_set *set)
     return all;
 }
 
-static rx_id allowed_names(struct schema_work *w, const struct schema_way *way)
+static rx_id allowed_names(struct schema_work *w, const struct schema_alternative *way)
 {
     struct schema_set_of of = {0};
     for (const struct schema_lits *l = way->names; l; l = l->next)
@@ -315,7 +315,7 @@ static bool take_parts(struct gather *g)
     return true;
 }
 
-struct schema_members *schema_members_of(struct schema_work *w, const struct schema_way *way)
+struct schema_members *schema_members_of(struct schema_work *w, const struct schema_alternative *way)
 {
     struct gather g = {.w = w, .way = way, .place_count = 16};
     g.m = schema_take(w, sizeof(*g.m));

@@ -8,7 +8,7 @@
 struct on {
     struct schema_work *w;
     struct schema_state *st;
-    struct schema_way *way;
+    struct schema_alternative *way;
     uint32_t node;
     const char *key;
     const json_t *value;
@@ -69,7 +69,7 @@ static void on_type(struct on *o)
 
 static void except(struct on *o, const json_t *value)
 {
-    struct schema_way *way = o->way;
+    struct schema_alternative *way = o->way;
     uint32_t type = schema_type_of(value);
     if (type & (SCHEMA_NULL | SCHEMA_TRUE | SCHEMA_FALSE)) {
         way->types &= ~type;
@@ -273,7 +273,7 @@ static const struct {
 void schema_negate(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
                    const json_t *value)
 {
-    struct on o = {w, st, schema_state_way(st), node, key, value};
+    struct on o = {w, st, schema_state_alternative(st), node, key, value};
     for (size_t i = 0; i < COUNT_OF(table); i++)
         if (strcmp(key, table[i].key) == 0) {
             table[i].on(&o);

@@ -7,7 +7,8 @@
 
 static json_t *order(struct schema_work *w, const struct schema_set *set, json_t *value, uint32_t depth);
 
-static json_t *order_array(struct schema_work *w, const struct schema_way *way, json_t *value, uint32_t depth)
+static json_t *order_array(struct schema_work *w, const struct schema_alternative *way, json_t *value,
+                           uint32_t depth)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < json_array_size(value); i++) {
@@ -27,7 +28,7 @@ static void order_named(struct schema_work *w, const struct schema_members *m, j
     }
 }
 
-static json_t *order_object(struct schema_work *w, const struct schema_way *way, json_t *value,
+static json_t *order_object(struct schema_work *w, const struct schema_alternative *way, json_t *value,
                             uint32_t depth)
 {
     const char *key;
@@ -48,7 +49,8 @@ static json_t *order_object(struct schema_work *w, const struct schema_way *way,
     return object;
 }
 
-static json_t *order_way(struct schema_work *w, const struct schema_way *way, json_t *value, uint32_t depth)
+static json_t *order_way(struct schema_work *w, const struct schema_alternative *way, json_t *value,
+                         uint32_t depth)
 {
     for (uint32_t i = 0; i < way->values.count; i++)
         if (schema_equal(way->values.all[i], value))
@@ -61,9 +63,9 @@ static json_t *order(struct schema_work *w, const struct schema_set *set, json_t
     if ((!json_is_array(value) && !json_is_object(value)) || depth == 0 || schema_failed(w) || set->none ||
         set->count == 0)
         return json_incref(value);
-    struct schema_ways ways = schema_expand(w, set, schema_type_of(value));
+    struct schema_alternatives ways = schema_expand(w, set, schema_type_of(value));
     for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
-        if (schema_way_accepts(w, &ways.all[i], value))
+        if (schema_alternative_accepts(w, &ways.all[i], value))
             return order_way(w, &ways.all[i], value, depth - 1);
     return json_incref(value);
 }

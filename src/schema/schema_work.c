@@ -62,7 +62,7 @@ bool schema_failed(struct schema_work *w)
     }
     if (++w->looks % LOOK_STEPS)
         return false;
-    int r = wanted_look(w->opts->wanted);
+    int r = wanted_check(w->opts->wanted);
     return r < 0 && fail_late(w, r);
 }
 

@@ -101,7 +101,7 @@ struct schema_refusal {
     const struct schema_refusal *next;
 };
 
-struct schema_way {
+struct schema_alternative {
     uint32_t types;
     bool finite; /* one of `values`, which satisfy the rest as well */
     struct schema_values values;
@@ -119,9 +119,9 @@ struct schema_way {
     const struct schema_refusal *refusals;
 };
 
-struct schema_ways {
+struct schema_alternatives {
     uint32_t count, capacity;
-    struct schema_way *all;
+    struct schema_alternative *all;
 };
 
 #define SCHEMA_BUCKETS 4096
@@ -195,13 +195,13 @@ struct schema_set schema_set_done(struct schema_work *w, struct schema_set_of *s
 /* ---- schema_expand.c ---- */
 
 /* The ways of a set whose values are of `types`. In scratch memory. */
-struct schema_ways schema_expand(struct schema_work *w, const struct schema_set *set, uint32_t types);
+struct schema_alternatives schema_expand(struct schema_work *w, const struct schema_set *set, uint32_t types);
 
 struct schema_state; /* a way on its way, with literals and choices that are left */
 /* For the tables of keywords. */
 typedef void schema_word_fn(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
                             const json_t *value);
-struct schema_way *schema_state_way(struct schema_state *st);
+struct schema_alternative *schema_state_alternative(struct schema_state *st);
 void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit);
 
 /* One thing that an option of a choice demands. */
@@ -264,8 +264,9 @@ bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b);
 uint32_t schema_type_of(const json_t *value);
 /* Drops types and values that nothing satisfies, as far as `depth` levels of required members show. False:
  * no value is left. */
-bool schema_way_resolve(struct schema_work *w, struct schema_way *way, uint32_t depth);
-bool schema_way_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value);
+bool schema_alternative_resolve(struct schema_work *w, struct schema_alternative *way, uint32_t depth);
+bool schema_alternative_accepts(struct schema_work *w, const struct schema_alternative *way,
+                                const json_t *value);
 bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, const json_t *value);
 /* JSON Schema's equality: 1 and 1.0 are equal. */
 bool schema_equal(const json_t *a, const json_t *b);
@@ -288,20 +289,20 @@ struct schema_members {
     struct schema_named *named;
     struct schema_others others[1u << SCHEMA_PATTERNS_MAX];
 };
-struct schema_members *schema_members_of(struct schema_work *w, const struct schema_way *way);
+struct schema_members *schema_members_of(struct schema_work *w, const struct schema_alternative *way);
 /* Returns the schemas that the value at `index` must satisfy; from `schema_items_fixed` on all are equal. */
-struct schema_set schema_item(struct schema_work *w, const struct schema_way *way, uint32_t index);
-uint32_t schema_items_fixed(struct schema_work *w, const struct schema_way *way);
+struct schema_set schema_item(struct schema_work *w, const struct schema_alternative *way, uint32_t index);
+uint32_t schema_items_fixed(struct schema_work *w, const struct schema_alternative *way);
 
 /* ---- schema_emit*.c ---- */
 
 /* Rule of a set; it is defined later. */
 sym_id schema_rule_of(struct schema_work *w, const struct schema_set *set);
-void schema_emit_way(struct schema_work *w, const struct schema_way *way, sym_id rule);
-void schema_emit_object(struct schema_work *w, const struct schema_way *way, sym_id rule);
-void schema_emit_array(struct schema_work *w, const struct schema_way *way, sym_id rule);
-void schema_emit_number(struct schema_work *w, const struct schema_way *way, sym_id rule);
-void schema_emit_values(struct schema_work *w, const struct schema_way *way, sym_id rule);
+void schema_emit_alternative(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
+void schema_emit_object(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
+void schema_emit_array(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
+void schema_emit_number(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
+void schema_emit_values(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
 
 int schema_work_open(struct schema_work *w, struct grammar_builder *b, const json_t *schema,
                      const struct schema_opts *opts, struct err *e);

@@ -423,7 +423,7 @@ static int wait_cleared(struct store *st, struct store_cleared *ret)
 int store_clear(struct store *st, struct store_cleared *ret)
 {
     pthread_mutex_lock(&st->lock);
-    store_look(st);
+    store_check_calls(st);
     int r = st->off ? -ENODEV : st->clear_wanted || st->clearing ? -EBUSY : 0;
     if (r == 0) {
         st->clear_wanted = true;
@@ -439,7 +439,7 @@ void store_numbers(struct store *st, struct store_numbers *ret)
 {
     struct store_table_numbers t;
     pthread_mutex_lock(&st->lock);
-    store_look(st);
+    store_check_calls(st);
     store_table_numbers(st->table, &t);
     *ret = st->numbers;
     ret->state = st->off ? STORE_OFF : st->listed ? STORE_ON : STORE_LISTING;

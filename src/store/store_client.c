@@ -35,7 +35,7 @@ static uint32_t blocks_of(uint64_t payload_bytes)
 
 static bool is_on(struct store *st)
 {
-    store_look(st);
+    store_check_calls(st);
     return st->listed && !st->off && !st->closing;
 }
 
@@ -156,7 +156,7 @@ static void client_cancel(void *arg, uint64_t tag)
 static bool client_take(void *arg, struct tier_arrival *ret)
 {
     struct store_client *c = lock_client(arg);
-    store_look(c->store);
+    store_check_calls(c->store);
     bool any = !list_empty(&c->arrivals);
     if (any) {
         struct store_op *op = LIST_FIRST(&c->arrivals, struct store_op, link);

@@ -101,7 +101,7 @@ void store_turn_off(struct store *st, const char *format, ...)
     pthread_cond_broadcast(&st->done);
 }
 
-void store_look(struct store *st)
+void store_check_calls(struct store *st)
 {
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < STORE_THREADS && !st->off; i++) {

@@ -134,7 +134,7 @@ void store_op_arrive(struct store *st, struct store_op *op, int status);
 /* Clients may retry: there is room. */
 void store_wake_clients(struct store *st);
 /* A call that hangs turns the tier off. */
-void store_look(struct store *st);
+void store_check_calls(struct store *st);
 void store_turn_off(struct store *st, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A call failed: counted, and said unless another was within ten seconds. Takes the lock. */
 void store_fail(struct store *st, const char *what, const char *path, int error);

@@ -46,7 +46,7 @@ bool tmpl_step(struct tmpl_run *run, uint32_t steps)
     if (run->steps_left > run->look_below)
         return true;
     run->look_below = run->steps_left - MIN_OF(run->steps_left, (uint32_t)STEPS_PER_LOOK);
-    int r = wanted_look(run->wanted);
+    int r = wanted_check(run->wanted);
     if (r < 0)
         run->error = err_set(run->e, r, "the rendering was not wanted any more");
     return r == 0;

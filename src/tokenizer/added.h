@@ -46,7 +46,7 @@ struct added_walk {
 struct added_match {
     struct slice before; /* the text since the last match; may be empty */
     bool found;          /* false: `before` is the rest, the walk is over */
-    int error;           /* result of wanted_look() that ended the walk; the rest is unknown */
+    int error;           /* result of wanted_check() that ended the walk; the rest is unknown */
     uint32_t id;
 };
 

@@ -85,7 +85,7 @@ static struct split_match find(const struct splitting *s, size_t from)
         if (unicode_is_punctuation(code))
             return (struct split_match){from, from + bytes, 0};
         if (wanted_pass(s->run->budget->wanted, from, &look) < 0)
-            return (struct split_match){.error = wanted_look(s->run->budget->wanted)};
+            return (struct split_match){.error = wanted_check(s->run->budget->wanted)};
     }
     return (struct split_match){text.len, text.len, 0};
 }
@@ -112,7 +112,7 @@ static int run_rule(const struct splitting *s)
     for (size_t from = 0, end; from < len && r == 0; from = end) {
         end = pretok_end(s->stage->rule, s->piece->text, from, s->run->budget->wanted);
         if (end == SIZE_MAX)
-            return wanted_look(s->run->budget->wanted);
+            return wanted_check(s->run->budget->wanted);
         r = give(s, from, end);
     }
     return r;

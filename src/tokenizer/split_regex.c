@@ -95,7 +95,7 @@ struct matching {
 static bool look(struct matching *m)
 {
     struct split_budget *b = m->budget;
-    m->error = wanted_look(b->wanted);
+    m->error = wanted_check(b->wanted);
     if (m->error == 0 && b->steps == 0) {
         b->over = m->r;
         m->error = -ELOOP;

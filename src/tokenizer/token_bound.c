@@ -68,7 +68,7 @@ int token_bound_exceeds(const struct token_bound *b, struct slice text, size_t t
     if (text.len <= tokens)
         return 0;
     for (size_t from = 0, to; from < text.len; from = to) {
-        int r = wanted_look(w);
+        int r = wanted_check(w);
         if (r < 0)
             return r;
         to = from + MIN_OF(text.len - from, WANTED_BYTES);

@@ -356,7 +356,7 @@ static int valid_bytes(struct slice text, const struct wanted *w, size_t *ret)
     int r = 0;
     size_t at = 0;
     for (size_t more = 1; r == 0 && more > 0; at += more) {
-        r = wanted_look(w);
+        r = wanted_check(w);
         /* A part may end within a character: the next one starts with it. */
         more = utf8_valid_bytes(slice_sub(text, at, WANTED_BYTES));
     }

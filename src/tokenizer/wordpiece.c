@@ -32,7 +32,7 @@ int wordpiece_encode(const struct wordpiece *p, struct slice word, const struct 
                      struct bpe_ids *out)
 {
     size_t before = out->count, end = 0;
-    int r = wanted_look(w);
+    int r = wanted_check(w);
     if (r == 0 && is_long(p, word))
         return bpe_ids_put(out, p->unknown);
     for (size_t from = 0; from < word.len && r == 0; from = end) {

@@ -179,7 +179,7 @@ static ssize_t segment(struct normalising *n, struct slice s, char *out)
     r = codes && other ? decompose_all(n, s, codes, &count) : -ENOMEM;
     if (r == 0) {
         order(codes, count, other);
-        r = wanted_look(n->wanted);
+        r = wanted_check(n->wanted);
     }
     if (r == 0) {
         count = n->composes ? compose(codes, count) : count;
@@ -218,7 +218,7 @@ static ssize_t normalise(struct normalising *n, struct slice text, size_t from, 
     for (size_t end; from < text.len; from = end) {
         end = segment_end(n, text, from, &same);
         if (end == SIZE_MAX)
-            return wanted_look(n->wanted);
+            return wanted_check(n->wanted);
         ASSERT(end > from && end <= text.len);
         struct slice s = slice_sub(text, from, end - from);
         ssize_t bytes = (ssize_t)s.len;
@@ -265,7 +265,7 @@ int unicode_normal(struct arena *scratch, struct slice text, enum unicode_form f
                             .compatible = form >= UNICODE_NFKC};
     size_t from = normal_part(&n, text), mark = arena_mark(scratch);
     if (from == SIZE_MAX)
-        return wanted_look(w);
+        return wanted_check(w);
     if (from == text.len) {
         *ret = text;
         return 0;

@@ -242,7 +242,7 @@ static bool make_room(struct account *account, uint64_t bytes)
     struct guard_refusal why;
     sim.wish = sim.wants ? NULL : account_domain(account);
     pthread_mutex_unlock(&sim.owners);
-    int r = guard_make_room(sim.guard, &w, &why);
+    int r = guard_reclaim(sim.guard, &w, &why);
     pthread_mutex_lock(&sim.owners);
     sim.wish = NULL;
     ASSERT(r == 0 || r == -ENOMEM);

@@ -67,7 +67,7 @@ struct metrics_counts *tenants_counts(struct tenants *t, uint64_t tenant, uint32
     return &p->counts;
 }
 
-const struct metrics_counts *tenants_look(const struct tenants *t, uint64_t tenant, uint32_t model)
+const struct metrics_counts *tenants_find_counts(const struct tenants *t, uint64_t tenant, uint32_t model)
 {
     const struct pair *p = find(t, tenant, model);
     return p ? &p->counts : NULL;

@@ -24,6 +24,6 @@ void tenants_free(struct tenants *t);
 /* The pair's counters, new ones for a new pair. Valid until the next call. */
 struct metrics_counts *tenants_counts(struct tenants *t, uint64_t tenant, uint32_t model);
 /* NULL: the pair has no counters. */
-const struct metrics_counts *tenants_look(const struct tenants *t, uint64_t tenant, uint32_t model);
+const struct metrics_counts *tenants_find_counts(const struct tenants *t, uint64_t tenant, uint32_t model);
 
 #endif

@@ -181,7 +181,7 @@ static void write_for_anthropic(struct slice name, int64_t created_s, struct jso
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct json_out *j)
 {
     struct model_lease look = {0};
-    bool loaded = registry_look(a->opts.registry, index, &look) == 0;
+    bool loaded = registry_peek(a->opts.registry, index, &look) == 0;
     int64_t created_s = loaded ? look.model->created_s : a->started_s;
     json_open(j, NULL);
     json_put_text(j, "id", name);
@@ -204,7 +204,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
                                      : 0,
                         j);
     json_close(j);
-    registry_look_away(&look);
+    registry_release_peek(&look);
 }
 
 /* Writes where the list's only page begins and ends. */
@@ -254,7 +254,7 @@ static void write_model_info(const struct served_model *m, struct json_out *j)
 static bool look_at_first(struct api *a, struct model_lease *ret)
 {
     for (uint32_t i = 0; i < api_model_count(a); i++)
-        if (registry_look(a->opts.registry, i, ret) == 0)
+        if (registry_peek(a->opts.registry, i, ret) == 0)
             return true;
     return false;
 }
@@ -265,7 +265,7 @@ void report_model_info(struct api *a, struct buf *ret)
     struct json_out j = json_out_object(ret);
     if (look_at_first(a, &look)) {
         write_model_info(look.model, &j);
-        registry_look_away(&look);
+        registry_release_peek(&look);
     }
     json_end(&j);
 }
@@ -289,7 +289,7 @@ void report_tokenizer_info(struct api *a, struct buf *ret)
         write_text("eos_token", m->tokenizer ? tokenizer_eos(m->tokenizer) : (struct slice){0}, &j);
         write_text("chat_template", m->template ? chat_template_source(m->template) : (struct slice){0}, &j);
         json_put_u64(&j, "model_max_length", m->max_model_len);
-        registry_look_away(&look);
+        registry_release_peek(&look);
     }
     json_end(&j);
 }
@@ -302,7 +302,7 @@ void report_server_info(struct api *a, struct buf *ret)
     if (look_at_first(a, &look)) {
         write_model_info(look.model, &j);
         json_put_string(&j, "served_model_name", look.model->id);
-        registry_look_away(&look);
+        registry_release_peek(&look);
     }
     JSON_PUT_U64S(&j, {"max_requests", a->live.requests_max}, {"max_choices", a->opts.choices_max});
     json_put_fixed(&j, "uptime_seconds", 1, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);

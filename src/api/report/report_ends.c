@@ -47,7 +47,7 @@ static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, 
     struct end_numbers *n = ret;
     uint64_t silent_ns;
     const struct metrics_counts *counts =
-        tenant ? tenants_look(a->tenants, *tenant, model) : &a->metrics[model].counts;
+        tenant ? tenants_find_counts(a->tenants, *tenant, model) : &a->metrics[model].counts;
     *n = (struct end_numbers){.stuck_times = a->watches[model].times};
     n->stuck = api_is_stuck(a, model, &silent_ns);
     if (counts)

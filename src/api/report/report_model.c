@@ -13,11 +13,11 @@
 static void read_grammars(struct api *a, uint32_t index, struct grammar_cache_numbers *ret)
 {
     struct model_lease look;
-    if (registry_look(a->opts.registry, index, &look) < 0)
+    if (registry_peek(a->opts.registry, index, &look) < 0)
         return;
     if (look.model->grammars)
         grammar_cache_numbers(look.model->grammars, ret);
-    registry_look_away(&look);
+    registry_release_peek(&look);
 }
 
 void report_read_model(struct api *a, uint32_t index, struct report_model *ret)

@@ -55,7 +55,7 @@ static void write_model(struct api *a, uint32_t index, bool admin, struct engine
 {
     struct model_lease look = {0};
     const struct model_settings *s = registry_settings(a->opts.registry, index);
-    bool loaded = registry_look(a->opts.registry, index, &look) == 0;
+    bool loaded = registry_peek(a->opts.registry, index, &look) == 0;
     struct report_model n;
     report_read_model(a, index, &n);
     report_add_cache(cache, &n.engine);
@@ -66,7 +66,7 @@ static void write_model(struct api *a, uint32_t index, bool admin, struct engine
         write_loaded(look.model, j);
     else
         write_unloaded(s, j);
-    registry_look_away(&look);
+    registry_release_peek(&look);
     if (admin)
         write_use(&n, s, j);
     json_close(j);

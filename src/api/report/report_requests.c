@@ -17,10 +17,10 @@ static uint32_t read_jobs(struct api *a)
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         uint32_t room = API_JOBS_SHOWN_MAX - count;
         struct model_lease look;
-        if (registry_look(a->opts.registry, i, &look) < 0)
+        if (registry_peek(a->opts.registry, i, &look) < 0)
             continue;
         uint32_t have = engine_jobs(look.model->engine, a->jobs + count, room);
-        registry_look_away(&look);
+        registry_release_peek(&look);
         count += MIN_OF(have, room);
     }
     return count;

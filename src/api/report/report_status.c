@@ -37,7 +37,7 @@ static void write_objects(const struct report_model *n, struct json_out *j)
 static void write_model(struct api *a, uint32_t index, struct report_model *n, struct json_out *j)
 {
     struct model_lease look = {0};
-    bool loaded = registry_look(a->opts.registry, index, &look) == 0;
+    bool loaded = registry_peek(a->opts.registry, index, &look) == 0;
     report_read_model(a, index, n);
     json_open(j, NULL);
     json_put_string(j, "id", api_model_id(a, index));
@@ -48,7 +48,7 @@ static void write_model(struct api *a, uint32_t index, struct report_model *n, s
         json_put_u64(j, "max_model_len", look.model->max_model_len);
         write_speculation(&look.model->drafting, n, j);
     }
-    registry_look_away(&look);
+    registry_release_peek(&look);
     gauges_put_members(&report_model_gauges, "model", n, j);
     write_objects(n, j);
     json_close(j);

@@ -20,9 +20,9 @@ static void tell(struct api *a, uint32_t model, uint64_t silent_ns)
     char text[IDS_SHOWN_MAX * 33 + 1] = "";
     uint32_t count = 0;
     struct model_lease look = {0};
-    if (registry_look(a->opts.registry, model, &look) == 0)
+    if (registry_peek(a->opts.registry, model, &look) == 0)
         count = engine_step_ids(look.model->engine, ids, IDS_SHOWN_MAX);
-    registry_look_away(&look);
+    registry_release_peek(&look);
     for (uint32_t i = 0; i < MIN_OF(count, (uint32_t)IDS_SHOWN_MAX); i++) {
         request_id_text(ids[i], text + i * 33);
         text[i * 33 + 32] = ',';

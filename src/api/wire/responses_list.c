@@ -73,7 +73,7 @@ static bool write_page(struct exchange *x, struct slice items)
                           "after: the response has no item %.*s.", (int)MIN_OF(page->after.len, (size_t)80),
                           page->after.ptr);
     default:
-        return reject_unwanted(&x->gen.reject, wanted_look(page->wanted));
+        return reject_unwanted(&x->gen.reject, wanted_check(page->wanted));
     }
 }
 

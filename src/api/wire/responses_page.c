@@ -69,7 +69,7 @@ static int skip_to(struct slice *rest, const struct responses_page *page)
     struct json_out j = json_out(&after);
     json_put_text(&j, NULL, page->after);
     while (r == -ENOENT && rest->len) {
-        int stopped = wanted_look(page->wanted);
+        int stopped = wanted_check(page->wanted);
         if (stopped < 0)
             r = stopped;
         else if (slice_eq(id_of(take_item(rest, page->newest_first)), buf_slice(&after)))
@@ -89,7 +89,7 @@ int responses_page_write(struct slice items, const struct responses_page *page, 
     json_put_string(&j, "object", "list");
     json_open_array(&j, "data");
     for (uint64_t count = 0; rest.len && (page->limit == 0 || count < page->limit); count++) {
-        if ((r = wanted_look(page->wanted)) < 0)
+        if ((r = wanted_check(page->wanted)) < 0)
             return r;
         struct slice item = take_item(&rest, page->newest_first);
         last = id_of(item);

@@ -18,7 +18,7 @@ bool cuda_is_built(void);
 uint32_t cuda_device_count(void);
 /* An estimate of the memory of device `index` < count that a process may take: all of it, less 1 GiB for
  * the context, the driver and other programs. 0: the driver does not say. */
-uint64_t cuda_device_room(uint32_t index);
+uint64_t cuda_device_usable_bytes(uint32_t index);
 /* Whether device `index` < count is new enough for the kernels. */
 bool cuda_device_suits(uint32_t index);
 /* "cuda:0" */

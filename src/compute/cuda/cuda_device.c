@@ -37,7 +37,7 @@ uint32_t cuda_device_count(void)
     return v && v->device_count(&count) == 0 && count > 0 ? MIN_OF((uint32_t)count, CUDA_DEVICES_MAX) : 0;
 }
 
-uint64_t cuda_device_room(uint32_t index)
+uint64_t cuda_device_usable_bytes(uint32_t index)
 {
     const struct cuda_driver *v = cuda_driver();
     size_t bytes = 0;

@@ -24,7 +24,7 @@ static void look_for_pulled(struct model_finder *f, const struct hub_name *name)
 {
     char id[MODEL_ID_BYTES];
     struct err e = {{0}};
-    int r = models_look_again(f->models, f->registry, name, id, &e);
+    int r = models_search_again(f->models, f->registry, name, id, &e);
     f->pulled(f->arg, r < 0 ? NULL : id, e.text);
 }
 
@@ -32,7 +32,7 @@ static void look_for_all(struct model_finder *f)
 {
     char id[MODEL_ID_BYTES];
     struct err e = {{0}};
-    models_look_again(f->models, f->registry, NULL, id, &e);
+    models_search_again(f->models, f->registry, NULL, id, &e);
 }
 
 static void *find_main(void *arg)
@@ -103,12 +103,12 @@ static bool ask(struct model_finder *f, bool *wish, const struct hub_name *name)
     return false;
 }
 
-void model_finder_look(struct model_finder *f)
+void model_finder_search(struct model_finder *f)
 {
     ask(f, &f->wants_all, NULL);
 }
 
-void model_finder_look_for(struct model_finder *f, const struct hub_name *name)
+void model_finder_search_for(struct model_finder *f, const struct hub_name *name)
 {
     if (!ask(f, &f->wants_pulled, name))
         f->pulled(f->arg, NULL, "there is no memory for the thread that looks for it");

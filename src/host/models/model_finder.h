@@ -42,8 +42,8 @@ struct model_finder {
 int model_finder_init(struct model_finder *f);
 /* Looks for all, or for what a pull has put into the hub's cache; `pulled` is called in each case. They
  * return at once. Network thread. */
-void model_finder_look(struct model_finder *f);
-void model_finder_look_for(struct model_finder *f, const struct hub_name *name);
+void model_finder_search(struct model_finder *f);
+void model_finder_search_for(struct model_finder *f, const struct hub_name *name);
 /* Joins a thread that is over, and gives its stack back. Network thread. */
 void model_finder_ended(struct model_finder *f);
 /* Begins no further search. False: one has not ended within `ns`. Zeroed is fine. */

@@ -369,7 +369,7 @@ static int add_warms(const struct settings *own, struct model_settings *s, struc
     return 0;
 }
 
-int models_settle(struct models *m, uint32_t index, struct err *e)
+int models_read_settings(struct models *m, uint32_t index, struct err *e)
 {
     struct settings *own = &m->own[index];
     struct model_settings *s = &m->list[index], known = *s;
@@ -439,7 +439,7 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
         r = apply_alias(ret, o->models.aliases[i], e);
     for (uint32_t i = 0; r == 0 && i < ret->count; i++)
-        r = models_settle(ret, i, e);
+        r = models_read_settings(ret, i, e);
     if (r == 0)
         r = check_sections(ret, e);
     if (r == 0)

@@ -56,8 +56,8 @@ int models_plan(struct models *m, struct err *e);
  * Adds new models to the registry, unloaded. A model that does not fit or cannot be read is added too, and
  * logged. `id`: of the first model found, new or not. Returns how many were added, or -ENOENT: none was found
  * that is listed; e has the reason. One thread, after models_plan(). */
-int models_look_again(struct models *m, struct registry *r, const struct hub_name *pulled,
-                      char id[MODEL_ID_BYTES], struct err *e);
+int models_search_again(struct models *m, struct registry *r, const struct hub_name *pulled,
+                        char id[MODEL_ID_BYTES], struct err *e);
 /* registry_opts.plan; `arg` is the struct models. Any thread, for one model at a time. */
 int models_plan_again(void *models, struct model_settings *s, struct model_files **ret, struct err *e);
 /* Zeroed is fine. */

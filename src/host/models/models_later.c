@@ -122,7 +122,7 @@ static int fill(struct later *l, const char *path, struct err *e)
     if (r == 0)
         r = name_model(l, index, e);
     if (r == 0)
-        r = models_settle(m, index, e);
+        r = models_read_settings(m, index, e);
     if (r == 0)
         r = models_place(m, index, e);
     if (r == 0)
@@ -232,8 +232,8 @@ static void search_pulled(struct later *l, const struct hub_name *name)
         fail(l, name->id, &e);
 }
 
-int models_look_again(struct models *m, struct registry *r, const struct hub_name *pulled,
-                      char id[MODEL_ID_BYTES], struct err *e)
+int models_search_again(struct models *m, struct registry *r, const struct hub_name *pulled,
+                        char id[MODEL_ID_BYTES], struct err *e)
 {
     struct later l = {.models = m, .registry = r};
     if (pulled)

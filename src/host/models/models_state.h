@@ -23,7 +23,7 @@ bool models_is_same_dir(const char *a, const char *b);
 /* One more name of a model, which must live as long as the list. 0 or -EINVAL. */
 int models_add_alias(struct model_settings *s, const char *name, struct err *e);
 /* Joins the settings of the start and of the model's section. 0 or -EINVAL. */
-int models_settle(struct models *m, uint32_t index, struct err *e);
+int models_read_settings(struct models *m, uint32_t index, struct err *e);
 
 /* models_fit.c */
 

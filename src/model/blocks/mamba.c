@@ -88,7 +88,7 @@ static int refuse_mlx_factors(struct binder *b, uint32_t layer)
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     binder_name(b, binder_path(b, layer, ROLE_SSM_CONV, path), ".weight", name);
-    if (b->config->ssm_in_scale == 0 || !binder_look(b, name, &t) ||
+    if (b->config->ssm_in_scale == 0 || !binder_find_optional(b, name, &t) ||
         !binder_conv_is_mlx(&t, b->config->ssm.conv_width))
         return 0;
     return err_set(b->e, -ENOTSUP, "tensor %s has MLX's layout, in which factors of %s are in the weights",

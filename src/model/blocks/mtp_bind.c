@@ -36,7 +36,7 @@ static const char *find_head(struct binder *b)
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = b->config->naming ? "" : prefixes[i];
         binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
-        if (binder_look(b, name, &t))
+        if (binder_find_optional(b, name, &t))
             return checkpoint_file_of(b->checkpoint, name);
     }
     return NULL;

@@ -445,7 +445,7 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
     for (size_t i = 0; i < COUNT_OF(before); i++) {
         snprintf(module, sizeof(module), "%s%s", before[i], binder_path(b, NONE, ROLE_HEAD, path));
         snprintf(name, sizeof(name), "%s.weight", module);
-        if (!binder_look(b, name, &t) && !binder_has_stored(b, module))
+        if (!binder_find_optional(b, name, &t) && !binder_has_stored(b, module))
             continue;
         b->active = active; /* a token reads one row of the table */
         r = binder_unbiased(b, module, vocab, hidden, &s);

@@ -174,7 +174,7 @@ const char *binder_name(const struct binder *b, const char *path, const char *su
                         char ret[BINDER_NAME_MAX]);
 int binder_find(struct binder *b, const char *name, struct tensor *ret);
 /* As `binder_find()`, of a tensor that may be absent. */
-bool binder_look(const struct binder *b, const char *name, struct tensor *ret);
+bool binder_find_optional(const struct binder *b, const char *name, struct tensor *ret);
 /* A matrix of config->naming, whose shape was checked: blocks are affine, rows and columns may
  * have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */

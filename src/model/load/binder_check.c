@@ -34,7 +34,7 @@ int binder_check_float(struct binder *b, const char *name, const struct tensor *
                          checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
 }
 
-bool binder_look(const struct binder *b, const char *name, struct tensor *ret)
+bool binder_find_optional(const struct binder *b, const char *name, struct tensor *ret)
 {
     if (!checkpoint_find(b->checkpoint, name, ret))
         return false;
@@ -45,5 +45,7 @@ bool binder_look(const struct binder *b, const char *name, struct tensor *ret)
 
 int binder_find(struct binder *b, const char *name, struct tensor *ret)
 {
-    return binder_look(b, name, ret) ? 0 : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
+    return binder_find_optional(b, name, ret)
+               ? 0
+               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
 }

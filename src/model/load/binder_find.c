@@ -80,7 +80,7 @@ static int find_prefix(struct binder *b)
     const char *table = name_of_role(b, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
-        if (binder_look(b, binder_name(b, table, ".weight", name), &t))
+        if (binder_find_optional(b, binder_name(b, table, ".weight", name), &t))
             return 0;
     }
     return err_set(
@@ -95,8 +95,8 @@ bool binder_has(const struct binder *b, const char *path)
     char name[BINDER_NAME_MAX];
     struct tensor t;
     return binder_has_stored(b, binder_name(b, path, "", name)) ||
-           binder_look(b, binder_name(b, path, ".weight", name), &t) ||
-           binder_look(b, binder_name(b, path, "", name), &t);
+           binder_find_optional(b, binder_name(b, path, ".weight", name), &t) ||
+           binder_find_optional(b, binder_name(b, path, "", name), &t);
 }
 
 bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role role)
@@ -110,8 +110,8 @@ static bool has_bias_of(const struct binder *b, const char *path)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return binder_look(b, binder_name(b, path, ".bias", name), &t) ||
-           binder_look(b, binder_name(b, path, "_bias", name), &t);
+    return binder_find_optional(b, binder_name(b, path, ".bias", name), &t) ||
+           binder_find_optional(b, binder_name(b, path, "_bias", name), &t);
 }
 
 int binder_check_bias(struct binder *b, uint32_t layer, enum tensor_role role, bool has_bias)
@@ -194,7 +194,7 @@ static bool entry_of_shapes(const struct binder *b, const char *module, const st
     char name[BINDER_NAME_MAX];
     struct tensor scales;
     snprintf(name, sizeof(name), "%s.scales", module);
-    if (!binder_look(b, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
+    if (!binder_find_optional(b, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
         scales.shape[rank - 1] == 0 || s->in % scales.shape[rank - 1] != 0)
         return false;
     uint64_t group = s->in / scales.shape[rank - 1], bits = s->weight.shape[rank - 1] * 32 / s->in;
@@ -294,15 +294,15 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     if (rank == 2)
         shape[0] = out, shape[1] = in;
     snprintf(name, sizeof(name), "%s.weight", module);
-    if (!binder_look(b, name, &s.weight)) {
+    if (!binder_find_optional(b, name, &s.weight)) {
         /* Fused experts are parameters, not modules: no suffix. */
         snprintf(side, sizeof(side), "%s", module);
-        if (!binder_look(b, side, &s.weight))
+        if (!binder_find_optional(b, side, &s.weight))
             return binder_find(b, name, &s.weight);
         snprintf(name, sizeof(name), "%s", side);
     }
     snprintf(side, sizeof(side), "%s.scales", module);
-    if (binder_look(b, side, &t)) {
+    if (binder_find_optional(b, side, &t)) {
         r = find_affine(b, module, name, rank, shape, &s);
     } else {
         as_matrix(&s.weight, rank, shape);
@@ -323,10 +323,10 @@ static int find_bias(struct binder *b, const char *module, struct linear_source 
     char name[BINDER_NAME_MAX];
     uint64_t stacked[2] = {s->experts, s->out};
     snprintf(name, sizeof(name), "%s.bias", module);
-    s->has_bias = binder_look(b, name, &s->bias);
+    s->has_bias = binder_find_optional(b, name, &s->bias);
     if (!s->has_bias && s->weight.rank == 3) {
         snprintf(name, sizeof(name), "%s_bias", module);
-        s->has_bias = binder_look(b, name, &s->bias);
+        s->has_bias = binder_find_optional(b, name, &s->bias);
     }
     if (!s->has_bias)
         return 0;
@@ -399,8 +399,8 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return (binder_look(b, binder_name(b, path, ".weight", name), &t) ||
-            binder_look(b, binder_name(b, path, "", name), &t)) &&
+    return (binder_find_optional(b, binder_name(b, path, ".weight", name), &t) ||
+            binder_find_optional(b, binder_name(b, path, "", name), &t)) &&
            tensor_has_shape(&t, rank, shape);
 }
 

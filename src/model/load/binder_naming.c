@@ -58,7 +58,7 @@ static int find_factor(struct binder *b, const char *module, struct linear_sourc
     char name[BINDER_NAME_MAX];
     struct tensor t;
     snprintf(name, sizeof(name), "%s.scale", module);
-    if (!binder_look(b, name, &t))
+    if (!binder_find_optional(b, name, &t))
         return 0;
     if (!s->weight.form || s->weight.form->scales != DTYPE_F8_E4M3)
         return err_set(b->e, -ENOTSUP, "tensor %s: a factor of a matrix of dtype %s is not supported", name,

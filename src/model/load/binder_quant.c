@@ -27,7 +27,7 @@ struct finder {
 static bool has(struct finder *f, const char *suffix, struct tensor *ret)
 {
     snprintf(f->name, sizeof(f->name), "%s%s", f->module, suffix);
-    return binder_look(f->b, f->name, ret);
+    return binder_find_optional(f->b, f->name, ret);
 }
 
 static int need(struct finder *f, const char *suffix, struct tensor *ret)
@@ -348,7 +348,7 @@ bool binder_has_stored(const struct binder *b, const char *module)
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
         snprintf(name, sizeof(name), "%s%s", module, forms[i].weight);
-        if (has_own_name(forms[i].weight) && binder_look(b, name, &t))
+        if (has_own_name(forms[i].weight) && binder_find_optional(b, name, &t))
             return true;
     }
     return false;

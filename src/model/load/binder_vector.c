@@ -42,8 +42,8 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
 static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
                        char name[BINDER_NAME_MAX])
 {
-    if (!binder_look(b, binder_name(b, path, "", name), t) &&
-        !binder_look(b, binder_name(b, path, ".gamma", name), t)) {
+    if (!binder_find_optional(b, binder_name(b, path, "", name), t) &&
+        !binder_find_optional(b, binder_name(b, path, ".gamma", name), t)) {
         int r = binder_find(b, binder_name(b, path, ".weight", name), t);
         if (r < 0)
             return r;
@@ -202,9 +202,9 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
     struct tensor t;
     ret->bias = DEV_NULL;
     int r = binder_norm(b, path, n, &ret->weight);
-    bool old = binder_look(b, binder_name(b, path, ".beta", name), &t);
+    bool old = binder_find_optional(b, binder_name(b, path, ".beta", name), &t);
     snprintf(bias, sizeof(bias), "%s%s", path, old ? ".beta" : ".bias");
-    if (r < 0 || !binder_look(b, binder_name(b, bias, "", name), &t))
+    if (r < 0 || !binder_find_optional(b, binder_name(b, bias, "", name), &t))
         return r;
     if (!b->config->layer_norm)
         return err_set(b->e, -ENOTSUP, "tensor %s: a bias of this norm is not supported", name);

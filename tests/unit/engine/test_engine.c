@@ -263,7 +263,7 @@ TEST(logprobs_of_a_prompt_wait_for_a_client_that_does_not_read)
     spec.prompt_logprobs = spec.sampling.logprobs = true;
     struct client *c = submit(&f, &spec);
     c->deaf = true;
-    while (stream_room(c->stream) >= ENGINE_PROMPT_LOGITS + 3)
+    while (stream_free_tokens(c->stream) >= ENGINE_PROMPT_LOGITS + 3)
         usleep(1000);
     usleep(20000);
     undeafen(c);

@@ -177,12 +177,12 @@ TEST(a_full_queue_says_when_to_come_back)
     finish(&f);
 }
 
-static struct engine_room room_of(const struct engine_opts *o, const struct job_spec *s)
+static struct engine_job_limits room_of(const struct engine_opts *o, const struct job_spec *s)
 {
     struct fixture f;
-    struct engine_room room;
+    struct engine_job_limits room;
     test_engine_open(&f, DIR, o);
-    engine_room(f.engine, s, &room);
+    engine_job_limits(f.engine, s, &room);
     test_engine_close(&f);
     return room;
 }
@@ -195,7 +195,7 @@ TEST(jobs_hold_no_more_than_is_planned_for_them)
     uint32_t after = 0;
     struct engine_opts o = gated(DIR);
     struct job_spec s = greedy(prompt, 20, 500);
-    struct engine_room room = room_of(&o, &s);
+    struct engine_job_limits room = room_of(&o, &s);
     assert_int_equal(room.jobs_max, o.max_num_seqs + o.max_queue);
     assert_int_equal(room.requests_bytes_max, ACCOUNT_NO_LIMIT);
     o.requests_bytes_max = 2 * room.job_bytes + 4095;

@@ -188,16 +188,16 @@ TEST(a_sequence_waits_for_its_image_and_goes_on_with_its_features)
     struct fixture f;
     setup(&f, ACCOUNT_NO_LIMIT);
     add_job(&f, 0, 1);
-    assert_true(image_sched_look(&f.s));
+    assert_true(image_sched_update(&f.s));
     assert_int_equal(f.of[0].seq.ready, 4);
     assert_true(image_sched_is_awaited(&f.of[0]) && image_sched_images_done(&f.of[0]) == 0);
     assert_true(run_all(&f) >= 3 && f.encoder.begun == 1 && f.called_off == 1 && f.s.now.encoded == 1);
     assert_true(f.progress_ns > 0);
-    assert_false(image_sched_look(&f.s)); /* the last run has looked already */
+    assert_false(image_sched_update(&f.s)); /* the last run has looked already */
     assert_true(f.of[0].seq.ready == 0 && !dev_is_null(f.grids[0].features));
     assert_int_equal(image_sched_images_done(&f.of[0]), 1);
     f.of[0].seq.done = 12; /* it is past the image */
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     assert_true(dev_is_null(f.grids[0].features) && image_sched_unused(&f.s) == 1);
     assert_true(image_sched_give(&f.s, UINT64_MAX, true) > 0 && image_sched_beside(&f.s).held_bytes == 0);
     teardown(&f);
@@ -210,9 +210,9 @@ TEST(two_sequences_share_one_encoding)
     add_job(&f, 0, 1);
     add_job(&f, 1, 1);
     add_job(&f, 2, 2);
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     run_all(&f);
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     assert_true(f.encoder.begun == 2 && f.s.now.encoded == 2 && f.s.now.found >= 1);
     for (uint32_t i = 0; i < JOBS; i++)
         assert_int_equal(f.of[i].seq.ready, 0);
@@ -226,7 +226,7 @@ TEST(an_image_passes_to_another_sequence_when_its_own_leaves_or_is_stopped)
     f.encoder.slices = 1000000;
     add_job(&f, 0, 1);
     add_job(&f, 1, 1);
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     while (f.encoder.begun == 0)
         assert_true(image_sched_run(&f.s, true));
     for (uint32_t i = 0; i < 2; i++) {
@@ -247,7 +247,7 @@ TEST(a_job_ends_when_nothing_can_make_room_for_its_image)
     add_job(&f, 0, 1);
     uint64_t taken = UNIT_BYTES - account_numbers(f.parent).reserved;
     assert_int_equal(account_reserve(f.parent, taken), 0);
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     assert_true(image_sched_run(&f.s, false) == false);
     assert_true(f.refused == 1 && f.taken == 0 && f.encoder.begun == 0 && f.s.jobs == 0);
     account_release(f.parent, taken);
@@ -260,7 +260,7 @@ static void ask(struct fixture *f)
     uint32_t left = f->encoder.refuses;
     for (int i = 0; f->encoder.refuses == left && f->encoder.begun == 0; i++) {
         assert_in_range(i, 0, 10000);
-        image_sched_look(&f->s);
+        image_sched_update(&f->s);
         (void)image_sched_run(&f->s, false);
         nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
     }
@@ -302,7 +302,7 @@ TEST(nothing_begins_while_the_engine_closes)
     struct fixture f;
     setup(&f, ACCOUNT_NO_LIMIT);
     add_job(&f, 0, 1);
-    image_sched_look(&f.s);
+    image_sched_update(&f.s);
     f.closing = true;
     assert_false(image_sched_run(&f.s, true));
     teardown(&f);
@@ -314,7 +314,7 @@ TEST(a_model_that_sees_nothing_has_no_images)
     struct model_shape shape = {0};
     struct image_sched_opts o = {.shape = &shape};
     assert_int_equal(image_sched_create(&s, &o, NULL), 0);
-    assert_false(image_sched_look(&s) || image_sched_run(&s, true));
+    assert_false(image_sched_update(&s) || image_sched_run(&s, true));
     assert_true(image_sched_beside(&s).held_bytes + image_sched_beside(&s).reach_bytes == 0);
     assert_true(image_sched_give(&s, UINT64_MAX, true) == 0);
     image_sched_done(&s);

@@ -51,12 +51,12 @@ TEST(tokens_come_out_as_they_went_in_with_their_alternatives)
     for (uint32_t i = 0; i < 3; i++)
         t.top[i] = (struct sampler_alternative){i + 100, -(float)i};
     for (uint32_t i = 0; i < STREAM_TOKENS; i++) {
-        assert_int_equal(stream_room(s), STREAM_TOKENS - i);
+        assert_int_equal(stream_free_tokens(s), STREAM_TOKENS - i);
         t.id = i;
         assert_true(stream_put(s, &t));
     }
     assert_false(stream_put(s, &t));
-    assert_int_equal(stream_room(s), 0);
+    assert_int_equal(stream_free_tokens(s), 0);
     for (uint32_t i = 0; i < STREAM_TOKENS; i++) {
         assert_true(stream_take(s, &got));
         assert_int_equal(got.id, i);
@@ -180,7 +180,7 @@ static void *produce(void *arg)
     for (uint32_t over = 0; over < STREAMS;) {
         for (uint32_t i = 0; i < STREAMS; i++) {
             struct stream_token t = {.id = sent[i]};
-            if (sent[i] > TOKENS || stream_room(streams[i]) < 2)
+            if (sent[i] > TOKENS || stream_free_tokens(streams[i]) < 2)
                 continue;
             if (sent[i] < TOKENS) {
                 assert_true(stream_put(streams[i], &t));

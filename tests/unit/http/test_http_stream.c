@@ -202,13 +202,14 @@ static void limits_ready(void *arg, struct http_request *r)
     for (int i = 0; i < HTTP_HEADERS_MAX; i++)
         ASSERT(http_header_set(r, "x-header", "one of them") == 0);
     ASSERT(http_header_set(r, "a", "x") == -ENOSPC);
-    ASSERT(http_stream_room(r) == 0 && http_stream_stalled_ns(r) == 0);
+    ASSERT(http_stream_free_bytes(r) == 0 && http_stream_stalled_ns(r) == 0);
     ASSERT(http_stream_begin(r, 202, "text/plain") == 0);
-    ASSERT(http_stream_room(r) == 2048 &&
+    ASSERT(http_stream_free_bytes(r) == 2048 &&
            http_stream_write(r, (struct slice){app.letters, 2049}) == -EMSGSIZE);
-    ASSERT(http_stream_write(r, (struct slice){app.letters, 2000}) == 0 && http_stream_room(r) == 48);
-    ASSERT(http_stream_write(r, (struct slice){app.letters, 49}) == -EAGAIN && http_stream_room(r) == 48);
-    ASSERT(http_stream_write(r, (struct slice){app.letters, 48}) == 0 && http_stream_room(r) == 0);
+    ASSERT(http_stream_write(r, (struct slice){app.letters, 2000}) == 0 && http_stream_free_bytes(r) == 48);
+    ASSERT(http_stream_write(r, (struct slice){app.letters, 49}) == -EAGAIN &&
+           http_stream_free_bytes(r) == 48);
+    ASSERT(http_stream_write(r, (struct slice){app.letters, 48}) == 0 && http_stream_free_bytes(r) == 0);
     ASSERT(http_stream_write(r, SLICE("")) == 0);
     http_stream_end(r);
     app.ready++;
@@ -217,7 +218,7 @@ static void limits_ready(void *arg, struct http_request *r)
 static void limits_ended(void *arg, struct http_request *r, bool completed)
 {
     (void)arg;
-    ASSERT(http_stream_room(r) == 0);
+    ASSERT(http_stream_free_bytes(r) == 0);
     if (completed)
         app.completed++;
 }

@@ -65,23 +65,23 @@ TEST(stages_rise_one_at_a_time_and_refuse_only_when_critical)
 {
     struct pressure p = {0};
     uint64_t now = 100 * S;
-    assert_true(pressure_look(&p, PRESSURE_SHORT, now));
+    assert_true(pressure_update(&p, PRESSURE_SHORT, now));
     assert_int_equal(p.stage, PRESSURE_SHRINK);
     for (int i = 0; i < 60; i++)
-        pressure_look(&p, PRESSURE_SHORT, now += S);
+        pressure_update(&p, PRESSURE_SHORT, now += S);
     assert_int_equal(p.stage, PRESSURE_UNLOAD);
-    assert_true(pressure_look(&p, PRESSURE_CRITICAL, now += S));
+    assert_true(pressure_update(&p, PRESSURE_CRITICAL, now += S));
     assert_int_equal(p.stage, PRESSURE_REFUSE);
     /* Less bad is enough for work to be taken again, calm for the rest to end. */
     for (int i = 0; i < 60; i++)
-        pressure_look(&p, PRESSURE_SHORT, now += S);
+        pressure_update(&p, PRESSURE_SHORT, now += S);
     assert_int_equal(p.stage, PRESSURE_UNLOAD);
     for (int i = 0; i < 60; i++)
-        pressure_look(&p, PRESSURE_EASED, now += S);
+        pressure_update(&p, PRESSURE_EASED, now += S);
     assert_int_equal(p.stage, PRESSURE_UNLOAD);
     int seconds = 0;
     for (; p.stage != PRESSURE_NONE; seconds++)
-        pressure_look(&p, PRESSURE_CALM, now += S);
+        pressure_update(&p, PRESSURE_CALM, now += S);
     assert_in_range(seconds, 15, 18);
 }
 
@@ -98,7 +98,7 @@ PROPERTY(the_stage_does_not_swing, seed)
         if (rng_below(&rng, 4) == 0)
             level = (enum pressure_level)rng_below(&rng, 4);
         enum pressure_stage before = p.stage;
-        bool told = pressure_look(&p, level, now);
+        bool told = pressure_update(&p, level, now);
         assert_true(told == (p.stage != before));
         assert_true(p.stage <= before + 1 && p.stage + 1 >= before);
         if (p.stage > before) {
@@ -110,7 +110,7 @@ PROPERTY(the_stage_does_not_swing, seed)
         changed = told ? now : changed;
     }
     for (int i = 0; i < 40; i++)
-        pressure_look(&p, PRESSURE_CALM, now += S);
+        pressure_update(&p, PRESSURE_CALM, now += S);
     assert_int_equal(p.stage, PRESSURE_NONE);
 }
 

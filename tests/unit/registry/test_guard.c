@@ -147,7 +147,7 @@ TEST(who_has_gone_takes_nothing_more)
     struct load l = {test_account(ACCOUNT_NO_LIMIT), 4 * UNIT_BYTES, 0};
     struct guard_wish w = {
         .name = "new", .bytes = l.bytes, .account = l.account, .take = take, .cancelled = yes, .arg = &l};
-    assert_int_equal(guard_make_room(m.guard, &w, &why), -ECANCELED);
+    assert_int_equal(guard_reclaim(m.guard, &w, &why), -ECANCELED);
     assert_int_equal(m.unloads, 0);
     machine_close(&m);
 }
@@ -191,7 +191,7 @@ TEST(a_load_waits_for_a_model_to_become_idle)
                                   .waits = waits,
                                   .arg = &w};
         guard_numbers(m.guard, &before);
-        assert_int_equal(guard_make_room(m.guard, &wish, &why), cases[i].r);
+        assert_int_equal(guard_reclaim(m.guard, &wish, &why), cases[i].r);
         guard_numbers(m.guard, &after);
         assert_int_equal(w.looks, cases[i].looks);
         assert_int_equal(after.rooms_made + after.rooms_refused,

@@ -125,7 +125,7 @@ static inline int take(void *arg)
 static inline int make_room(struct machine *m, struct load *l, struct guard_refusal *why)
 {
     struct guard_wish w = {.name = "new", .bytes = l->bytes, .account = l->account, .take = take, .arg = l};
-    return guard_make_room(m->guard, &w, why);
+    return guard_reclaim(m->guard, &w, why);
 }
 
 #endif

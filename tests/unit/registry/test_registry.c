@@ -15,7 +15,7 @@ TEST(nothing_is_loaded_until_somebody_wants_it)
     for (uint32_t i = 0; i < MODELS; i++) {
         assert_int_equal(info(i).state, MODEL_UNLOADED);
         assert_int_equal(registry_lease(scene.registry, i, &l), -EAGAIN);
-        assert_int_equal(registry_look(scene.registry, i, &l), -EAGAIN);
+        assert_int_equal(registry_peek(scene.registry, i, &l), -EAGAIN);
     }
     load(0);
     assert_int_equal(info(0).state, MODEL_READY);
@@ -319,12 +319,12 @@ TEST(a_busy_model_drains_and_is_told_to_end_when_its_time_is_up)
     scene_set();
     scene_open();
     assert_int_equal(use(0, false, &l, &why), 0);
-    assert_int_equal(registry_look(scene.registry, 0, &look), 0);
+    assert_int_equal(registry_peek(scene.registry, 0, &look), 0);
     assert_int_equal(registry_unload(scene.registry, 0, false, &u, &e), 0);
     assert_int_equal(u.leases, 1);
     assert_int_equal(info(0).state, MODEL_DRAINING);
     assert_int_equal(registry_lease(scene.registry, 0, &other), -EAGAIN);
-    registry_look_away(&look);
+    registry_release_peek(&look);
     while (!registry_is_ending(scene.registry, 0))
         usleep(1000);
     assert_int_equal(info(0).state, MODEL_DRAINING);

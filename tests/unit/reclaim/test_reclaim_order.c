@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "base/check.h"
-#include "reclaim/room.h"
+#include "reclaim/reclaim_order.h"
 #include "reclaim/victims.h"
 
 #define MODELS 8
@@ -21,7 +21,7 @@ struct world {
     struct rng rng;
     uint64_t ceiling;
     struct model models[MODELS];
-    enum room_step furthest; /* furthest step of this wish */
+    enum reclaim_step furthest; /* furthest step of this wish */
 };
 
 static uint64_t held_by(const struct model *m)
@@ -54,9 +54,9 @@ struct asked {
     bool idle_gave_nothing;
 };
 
-static struct room_look look(const struct world *w, const struct asked *a, uint64_t wanted)
+static struct reclaim_figures look(const struct world *w, const struct asked *a, uint64_t wanted)
 {
-    struct room_look l = {0};
+    struct reclaim_figures l = {0};
     uint64_t projected = held(w) + wanted;
     l.needed_bytes = projected > w->ceiling ? limit_of(projected - w->ceiling, wanted) : 0;
     for (int i = 0; i < MODELS; i++) {
@@ -134,13 +134,13 @@ static uint64_t used_by_all(const struct world *w)
     return sum;
 }
 
-static void check_order(struct world *w, const struct room_look *l, enum room_step step)
+static void check_order(struct world *w, const struct reclaim_figures *l, enum reclaim_step step)
 {
-    if (step == ROOM_CACHED || step == ROOM_IDLE)
-        assert_true(l->free_bytes == 0 || w->furthest >= ROOM_FREE);
-    if (step == ROOM_IDLE)
-        assert_true(l->cached_bytes == 0 || w->furthest == ROOM_IDLE);
-    if (step != ROOM_FITS && step != ROOM_NONE) {
+    if (step == RECLAIM_CACHED || step == RECLAIM_IDLE)
+        assert_true(l->free_bytes == 0 || w->furthest >= RECLAIM_FREE);
+    if (step == RECLAIM_IDLE)
+        assert_true(l->cached_bytes == 0 || w->furthest == RECLAIM_IDLE);
+    if (step != RECLAIM_FITS && step != RECLAIM_NONE) {
         assert_true(step >= w->furthest);
         w->furthest = step;
     }
@@ -149,22 +149,22 @@ static void check_order(struct world *w, const struct room_look *l, enum room_st
 /* Tries to load a model of `bytes` bytes. True: it is loaded. */
 static bool load(struct world *w, uint32_t index, uint64_t bytes, bool others_move)
 {
-    struct room room = {0};
+    struct reclaim_order room = {0};
     struct asked asked = {0};
-    w->furthest = ROOM_FITS;
+    w->furthest = RECLAIM_FITS;
     struct world before = *w;
     for (uint32_t steps = 0;; steps++) {
-        struct room_look l = look(w, &asked, bytes);
-        enum room_step step = room_next(&room, &l);
-        assert_true(steps <= ROOM_STEPS_MAX + 1);
+        struct reclaim_figures l = look(w, &asked, bytes);
+        enum reclaim_step step = reclaim_order_next(&room, &l);
+        assert_true(steps <= RECLAIM_STEPS_MAX + 1);
         check_order(w, &l, step);
         uint64_t used = used_by_all(w);
-        if (step == ROOM_FITS) {
+        if (step == RECLAIM_FITS) {
             w->models[index] =
                 (struct model){.loaded = true, .weights = bytes, .reload_ns = 1 + rng_below(&w->rng, 100)};
             return true;
         }
-        if (step == ROOM_NONE) {
+        if (step == RECLAIM_NONE) {
             /* A load that was hopeless from the start has changed nothing. */
             if (steps == 0)
                 assert_memory_equal(before.models, w->models, sizeof(w->models));
@@ -173,9 +173,9 @@ static bool load(struct world *w, uint32_t index, uint64_t bytes, bool others_mo
                     assert_true(w->models[i].cached == 0 || w->models[i].stuck);
             return false;
         }
-        if (step == ROOM_FREE)
+        if (step == RECLAIM_FREE)
             take_free(w, l.needed_bytes);
-        else if (step == ROOM_CACHED)
+        else if (step == RECLAIM_CACHED)
             take_cached(w, &asked, l.needed_bytes);
         else
             take_idle(w, &asked, bytes);
@@ -231,19 +231,19 @@ TEST(an_idle_model_stays_when_caches_suffice)
     w.models[0] = (struct model){.loaded = true, .weights = 300, .cached = 200, .free = 50, .reload_ns = 1};
     w.models[1] = (struct model){.loaded = true, .busy = true, .weights = 100, .used = 100, .cached = 100};
     assert_true(load(&w, 2, 340, false));
-    assert_true(w.models[0].loaded && w.models[0].free == 0 && w.furthest == ROOM_CACHED);
+    assert_true(w.models[0].loaded && w.models[0].free == 0 && w.furthest == RECLAIM_CACHED);
     assert_true(load(&w, 3, 350, false));
     assert_true(!w.models[0].loaded && w.models[1].loaded && w.models[1].used == 100);
 }
 
 TEST(a_limit_of_its_own_is_nobody_elses_matter)
 {
-    struct room room = {0};
-    struct room_look l = {
+    struct reclaim_order room = {0};
+    struct reclaim_figures l = {
         .own_limit = true, .free_bytes = 100, .cached_bytes = 100, .reach_bytes = 200, .idle_bytes = 100};
-    assert_int_equal(room_next(&room, &l), ROOM_NONE);
+    assert_int_equal(reclaim_order_next(&room, &l), RECLAIM_NONE);
     l.needed_bytes = 10;
-    assert_int_equal(room_next(&(struct room){0}, &l), ROOM_NONE);
+    assert_int_equal(reclaim_order_next(&(struct reclaim_order){0}, &l), RECLAIM_NONE);
 }
 
 TEST_MAIN()

@@ -1,9 +1,9 @@
-/* guard_room.c - the loop of one request for room: look, take the next thing, try again.
+/* guard_reclaim.c - the loop of one request for room: look, take the next thing, try again.
  *
  * The need is read from the ledger before each step instead of summing the answers, because others take
  * and give meanwhile. */
 #include "reclaim/guard_state.h"
-#include "reclaim/room.h"
+#include "reclaim/reclaim_order.h"
 
 #include "base/check.h"
 #include "base/slice.h"
@@ -16,9 +16,9 @@
 struct making {
     struct guard *g;
     const struct guard_wish *w;
-    struct room room;
+    struct reclaim_order order;
     struct guard_silent silent;
-    const struct domain *domain; /* whose ceiling binds, as the last look found */
+    const struct domain *domain; /* whose ceiling binds, as the last figures say */
     uint32_t idle_failures;      /* times that idle models gave nothing: they were too few, or taken into use
                                meanwhile */
     uint32_t surprises;          /* it should have fitted, and did not */
@@ -46,7 +46,7 @@ static uint64_t lacks(const struct guard_wish *w)
 }
 
 /* Memory within the floors of accounts counts, too: it goes back to the driver as any other. */
-static void look_at_others(struct making *m, struct room_look *ret)
+static void add_others(struct making *m, struct reclaim_figures *ret)
 {
     struct guard_count count;
     ret->needed_bytes = lacks(m->w);
@@ -60,12 +60,12 @@ static void look_at_others(struct making *m, struct room_look *ret)
     ret->idle_bytes = m->idle_failures < IDLE_FAILURES_MAX ? idle_bytes(m->g, m->domain) : 0;
 }
 
-static void look(struct making *m, struct room_look *ret)
+static void read_figures(struct making *m, struct reclaim_figures *ret)
 {
     struct account_numbers n;
-    *ret = (struct room_look){0};
+    *ret = (struct reclaim_figures){0};
     if (!account_refuses(m->w->account, m->w->bytes, &n)) {
-        look_at_others(m, ret);
+        add_others(m, ret);
         return;
     }
     m->domain = n.domain;
@@ -124,20 +124,20 @@ static void refuse(struct making *m, struct guard_refusal *ret)
 
 /* ---- steps ---- */
 
-static void take(struct making *m, enum room_step step, uint64_t needed)
+static void take(struct making *m, enum reclaim_step step, uint64_t needed)
 {
     switch (step) {
-    case ROOM_FREE:
+    case RECLAIM_FREE:
         guard_take_free(m->g, m->domain, 0, needed);
         break;
-    case ROOM_CACHED:
+    case RECLAIM_CACHED:
         guard_take_cached(m->g, m->domain, &m->silent, needed, m->w->name);
         break;
-    case ROOM_IDLE:
+    case RECLAIM_IDLE:
         m->idle_failures += guard_take_idle_locked(m->g, m->domain, m->w->bytes, m->w->name) == 0;
         break;
-    case ROOM_FITS:
-    case ROOM_NONE:
+    case RECLAIM_FITS:
+    case RECLAIM_NONE:
         break;
     }
 }
@@ -147,13 +147,13 @@ static int make(struct making *m, struct guard_refusal *ret)
     const struct guard_wish *w = m->w;
     int r = try_again(w);
     while (r == -ENOMEM) {
-        struct room_look l;
+        struct reclaim_figures l;
         if (w->cancelled && w->cancelled(w->arg))
             return -ECANCELED;
-        look(m, &l);
-        enum room_step step = room_next(&m->room, &l);
-        m->surprises += step == ROOM_FITS;
-        if (step == ROOM_NONE || m->surprises == SURPRISES_MAX)
+        read_figures(m, &l);
+        enum reclaim_step step = reclaim_order_next(&m->order, &l);
+        m->surprises += step == RECLAIM_FITS;
+        if (step == RECLAIM_NONE || m->surprises == SURPRISES_MAX)
             break;
         take(m, step, l.needed_bytes);
         r = try_again(w);
@@ -172,7 +172,7 @@ static int make_once(struct guard *g, const struct guard_wish *w, struct guard_r
     return r;
 }
 
-int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
+int guard_reclaim(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
 {
     int r = make_once(g, w, ret);
     while (r == -ENOMEM && w->waits && w->waits(w->arg, ret))
