@@ -73,23 +73,23 @@ void reply_clear(struct reply *r)
     for (size_t i = 0; i < PIECE_BUFS; i++)
         if (bufs[i]->error == 0)
             buf_clear(bufs[i]);
-    r->pending = PIECE_NONE;
+    r->pending = DELTA_NONE;
     r->call_begun = false;
 }
 
 void reply_flush(struct reply *r)
 {
     ASSERT(r->exchange->request.stream);
-    if (r->pending == PIECE_NONE && r->ids.len == 0 && r->logprobs.len == 0)
+    if (r->pending == DELTA_NONE && r->ids.len == 0 && r->logprobs.len == 0)
         return;
     reply_begin(r->exchange);
     r->exchange->wire->flush(r);
     reply_clear(r);
 }
 
-void reply_turn(struct reply *r, enum piece_kind kind, bool always)
+void reply_turn(struct reply *r, enum reply_delta kind, bool always)
 {
-    if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
+    if (r->exchange->request.stream && r->pending != DELTA_NONE && (always || r->pending != kind))
         reply_flush(r);
     r->pending = kind;
 }
@@ -105,7 +105,7 @@ static bool own_id(struct reply *r, struct slice id)
     return ok;
 }
 
-void reply_begin_call(struct reply *r, const struct part *p, const char *prefix, bool keeps_id)
+void reply_begin_call(struct reply *r, const struct reply_part *p, const char *prefix, bool keeps_id)
 {
     struct request_id random = request_id_new();
     char text[33];

@@ -7,7 +7,7 @@
 
 struct choice;
 struct exchange;
-struct part;
+struct reply_part;
 
 /* How far the reply of an exchange is. Whether a stream's header has been sent is the connection's to know:
  * http_stream_is_begun(). */
@@ -19,7 +19,7 @@ enum reply_stage {
 };
 
 /* Kind of the pending piece of a stream. */
-enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
+enum reply_delta { DELTA_NONE, DELTA_REASONING, DELTA_CONTENT, DELTA_CALL };
 
 #define REPLY_CALL_ID_BYTES 128
 
@@ -33,10 +33,10 @@ struct reply {
     char call_id[REPLY_CALL_ID_BYTES]; /* id of the call that is open */
     struct buf call_name;
     uint32_t call_index;
-    bool call_begun;         /* the pending piece begins its call */
-    enum piece_kind pending; /* kind of the last collected piece */
-    struct buf ids;          /* "1,2,3" */
-    struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
+    bool call_begun;          /* the pending piece begins its call */
+    enum reply_delta pending; /* kind of the last collected piece */
+    struct buf ids;           /* "1,2,3" */
+    struct buf logprobs;      /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
     struct buf prompt_logprobs;
     struct buf echo;  /* Responses: what each reply repeats of its request */
@@ -59,10 +59,10 @@ void reply_flush(struct reply *r);
 void reply_clear(struct reply *r);
 /* The next part of output is of this kind. In a stream, pending output of another kind is written first;
  * `always`: that of the same kind too. */
-void reply_turn(struct reply *r, enum piece_kind kind, bool always);
+void reply_turn(struct reply *r, enum reply_delta kind, bool always);
 /* A call begins: its name and its id. With `keeps_id` that is the model's own one, when clients can take it:
  * its template expects it back. */
-void reply_begin_call(struct reply *r, const struct part *p, const char *prefix, bool keeps_id);
+void reply_begin_call(struct reply *r, const struct reply_part *p, const char *prefix, bool keeps_id);
 /* Streams: opens the reply, unless it is open: the dialect writes the events before its first piece. */
 void reply_begin(struct exchange *x);
 /* The exchange's reply reaches a later stage. */

@@ -177,7 +177,7 @@ static bool prepare(struct task *t, const struct model_lease *l)
     return r == PREPARE_DONE;
 }
 
-static void ignore_part(void *arg, const struct part *p)
+static void ignore_part(void *arg, const struct reply_part *p)
 {
     (void)arg, (void)p;
 }

@@ -115,18 +115,18 @@ uint32_t front_text_number(struct front_text *f)
 
 /* ---- rows and alternatives ---- */
 
-void front_sequence_add(struct front_text *f, struct front_sequence *row, struct piece p)
+void front_sequence_add(struct front_text *f, struct front_sequence *row, struct expr p)
 {
-    struct piece *last = row->count ? &row->pieces[row->count - 1] : NULL;
+    struct expr *last = row->count ? &row->pieces[row->count - 1] : NULL;
     if (f->error)
         return;
     if (last && last->regular && p.regular) {
-        *last = piece_cat(f->b, *last, p);
+        *last = expr_cat(f->b, *last, p);
         return;
     }
     if (row->count == row->capacity) {
         uint32_t capacity = row->capacity ? row->capacity * 2 : 8;
-        struct piece *more = take(f, capacity * sizeof(*more));
+        struct expr *more = take(f, capacity * sizeof(*more));
         if (!more)
             return;
         if (row->count)
@@ -150,7 +150,7 @@ static void add_row(struct front_text *f, sym_id rule, const struct front_sequen
     uint32_t count = 0;
     for (uint32_t i = 0; symbols && i < row->count; i++)
         if (!row->pieces[i].regular || row->pieces[i].rx != RX_EMPTY)
-            symbols[count++] = piece_symbol(f->b, row->pieces[i]);
+            symbols[count++] = expr_symbol(f->b, row->pieces[i]);
     if (symbols)
         grammar_alternative(f->b, rule, symbols, count);
 }
@@ -168,14 +168,14 @@ void front_alternatives_add(struct front_text *f, struct front_alternatives *way
     ways->some = true;
 }
 
-struct piece front_alternatives_done(struct front_text *f, const struct front_alternatives *ways)
+struct expr front_alternatives_done(struct front_text *f, const struct front_alternatives *ways)
 {
     if (!ways->rule_made)
-        return piece_rx(ways->regular);
+        return expr_rx(ways->regular);
     if (ways->some) {
-        struct piece p = piece_rx(ways->regular);
+        struct expr p = expr_rx(ways->regular);
         struct front_sequence row = {&p, 1, 1};
         add_row(f, ways->rule, &row);
     }
-    return piece_sym(ways->rule);
+    return expr_sym(ways->rule);
 }

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 #include "rx/rx_parse.h"
 
 #define FRONT_TEXT_BYTES_MAX  ((size_t)256 << 10) /* bytes of a grammar as text */
@@ -22,7 +22,7 @@ struct front_name {
     const char *body, *body_end;
     uint32_t body_line;
     bool busy, known;
-    struct piece piece;
+    struct expr piece;
     bool lazy;          /* Lark's rules: matches as few bytes as possible */
     const char *suffix; /* the expression of [suffix=...]; NULL: none */
     struct front_name *next, *listed;
@@ -71,10 +71,10 @@ uint32_t front_text_number(struct front_text *f);
 
 /* A growing row of pieces; neighbouring regular ones become one. */
 struct front_sequence {
-    struct piece *pieces;
+    struct expr *pieces;
     uint32_t count, capacity;
 };
-void front_sequence_add(struct front_text *f, struct front_sequence *row, struct piece p);
+void front_sequence_add(struct front_text *f, struct front_sequence *row, struct expr p);
 /* Alternatives one by one: an expression while all are regular, else a rule. */
 struct front_alternatives {
     bool some, rule_made;
@@ -83,6 +83,6 @@ struct front_alternatives {
 };
 void front_alternatives_add(struct front_text *f, struct front_alternatives *ways,
                             const struct front_sequence *row);
-struct piece front_alternatives_done(struct front_text *f, const struct front_alternatives *ways);
+struct expr front_alternatives_done(struct front_text *f, const struct front_alternatives *ways);
 
 #endif

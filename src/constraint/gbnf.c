@@ -9,7 +9,7 @@
 
 #define CLASS_MAX 512 /* ranges of one class */
 
-static struct piece alternatives(struct front_text *f, bool nested);
+static struct expr alternatives(struct front_text *f, bool nested);
 
 /* ---- white space ---- */
 
@@ -89,13 +89,13 @@ static rx_id one(struct front_text *f, uint32_t code)
     return rx_codepoints(grammar_rx(f->b), &r, 1);
 }
 
-static struct piece literal(struct front_text *f)
+static struct expr literal(struct front_text *f)
 {
     rx_id all = RX_EMPTY;
     while (!f->error && !front_text_has(f, '"'))
         all = rx_cat(grammar_rx(f->b), all, one(f, character(f)));
     f->at++;
-    return piece_rx(all);
+    return expr_rx(all);
 }
 
 static int compare(const void *a, const void *b)
@@ -154,7 +154,7 @@ static rx_id within(struct front_text *f, const struct rx_range *r, uint32_t cou
     return all;
 }
 
-static struct piece class_of(struct front_text *f)
+static struct expr class_of(struct front_text *f)
 {
     struct rx_range ranges[CLASS_MAX];
     uint32_t count = 0;
@@ -177,14 +177,14 @@ static struct piece class_of(struct front_text *f)
     }
     f->at++;
     if (f->error)
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     count = normalise(ranges, count);
-    return piece_rx(negated ? complement(f, ranges, count) : within(f, ranges, count));
+    return expr_rx(negated ? complement(f, ranges, count) : within(f, ranges, count));
 }
 
-static struct piece any_character(struct front_text *f)
+static struct expr any_character(struct front_text *f)
 {
-    return piece_rx(complement(f, NULL, 0));
+    return expr_rx(complement(f, NULL, 0));
 }
 
 /* ---- rules ---- */
@@ -204,14 +204,14 @@ static struct slice name(struct front_text *f)
     return (struct slice){from, (size_t)(f->at - from)};
 }
 
-static struct piece group(struct front_text *f)
+static struct expr group(struct front_text *f)
 {
     if (++f->depth > FRONT_TEXT_DEPTH_MAX)
         front_text_fail(f, -E2BIG, "groups are nested more than %d deep", FRONT_TEXT_DEPTH_MAX);
     if (f->error)
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     skip(f, true);
-    struct piece p = alternatives(f, true);
+    struct expr p = alternatives(f, true);
     if (!front_text_has(f, ')'))
         front_text_fail(f, -EINVAL, "a ) is missing");
     f->at++;
@@ -219,18 +219,18 @@ static struct piece group(struct front_text *f)
     return p;
 }
 
-static struct piece reference(struct front_text *f)
+static struct expr reference(struct front_text *f)
 {
     struct front_name *n = front_text_name(f, name(f));
-    return n ? piece_sym(n->rule) : piece_rx(RX_NONE);
+    return n ? expr_sym(n->rule) : expr_rx(RX_NONE);
 }
 
-static struct piece element(struct front_text *f)
+static struct expr element(struct front_text *f)
 {
     char c = *f->at;
     if (c == '<' || c == '!') {
         front_text_fail(f, -ENOTSUP, "tokens as <name> are not supported");
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
     if (is_name(c))
         return reference(f);
@@ -245,10 +245,10 @@ static struct piece element(struct front_text *f)
         return any_character(f);
     f->at--;
     front_text_fail(f, -EINVAL, "%c is not expected here", c >= 0x20 && c < 0x7F ? c : '?');
-    return piece_rx(RX_NONE);
+    return expr_rx(RX_NONE);
 }
 
-static struct piece counted(struct front_text *f, struct piece p)
+static struct expr counted(struct front_text *f, struct expr p)
 {
     f->at++;
     skip(f, true);
@@ -263,10 +263,10 @@ static struct piece counted(struct front_text *f, struct piece p)
     if (!front_text_has(f, '}') || max < min)
         front_text_fail(f, -EINVAL, "{} needs {m}, {m,} or {m,n} with m at most n");
     f->at++;
-    return f->error ? p : piece_repeat(f->b, p, min, max);
+    return f->error ? p : expr_repeat(f->b, p, min, max);
 }
 
-static struct piece repeated(struct front_text *f, struct piece p)
+static struct expr repeated(struct front_text *f, struct expr p)
 {
     while (f->at < f->end && !f->error) {
         if (*f->at == '{') {
@@ -275,7 +275,7 @@ static struct piece repeated(struct front_text *f, struct piece p)
         }
         if (*f->at != '?' && *f->at != '*' && *f->at != '+')
             break;
-        p = piece_repeat(f->b, p, *f->at == '+', *f->at == '?' ? 1 : RX_UNBOUNDED);
+        p = expr_repeat(f->b, p, *f->at == '+', *f->at == '?' ? 1 : RX_UNBOUNDED);
         f->at++;
     }
     return p;
@@ -285,7 +285,7 @@ static void sequence(struct front_text *f, struct front_sequence *row, bool nest
 {
     while (!f->error && f->at < f->end && *f->at != '|' && *f->at != ')' && *f->at != '\n' &&
            *f->at != '\r') {
-        struct piece p = element(f);
+        struct expr p = element(f);
         if (f->error)
             return;
         skip(f, nested);
@@ -294,7 +294,7 @@ static void sequence(struct front_text *f, struct front_sequence *row, bool nest
     }
 }
 
-static struct piece alternatives(struct front_text *f, bool nested)
+static struct expr alternatives(struct front_text *f, bool nested)
 {
     struct front_alternatives ways = {0};
     for (;;) {
@@ -324,10 +324,10 @@ static void rule(struct front_text *f)
     n->defined = true;
     f->at += 3;
     skip(f, true);
-    struct piece p = alternatives(f, false);
+    struct expr p = alternatives(f, false);
     if (f->error)
         return;
-    sym_id s = p.regular && p.rx == RX_EMPTY ? 0 : piece_symbol(f->b, p);
+    sym_id s = p.regular && p.rx == RX_EMPTY ? 0 : expr_symbol(f->b, p);
     grammar_alternative(f->b, n->rule, &s, p.regular && p.rx == RX_EMPTY ? 0 : 1);
     if (f->at < f->end && *f->at != '\n' && *f->at != '\r')
         front_text_fail(f, -EINVAL, "the rule should end here");

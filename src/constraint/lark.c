@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-static struct piece alternatives(struct front_text *f, bool nested);
+static struct expr alternatives(struct front_text *f, bool nested);
 
 /* ---- terminals ---- */
 
@@ -29,7 +29,7 @@ static rx_id within(struct front_text *f, rx_id rx)
     return f->flat || f->within == RX_NONE ? rx : rx_and(grammar_rx(f->b), rx, f->within);
 }
 
-static struct piece element(struct front_text *f);
+static struct expr element(struct front_text *f);
 
 /* The texts of `rx` that begin with no shorter one. */
 static rx_id shortest(struct front_text *f, rx_id rx)
@@ -40,10 +40,10 @@ static rx_id shortest(struct front_text *f, rx_id rx)
 }
 
 /* The body of a rule with its attributes. The position comes back. */
-static struct piece attributed(struct front_text *f, const struct front_name *n, struct piece p)
+static struct expr attributed(struct front_text *f, const struct front_name *n, struct expr p)
 {
     const char *at = f->at, *end = f->end;
-    struct piece suffix = piece_rx(RX_EMPTY);
+    struct expr suffix = expr_rx(RX_EMPTY);
     if (!n->lazy || f->error)
         return p;
     if (n->suffix) {
@@ -56,22 +56,22 @@ static struct piece attributed(struct front_text *f, const struct front_name *n,
     if (!p.regular || !suffix.regular)
         front_text_fail(f, -EINVAL, "%.*s is lazy, so its body and suffix are expressions without rules",
                         SLICE_ARGS(slice_sub(n->name, 0, 60)));
-    return f->error ? piece_rx(RX_NONE) : piece_rx(shortest(f, rx_cat(grammar_rx(f->b), p.rx, suffix.rx)));
+    return f->error ? expr_rx(RX_NONE) : expr_rx(shortest(f, rx_cat(grammar_rx(f->b), p.rx, suffix.rx)));
 }
 
 /* Reads the body of a terminal; the position comes back. */
-static struct piece terminal(struct front_text *f, struct front_name *n)
+static struct expr terminal(struct front_text *f, struct front_name *n)
 {
     if (n->known)
         return n->piece;
     if (n->defined && !n->busy && f->depth == FRONT_TEXT_DEPTH_MAX) {
         front_text_fail(f, -E2BIG, "terminals are nested more than %d deep", FRONT_TEXT_DEPTH_MAX);
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
     if (!n->defined || n->busy) {
         front_text_fail(f, -EINVAL, n->busy ? "the terminal %.*s is recursive" : "there is no terminal %.*s",
                         SLICE_ARGS(slice_sub(n->name, 0, 60)));
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
     const char *at = f->at, *end = f->end;
     uint32_t line = f->line;
@@ -80,7 +80,7 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
     f->at = n->body;
     f->end = n->body_end;
     f->line = n->body_line;
-    struct piece p = alternatives(f, true);
+    struct expr p = alternatives(f, true);
     if (!f->error && f->at < f->end)
         front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
     p = attributed(f, n, p);
@@ -93,38 +93,38 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
     f->line = line;
     n->busy = false;
     n->known = true;
-    n->piece = f->error ? piece_rx(RX_NONE) : piece_rx(within(f, p.rx));
+    n->piece = f->error ? expr_rx(RX_NONE) : expr_rx(within(f, p.rx));
     return n->piece;
 }
 
-static struct piece reference(struct front_text *f)
+static struct expr reference(struct front_text *f)
 {
     struct front_name *n = front_text_name(f, lark_name(f));
     if (!n || f->error)
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     bool counted = f->end - f->at > 1 && (f->at[1] == ',' || (f->at[1] >= '0' && f->at[1] <= '9'));
     if (front_text_has(f, '{') && !counted) {
         front_text_fail(f, -ENOTSUP, "templates are not supported");
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
-    return f->flat || is_terminal(n->name) ? terminal(f, n) : piece_sym(n->rule);
+    return f->flat || is_terminal(n->name) ? terminal(f, n) : expr_sym(n->rule);
 }
 
 /* ---- expressions ---- */
 
-static struct piece group(struct front_text *f, char close)
+static struct expr group(struct front_text *f, char close)
 {
     f->at++;
     if (++f->depth > FRONT_TEXT_DEPTH_MAX)
         front_text_fail(f, -E2BIG, "groups are nested more than %d deep", FRONT_TEXT_DEPTH_MAX);
     if (f->error)
-        return piece_rx(RX_NONE);
-    struct piece p = alternatives(f, true);
+        return expr_rx(RX_NONE);
+    struct expr p = alternatives(f, true);
     if (!front_text_has(f, close))
         front_text_fail(f, -EINVAL, "a %c is missing", close);
     f->at++;
     f->depth--;
-    return close == ']' && !f->error ? piece_repeat(f->b, p, 0, 1) : p;
+    return close == ']' && !f->error ? expr_repeat(f->b, p, 0, 1) : p;
 }
 
 /* The JSON object here, taken; empty: no object, or one that is too deep. */
@@ -164,7 +164,7 @@ static struct slice take_schema(struct front_text *f)
     return schema;
 }
 
-static struct piece element(struct front_text *f)
+static struct expr element(struct front_text *f)
 {
     char c = *f->at;
     if (c == '%')
@@ -172,18 +172,18 @@ static struct piece element(struct front_text *f)
     if (c == '(' || c == '[')
         return group(f, c == '(' ? ')' : ']');
     if (c == '"')
-        return piece_rx(within(f, lark_string(f)));
+        return expr_rx(within(f, lark_string(f)));
     if (c == '/')
-        return piece_rx(within(f, lark_regex(f)));
+        return expr_rx(within(f, lark_regex(f)));
     if (lark_is_name(c))
         return reference(f);
     if (c == '<')
         front_text_fail(f, -ENOTSUP, "tokens as <name> are not supported");
     front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(c));
-    return piece_rx(RX_NONE);
+    return expr_rx(RX_NONE);
 }
 
-static struct piece counted(struct front_text *f, struct piece p)
+static struct expr counted(struct front_text *f, struct expr p)
 {
     f->at++;
     lark_skip(f, false);
@@ -194,11 +194,11 @@ static struct piece counted(struct front_text *f, struct piece p)
     }
     if (max < min)
         front_text_fail(f, -EINVAL, "~%u..%u ends before it begins", min, max);
-    return f->error ? p : piece_repeat(f->b, p, min, max);
+    return f->error ? p : expr_repeat(f->b, p, min, max);
 }
 
 /* {n}, {n,}, {,m} or {n,m}. */
-static struct piece braced(struct front_text *f, struct piece p)
+static struct expr braced(struct front_text *f, struct expr p)
 {
     f->at++;
     uint32_t min = front_text_has(f, ',') ? 0 : front_text_number(f), max = min;
@@ -212,10 +212,10 @@ static struct piece braced(struct front_text *f, struct piece p)
     if (max < min)
         front_text_fail(f, -EINVAL, "{%u,%u} ends before it begins", min, max);
     f->at += !f->error;
-    return f->error ? p : piece_repeat(f->b, p, min, max);
+    return f->error ? p : expr_repeat(f->b, p, min, max);
 }
 
-static struct piece repeated(struct front_text *f, struct piece p)
+static struct expr repeated(struct front_text *f, struct expr p)
 {
     while (f->at < f->end && !f->error) {
         char c = *f->at;
@@ -224,7 +224,7 @@ static struct piece repeated(struct front_text *f, struct piece p)
         } else if (c == '{') {
             p = braced(f, p);
         } else if (c == '?' || c == '*' || c == '+') {
-            p = piece_repeat(f->b, p, c == '+', c == '?' ? 1 : RX_UNBOUNDED);
+            p = expr_repeat(f->b, p, c == '+', c == '?' ? 1 : RX_UNBOUNDED);
             f->at++;
         } else {
             break;
@@ -250,14 +250,14 @@ static void alias(struct front_text *f)
     lark_skip(f, false);
 }
 
-static struct piece alternatives(struct front_text *f, bool nested)
+static struct expr alternatives(struct front_text *f, bool nested)
 {
     struct front_alternatives ways = {0};
     for (;;) {
         struct front_sequence row = {0};
         lark_skip(f, nested);
         while (!at_end(f, nested) && *f->at != '-') {
-            struct piece p = element(f);
+            struct expr p = element(f);
             lark_skip(f, false);
             front_sequence_add(f, &row, repeated(f, p));
             lark_skip(f, nested);
@@ -385,7 +385,7 @@ static void import_one(struct front_text *f, struct slice name, struct slice as)
     if (!n)
         return;
     n->defined = n->known = true;
-    n->piece = piece_rx(rx);
+    n->piece = expr_rx(rx);
 }
 
 /* %import common.NAME, common.NAME -> OTHER, or common (NAME, NAME). */
@@ -467,14 +467,14 @@ static void read_rule(struct front_text *f, struct front_name *n)
     f->at = n->body;
     f->end = n->body_end;
     f->line = n->body_line;
-    struct piece p = alternatives(f, false);
+    struct expr p = alternatives(f, false);
     if (!f->error && f->at < f->end)
         front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
     p = attributed(f, n, p);
     if (f->error)
         return;
     bool empty = p.regular && p.rx == RX_EMPTY;
-    sym_id s = empty ? 0 : piece_symbol(f->b, p);
+    sym_id s = empty ? 0 : expr_symbol(f->b, p);
     grammar_alternative(f->b, n->rule, &s, empty ? 0 : 1);
 }
 

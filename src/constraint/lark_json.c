@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/json/json_source_load.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 #include "rx/rx_parse.h"
 #include "schema/json_text.h"
 #include "schema/schema.h"
@@ -69,7 +69,7 @@ static void read_style(struct front_text *f, const json_t *style, struct json_sp
     *ret = (struct json_spacing){space, rx_cat(s, comma, space), rx_cat(s, colon, space)};
 }
 
-struct piece lark_json(struct front_text *f, struct slice schema)
+struct expr lark_json(struct front_text *f, struct slice schema)
 {
     json_error_t syntax;
     struct err why = {{0}};
@@ -82,7 +82,7 @@ struct piece lark_json(struct front_text *f, struct slice schema)
         f->error ? NULL : json_source_load(schema, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &syntax);
     if (!value) {
         front_text_fail(f, -EINVAL, "%%json needs a JSON object");
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
     struct schema_opts opts = *f->schemas;
     const json_t *style = json_object_get(value, "x-guidance");
@@ -94,5 +94,5 @@ struct piece lark_json(struct front_text *f, struct slice schema)
     json_decref(value);
     if (r < 0)
         front_text_fail(f, r, "%%json: %s", why.text);
-    return f->error ? piece_rx(RX_NONE) : piece_sym(sym);
+    return f->error ? expr_rx(RX_NONE) : expr_sym(sym);
 }

@@ -7,6 +7,6 @@ struct slice;
 
 /* The texts of the schema's instances. Its member "x-guidance" says how these are spaced. Fails where the
  * grammar's texts are written in another notation. */
-struct piece lark_json(struct front_text *f, struct slice schema);
+struct expr lark_json(struct front_text *f, struct slice schema);
 
 #endif

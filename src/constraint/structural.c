@@ -9,29 +9,29 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 #include "rx/rx_parse.h"
 #include "schema/schema.h"
 
 #include <errno.h>
 #include <string.h>
 
-static struct piece format_of(struct structural_work *w, const json_t *format,
-                              const struct structural_stops *ends);
+static struct expr format_of(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends);
 
-static struct piece member_format(struct structural_work *w, const json_t *format, const char *name,
-                                  const struct structural_stops *ends)
+static struct expr member_format(struct structural_work *w, const json_t *format, const char *name,
+                                 const struct structural_stops *ends)
 {
     size_t before = structural_enter(w, ".%s", name);
-    struct piece ret = format_of(w, json_object_get(format, name), ends);
+    struct expr ret = format_of(w, json_object_get(format, name), ends);
     structural_leave(w, before);
     return ret;
 }
 
 /* ---- texts of a language ---- */
 
-static struct piece const_string(struct structural_work *w, const json_t *format,
-                                 const struct structural_stops *ends)
+static struct expr const_string(struct structural_work *w, const json_t *format,
+                                const struct structural_stops *ends)
 {
     const json_t *value = json_object_get(format, "value");
     (void)ends;
@@ -41,15 +41,15 @@ static struct piece const_string(struct structural_work *w, const json_t *format
 }
 
 /* A front end's refusal, with the place. */
-static struct piece made(struct structural_work *w, int r, const struct err *why, sym_id sym)
+static struct expr made(struct structural_work *w, int r, const struct err *why, sym_id sym)
 {
     if (r == 0)
-        return piece_sym(sym);
+        return expr_sym(sym);
     structural_fail(w, r, "%s", why->text);
     return structural_none();
 }
 
-static struct piece json_value(struct structural_work *w, const json_t *schema)
+static struct expr json_value(struct structural_work *w, const json_t *schema)
 {
     struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge, .plain = true};
     struct err why = {{0}};
@@ -68,8 +68,8 @@ static bool is_json(const json_t *style)
            (json_is_string(style) && strcmp(json_string_value(style), "json") == 0);
 }
 
-static struct piece json_schema(struct structural_work *w, const json_t *format,
-                                const struct structural_stops *ends)
+static struct expr json_schema(struct structural_work *w, const json_t *format,
+                               const struct structural_stops *ends)
 {
     (void)ends;
     if (!is_json(json_object_get(format, "style")) || !is_json(json_object_get(format, "parsing_type")))
@@ -77,8 +77,7 @@ static struct piece json_schema(struct structural_work *w, const json_t *format,
     return json_value(w, json_object_get(format, "json_schema"));
 }
 
-static struct piece regex(struct structural_work *w, const json_t *format,
-                          const struct structural_stops *ends)
+static struct expr regex(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
 {
     static const struct rx_parse_opts whole = {.search = false};
     const json_t *pattern = json_object_get(format, "pattern");
@@ -93,11 +92,11 @@ static struct piece regex(struct structural_work *w, const json_t *format,
     int r = rx_parse(w->s, text, &whole, &rx, &why);
     if (r < 0)
         structural_fail(w, r, "%s", why.text);
-    return piece_rx(rx);
+    return expr_rx(rx);
 }
 
-static struct piece grammar(struct structural_work *w, const json_t *format,
-                            const struct structural_stops *ends)
+static struct expr grammar(struct structural_work *w, const json_t *format,
+                           const struct structural_stops *ends)
 {
     const json_t *value = json_object_get(format, "grammar");
     struct slice text = {json_string_value(value), json_string_length(value)};
@@ -115,17 +114,16 @@ static struct piece grammar(struct structural_work *w, const json_t *format,
     return made(w, r, &why, sym);
 }
 
-static struct piece any_text(struct structural_work *w, const json_t *format,
-                             const struct structural_stops *ends)
+static struct expr any_text(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends)
 {
     struct structural_stops all;
     if (!structural_excludes(w, format, ends, &all))
         return structural_none();
-    return piece_rx(structural_free_text(w, &all, ends ? ends->all : NULL, ends ? ends->count : 0));
+    return expr_rx(structural_free_text(w, &all, ends ? ends->all : NULL, ends ? ends->count : 0));
 }
 
-static struct piece token(struct structural_work *w, const json_t *format,
-                          const struct structural_stops *ends)
+static struct expr token(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
 {
     (void)ends;
     return structural_token(w, format);
@@ -133,11 +131,11 @@ static struct piece token(struct structural_work *w, const json_t *format,
 
 /* ---- rows, alternatives, repetitions ---- */
 
-static struct piece elements(struct structural_work *w, const json_t *format,
-                             const struct structural_stops *ends, bool any)
+static struct expr elements(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends, bool any)
 {
     const json_t *list = structural_list_of(w, format, "elements"), *each;
-    struct piece all = piece_rx(any ? RX_NONE : RX_EMPTY);
+    struct expr all = expr_rx(any ? RX_NONE : RX_EMPTY);
     size_t i;
     if (list && json_array_size(list) == 0)
         structural_fail(w, -EINVAL, "elements is empty");
@@ -145,48 +143,48 @@ static struct piece elements(struct structural_work *w, const json_t *format,
         if (w->error)
             break;
         size_t before = structural_enter(w, ".elements[%zu]", i);
-        struct piece one = format_of(w, each, ends);
+        struct expr one = format_of(w, each, ends);
         structural_leave(w, before);
-        all = !any ? piece_cat(w->b, all, one) : i == 0 ? one : piece_or(w->b, all, one);
+        all = !any ? expr_cat(w->b, all, one) : i == 0 ? one : expr_or(w->b, all, one);
     }
     return all;
 }
 
-static struct piece sequence(struct structural_work *w, const json_t *format,
-                             const struct structural_stops *ends)
+static struct expr sequence(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends)
 {
     return elements(w, format, ends, false);
 }
 
-static struct piece any_of(struct structural_work *w, const json_t *format,
-                           const struct structural_stops *ends)
+static struct expr any_of(struct structural_work *w, const json_t *format,
+                          const struct structural_stops *ends)
 {
     return elements(w, format, ends, true);
 }
 
-static struct piece times(struct structural_work *w, struct piece p, uint32_t min, uint32_t max)
+static struct expr times(struct structural_work *w, struct expr p, uint32_t min, uint32_t max)
 {
-    return w->error ? structural_none() : piece_repeat(w->b, p, min, max);
+    return w->error ? structural_none() : expr_repeat(w->b, p, min, max);
 }
 
-static struct piece optional(struct structural_work *w, const json_t *format,
-                             const struct structural_stops *ends)
+static struct expr optional(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends)
 {
     return times(w, member_format(w, format, "content", ends), 0, 1);
 }
 
-static struct piece star(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct expr star(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
 {
     return times(w, member_format(w, format, "content", ends), 0, RX_UNBOUNDED);
 }
 
-static struct piece plus(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct expr plus(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
 {
     return times(w, member_format(w, format, "content", ends), 1, RX_UNBOUNDED);
 }
 
-static struct piece repeat(struct structural_work *w, const json_t *format,
-                           const struct structural_stops *ends)
+static struct expr repeat(struct structural_work *w, const json_t *format,
+                          const struct structural_stops *ends)
 {
     const json_t *min = json_object_get(format, "min"), *max = json_object_get(format, "max");
     json_int_t low = json_integer_value(min), high = json_integer_value(max);
@@ -194,16 +192,16 @@ static struct piece repeat(struct structural_work *w, const json_t *format,
         structural_fail(w, -EINVAL, "min and max must be whole numbers, min at most max; max -1: no limit");
     else if (low > SCHEMA_ITEMS_MAX || high > SCHEMA_ITEMS_MAX)
         structural_fail(w, -E2BIG, "a repetition has a count above %d", SCHEMA_ITEMS_MAX);
-    struct piece content = member_format(w, format, "content", ends);
+    struct expr content = member_format(w, format, "content", ends);
     return times(w, content, w->error ? 0 : (uint32_t)low, high < 0 ? RX_UNBOUNDED : (uint32_t)high);
 }
 
 /* ---- tags ---- */
 
 /* One of the ends; `stops` gets them. */
-static struct piece tag_ends(struct structural_work *w, const json_t *value, struct structural_stops *ret)
+static struct expr tag_ends(struct structural_work *w, const json_t *value, struct structural_stops *ret)
 {
-    struct piece all = structural_none();
+    struct expr all = structural_none();
     size_t count = json_is_array(value) ? json_array_size(value) : 1;
     ret->count = 0;
     if (count == 0)
@@ -212,8 +210,8 @@ static struct piece tag_ends(struct structural_work *w, const json_t *value, str
         struct slice text;
         if (!structural_tag_text(w, json_is_array(value) ? json_array_get(value, i) : value, "end", &text))
             break;
-        struct piece one = structural_literal(w, text);
-        all = i == 0 ? one : piece_or(w->b, all, one);
+        struct expr one = structural_literal(w, text);
+        all = i == 0 ? one : expr_or(w->b, all, one);
         structural_add_stop(w, ret, text);
     }
     return all;
@@ -227,22 +225,22 @@ static bool take_place(struct structural_work *w)
 }
 
 /* Content and end of a tag. The older form has a schema in place of the content. */
-static struct piece tag_rest(struct structural_work *w, const json_t *tag)
+static struct expr tag_rest(struct structural_work *w, const json_t *tag)
 {
     const json_t *schema = json_object_get(tag, "schema");
     bool older = !json_object_get(tag, "content") && schema;
     struct structural_stops ends;
     if (!structural_only(w, tag, older ? "begin schema end" : "begin content end"))
         return structural_none();
-    struct piece end = tag_ends(w, json_object_get(tag, "end"), &ends);
+    struct expr end = tag_ends(w, json_object_get(tag, "end"), &ends);
     if (w->error)
         return end;
     size_t before = structural_enter(w, ".schema");
-    struct piece content = older ? json_value(w, schema) : structural_none();
+    struct expr content = older ? json_value(w, schema) : structural_none();
     structural_leave(w, before);
     if (!older)
         content = member_format(w, tag, "content", &ends);
-    return w->error ? structural_none() : piece_cat(w->b, content, end);
+    return w->error ? structural_none() : expr_cat(w->b, content, end);
 }
 
 static bool tag_begin(struct structural_work *w, const json_t *tag, struct slice *ret)
@@ -253,34 +251,34 @@ static bool tag_begin(struct structural_work *w, const json_t *tag, struct slice
     return take_place(w) && structural_tag_text(w, json_object_get(tag, "begin"), "begin", ret);
 }
 
-static struct piece whole_tag(struct structural_work *w, const json_t *tag)
+static struct expr whole_tag(struct structural_work *w, const json_t *tag)
 {
     struct slice begin;
     if (!tag_begin(w, tag, &begin))
         return structural_none();
-    struct piece rest = tag_rest(w, tag);
-    return w->error ? rest : piece_cat(w->b, structural_literal(w, begin), rest);
+    struct expr rest = tag_rest(w, tag);
+    return w->error ? rest : expr_cat(w->b, structural_literal(w, begin), rest);
 }
 
-static struct piece tag(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct expr tag(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
 {
     (void)ends;
     return whole_tag(w, format);
 }
 
 /* One of the tags. */
-static struct piece one_tag(struct structural_work *w, const json_t *tags)
+static struct expr one_tag(struct structural_work *w, const json_t *tags)
 {
-    struct piece all = structural_none();
+    struct expr all = structural_none();
     size_t i;
     json_t *each;
     json_array_foreach(tags, i, each) {
         if (w->error)
             break;
         size_t before = structural_enter(w, ".%s[%zu]", w->list, i);
-        struct piece one = whole_tag(w, each);
+        struct expr one = whole_tag(w, each);
         structural_leave(w, before);
-        all = i == 0 ? one : piece_or(w->b, all, one);
+        all = i == 0 ? one : expr_or(w->b, all, one);
     }
     return all;
 }
@@ -293,8 +291,8 @@ static const json_t *tags_of(struct structural_work *w, const json_t *format)
     return w->error ? NULL : tags;
 }
 
-static struct piece tags_with_separator(struct structural_work *w, const json_t *format,
-                                        const struct structural_stops *ends)
+static struct expr tags_with_separator(struct structural_work *w, const json_t *format,
+                                       const struct structural_stops *ends)
 {
     const json_t *tags = tags_of(w, format);
     bool some = structural_flag_of(w, format, "at_least_one", false);
@@ -303,12 +301,12 @@ static struct piece tags_with_separator(struct structural_work *w, const json_t 
     (void)ends;
     if (w->error || !structural_text_of(w, format, "separator", &separator))
         return structural_none();
-    struct piece first = one_tag(w, tags);
+    struct expr first = one_tag(w, tags);
     if (w->error)
         return first;
-    struct piece more = times(w, piece_cat(w->b, structural_literal(w, separator), first), 0, RX_UNBOUNDED);
-    struct piece all = one ? first : piece_cat(w->b, first, more);
-    return some ? all : piece_or(w->b, piece_rx(RX_EMPTY), all);
+    struct expr more = times(w, expr_cat(w->b, structural_literal(w, separator), first), 0, RX_UNBOUNDED);
+    struct expr all = one ? first : expr_cat(w->b, first, more);
+    return some ? all : expr_or(w->b, expr_rx(RX_EMPTY), all);
 }
 
 /* ---- text with triggers ---- */
@@ -317,38 +315,38 @@ static struct piece tags_with_separator(struct structural_work *w, const json_t 
 struct scan {
     struct structural_stops stops;
     const struct structural_stops *ends;
-    struct piece ways; /* a trigger, with the text before it and the tag after it */
+    struct expr ways; /* a trigger, with the text before it and the tag after it */
     bool some;
 };
 
-static struct piece text_before(struct structural_work *w, const struct scan *s, struct slice trigger)
+static struct expr text_before(struct structural_work *w, const struct scan *s, struct slice trigger)
 {
-    return piece_rx(structural_free_text(w, &s->stops, &trigger, 1));
+    return expr_rx(structural_free_text(w, &s->stops, &trigger, 1));
 }
 
-static struct piece last_text(struct structural_work *w, const struct scan *s)
+static struct expr last_text(struct structural_work *w, const struct scan *s)
 {
-    return piece_rx(
+    return expr_rx(
         structural_free_text(w, &s->stops, s->ends ? s->ends->all : NULL, s->ends ? s->ends->count : 0));
 }
 
-static void add_way(struct structural_work *w, struct scan *s, struct piece way)
+static void add_way(struct structural_work *w, struct scan *s, struct expr way)
 {
     if (w->error)
         return;
-    s->ways = s->some ? piece_or(w->b, s->ways, way) : way;
+    s->ways = s->some ? expr_or(w->b, s->ways, way) : way;
     s->some = true;
 }
 
 /* Ways in turn, with free text between them and after them. */
-static struct piece turns(struct structural_work *w, const struct scan *s, bool loop)
+static struct expr turns(struct structural_work *w, const struct scan *s, bool loop)
 {
     if (w->error)
         return structural_none();
-    struct piece text = last_text(w, s);
+    struct expr text = last_text(w, s);
     if (!loop)
-        return s->some ? piece_or(w->b, text, s->ways) : text;
-    return s->some ? piece_cat(w->b, times(w, s->ways, 0, RX_UNBOUNDED), text) : text;
+        return s->some ? expr_or(w->b, text, s->ways) : text;
+    return s->some ? expr_cat(w->b, times(w, s->ways, 0, RX_UNBOUNDED), text) : text;
 }
 
 static struct slice text_at(const json_t *list, size_t i)
@@ -386,7 +384,7 @@ static bool splits(const struct structural_work *w, struct slice trigger, struct
 /* The tags of one trigger. */
 static void add_trigger(struct structural_work *w, struct scan *s, const json_t *tags, struct slice trigger)
 {
-    struct piece rests = structural_none(), text = text_before(w, s, trigger);
+    struct expr rests = structural_none(), text = text_before(w, s, trigger);
     bool some = false;
     size_t i;
     json_t *each;
@@ -397,21 +395,21 @@ static void add_trigger(struct structural_work *w, struct scan *s, const json_t 
         if (!slice_starts(begin, trigger))
             continue;
         size_t before = structural_enter(w, ".%s[%zu]", w->list, i);
-        struct piece rest = tag_rest(w, each);
+        struct expr rest = tag_rest(w, each);
         structural_leave(w, before);
         if (w->error)
             return;
         if (!splits(w, trigger, begin)) {
-            add_way(w, s, piece_cat(w->b, text, piece_cat(w->b, structural_literal(w, begin), rest)));
+            add_way(w, s, expr_cat(w->b, text, expr_cat(w->b, structural_literal(w, begin), rest)));
             continue;
         }
         struct slice more = slice_sub(begin, trigger.len, begin.len);
-        struct piece one = piece_cat(w->b, structural_literal(w, more), rest);
-        rests = some ? piece_or(w->b, rests, one) : one;
+        struct expr one = expr_cat(w->b, structural_literal(w, more), rest);
+        rests = some ? expr_or(w->b, rests, one) : one;
         some = true;
     }
     if (some)
-        add_way(w, s, piece_cat(w->b, piece_cat(w->b, text, structural_literal(w, trigger)), rests));
+        add_way(w, s, expr_cat(w->b, expr_cat(w->b, text, structural_literal(w, trigger)), rests));
 }
 
 static bool read_triggers(struct structural_work *w, const json_t *format, struct scan *s)
@@ -431,8 +429,8 @@ static bool read_triggers(struct structural_work *w, const json_t *format, struc
     return !w->error;
 }
 
-static struct piece triggered(struct structural_work *w, const json_t *format, const json_t *tags,
-                              const struct structural_stops *ends)
+static struct expr triggered(struct structural_work *w, const json_t *format, const json_t *tags,
+                             const struct structural_stops *ends)
 {
     const json_t *triggers = json_object_get(format, "triggers");
     struct scan s = {.ends = ends, .ways = structural_none()};
@@ -440,25 +438,25 @@ static struct piece triggered(struct structural_work *w, const json_t *format, c
     bool one = structural_flag_of(w, format, "stop_after_first", false);
     if (!structural_excludes(w, format, ends, &s.stops) || !read_triggers(w, format, &s))
         return structural_none();
-    struct piece first = some ? one_tag(w, tags) : piece_rx(RX_EMPTY);
+    struct expr first = some ? one_tag(w, tags) : expr_rx(RX_EMPTY);
     check_begins(w, tags, triggers);
     if (some && one)
         return first;
     for (size_t i = 0; i < json_array_size(triggers) && !w->error; i++)
         add_trigger(w, &s, tags, text_at(triggers, i));
-    struct piece rest = turns(w, &s, !one);
-    return w->error ? rest : piece_cat(w->b, first, rest);
+    struct expr rest = turns(w, &s, !one);
+    return w->error ? rest : expr_cat(w->b, first, rest);
 }
 
-static struct piece triggered_tags(struct structural_work *w, const json_t *format,
-                                   const struct structural_stops *ends)
+static struct expr triggered_tags(struct structural_work *w, const json_t *format,
+                                  const struct structural_stops *ends)
 {
     const json_t *tags = tags_of(w, format);
     return tags ? triggered(w, format, tags, ends) : structural_none();
 }
 
-static struct piece dispatch(struct structural_work *w, const json_t *format,
-                             const struct structural_stops *ends)
+static struct expr dispatch(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends)
 {
     const json_t *rules = structural_list_of(w, format, "rules"), *rule;
     struct scan s = {.ends = ends, .ways = structural_none()};
@@ -477,13 +475,13 @@ static struct piece dispatch(struct structural_work *w, const json_t *format,
         if (w->error)
             break;
         size_t before = structural_enter(w, ".rules[%zu]", i);
-        struct piece content = format_of(w, json_array_get(rule, 1), ends);
+        struct expr content = format_of(w, json_array_get(rule, 1), ends);
         structural_leave(w, before);
         pattern = text_at(rule, 0);
         if (!w->error)
             add_way(w, &s,
-                    piece_cat(w->b, text_before(w, &s, pattern),
-                              piece_cat(w->b, structural_literal(w, pattern), content)));
+                    expr_cat(w->b, text_before(w, &s, pattern),
+                             expr_cat(w->b, structural_literal(w, pattern), content)));
     }
     return turns(w, &s, structural_flag_of(w, format, "loop", true));
 }
@@ -492,8 +490,7 @@ static struct piece dispatch(struct structural_work *w, const json_t *format,
 
 static const struct format {
     const char *type, *members;
-    struct piece (*read)(struct structural_work *w, const json_t *format,
-                         const struct structural_stops *ends);
+    struct expr (*read)(struct structural_work *w, const json_t *format, const struct structural_stops *ends);
 } formats[] = {
     {"const_string", "value", const_string},
     {"json_schema", "json_schema style parsing_type", json_schema},
@@ -525,10 +522,10 @@ static const struct format *find_format(struct structural_work *w, const json_t 
     return NULL;
 }
 
-static struct piece format_of(struct structural_work *w, const json_t *format,
-                              const struct structural_stops *ends)
+static struct expr format_of(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends)
 {
-    struct piece ret = structural_none();
+    struct expr ret = structural_none();
     const struct format *f = w->error || !take_place(w) ? NULL : find_format(w, format);
     if (f && ++w->depth > STRUCTURAL_DEPTH_MAX)
         structural_fail(w, -E2BIG, "formats are nested more than %d deep", STRUCTURAL_DEPTH_MAX);
@@ -540,7 +537,7 @@ static struct piece format_of(struct structural_work *w, const json_t *format,
     return w->error ? structural_none() : ret;
 }
 
-static struct piece whole(struct structural_work *w, const json_t *source)
+static struct expr whole(struct structural_work *w, const json_t *source)
 {
     const char *type = json_string_value(json_object_get(source, "type"));
     const json_t *older = json_object_get(source, "structures");
@@ -563,11 +560,11 @@ int structural_compile(struct grammar_builder *b, const json_t *source, const st
 {
     struct structural_work w = {.b = b, .s = grammar_rx(b), .opts = opts, .tokens = tokens, .e = e};
     structural_enter(&w, "structural_tag");
-    struct piece all = whole(&w, source);
+    struct expr all = whole(&w, source);
     if (w.error)
         return w.error;
     bool empty = all.regular && all.rx == RX_EMPTY;
-    sym_id sym = empty ? 0 : piece_symbol(b, all);
+    sym_id sym = empty ? 0 : expr_symbol(b, all);
     *ret = grammar_rule(b);
     grammar_alternative(b, *ret, &sym, empty ? 0 : 1);
     return 0;

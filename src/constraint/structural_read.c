@@ -45,7 +45,7 @@ bool structural_tag_text(struct structural_work *w, const json_t *value, const c
     return structural_is_text(w, value, name, ret);
 }
 
-struct piece structural_token(struct structural_work *w, const json_t *format)
+struct expr structural_token(struct structural_work *w, const json_t *format)
 {
     struct slice text;
     return token_text(w, format, &text) ? structural_literal(w, text) : structural_none();

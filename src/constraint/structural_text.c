@@ -60,18 +60,18 @@ bool structural_has_token(const struct structural_work *w, struct slice text)
     return plain_bytes(w, text) < text.len;
 }
 
-struct piece structural_literal(struct structural_work *w, struct slice text)
+struct expr structural_literal(struct structural_work *w, struct slice text)
 {
-    struct piece all = piece_rx(RX_EMPTY);
+    struct expr all = expr_rx(RX_EMPTY);
     while (text.len) {
         size_t n = plain_bytes(w, text);
         uint32_t id = 0;
         if (n > 0) {
-            all = piece_cat(w->b, all, piece_rx(rx_literal(w->s, slice_sub(text, 0, n))));
+            all = expr_cat(w->b, all, expr_rx(rx_literal(w->s, slice_sub(text, 0, n))));
         } else {
             n = token_at(w, text, &id);
             ASSERT(n > 0 && n <= text.len);
-            all = piece_cat(w->b, all, piece_sym(grammar_token(w->b, id)));
+            all = expr_cat(w->b, all, expr_sym(grammar_token(w->b, id)));
         }
         text = slice_sub(text, n, text.len);
     }

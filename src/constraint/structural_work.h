@@ -4,7 +4,7 @@
 
 #include "constraint/structural.h"
 
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 
 #include <jansson.h>
 
@@ -35,16 +35,16 @@ size_t structural_enter(struct structural_work *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void structural_leave(struct structural_work *w, size_t before);
 
-static inline struct piece structural_none(void)
+static inline struct expr structural_none(void)
 {
-    return piece_rx(RX_NONE);
+    return expr_rx(RX_NONE);
 }
 
 /* ---- structural_text.c: texts of tags, and the free text between them ---- */
 
 /* Whether an added token stands anywhere in the text. */
 bool structural_has_token(const struct structural_work *w, struct slice text);
-struct piece structural_literal(struct structural_work *w, struct slice text);
+struct expr structural_literal(struct structural_work *w, struct slice text);
 /* Texts that have a token are left out: free text has no tokens. */
 void structural_add_stop(struct structural_work *w, struct structural_stops *stops, struct slice text);
 /* Any text without stops in which none begins that one of `ends`, right after it, would complete. */
@@ -66,6 +66,6 @@ bool structural_excludes(struct structural_work *w, const json_t *format, const 
 /* Refuses members that are not among `names`, separated by spaces. `type` always is. */
 bool structural_only(struct structural_work *w, const json_t *format, const char *names);
 /* A token by its text. */
-struct piece structural_token(struct structural_work *w, const json_t *format);
+struct expr structural_token(struct structural_work *w, const json_t *format);
 
 #endif

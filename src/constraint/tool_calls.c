@@ -17,39 +17,39 @@ static const char *name_of(const json_t *tool)
     return json_string_value(json_object_get(tool, "name"));
 }
 
-typedef struct piece call_fn(struct tool_work *w, const json_t *tool);
+typedef struct expr call_fn(struct tool_work *w, const json_t *tool);
 
-static struct piece any_tool(struct tool_work *w, call_fn *call)
+static struct expr any_tool(struct tool_work *w, call_fn *call)
 {
-    struct piece all = piece_rx(RX_NONE);
+    struct expr all = expr_rx(RX_NONE);
     size_t i;
     json_t *tool;
     json_array_foreach(w->tools, i, tool)
         if (!w->error)
-            all = piece_or(w->b, all, call(w, tool));
+            all = expr_or(w->b, all, call(w, tool));
     return all;
 }
 
 /* ---- a name between markers ---- */
 
-static struct piece id_text(struct tool_work *w)
+static struct expr id_text(struct tool_work *w)
 {
     struct rx_bytes set = {{0}};
     for (const char *c = "0123456789_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"; *c; c++)
         set.bits[(unsigned char)*c / 64] |= 1ull << (unsigned char)*c % 64;
-    return piece_rx(rx_repeat(w->s, rx_bytes(w->s, &set), 1, 64));
+    return expr_rx(rx_repeat(w->s, rx_bytes(w->s, &set), 1, 64));
 }
 
-static struct piece name_piece(struct tool_work *w, const json_t *tool)
+static struct expr name_piece(struct tool_work *w, const json_t *tool)
 {
-    struct piece name = tool_literal(w, name_of(tool));
+    struct expr name = tool_literal(w, name_of(tool));
     if (!tool_flag(w, "id_names"))
         return name;
     rx_id number = rx_repeat(w->s, rx_byte_range(w->s, '0', '9'), 1, 6);
-    return TOOL_CAT(w, tool_literal(w, "functions."), name, tool_literal(w, ":"), piece_rx(number));
+    return TOOL_CAT(w, tool_literal(w, "functions."), name, tool_literal(w, ":"), expr_rx(number));
 }
 
-static struct piece arguments(struct tool_work *w, const json_t *tool)
+static struct expr arguments(struct tool_work *w, const json_t *tool)
 {
     if (arguments_are(w, "tagged"))
         return tool_tagged_arguments(w, tool);
@@ -58,71 +58,71 @@ static struct piece arguments(struct tool_work *w, const json_t *tool)
     return tool_json_arguments(w, tool);
 }
 
-static struct piece call_body(struct tool_work *w, const json_t *tool)
+static struct expr call_body(struct tool_work *w, const json_t *tool)
 {
-    struct piece id = piece_rx(RX_EMPTY);
+    struct expr id = expr_rx(RX_EMPTY);
     if (tool_has(w, "id_begin"))
         id = tool_maybe(w, TOOL_CAT(w, tool_marker(w, "id_begin"), id_text(w)));
     return TOOL_CAT(w, name_piece(w, tool), id, tool_marker(w, "name_end"), tool_blanks(w),
                     arguments(w, tool), tool_blanks(w), tool_marker(w, "call_end"));
 }
 
-struct piece tool_call_bodies(struct tool_work *w)
+struct expr tool_call_bodies(struct tool_work *w)
 {
     return any_tool(w, call_body);
 }
 
 /* ---- JSON objects with name and arguments ---- */
 
-static struct piece quoted_name(struct tool_work *w, const json_t *tool)
+static struct expr quoted_name(struct tool_work *w, const json_t *tool)
 {
     char *text = json_dumps(json_object_get(tool, "name"), JSON_ENCODE_ANY);
-    struct piece ret = text ? tool_literal(w, text) : piece_rx(RX_NONE);
+    struct expr ret = text ? tool_literal(w, text) : expr_rx(RX_NONE);
     json_dumped_free(text);
     return ret;
 }
 
-static struct piece key(struct tool_work *w, char head, const char *name)
+static struct expr key(struct tool_work *w, char head, const char *name)
 {
-    return piece_rx(json_text_key(&w->json, head, rx_literal(w->s, slice_of(name))));
+    return expr_rx(json_text_key(&w->json, head, rx_literal(w->s, slice_of(name))));
 }
 
-static struct piece id_member(struct tool_work *w, char head)
+static struct expr id_member(struct tool_work *w, char head)
 {
     const char *name = tool_member(w, "id_key");
     if (!name)
-        return piece_rx(RX_EMPTY);
+        return expr_rx(RX_EMPTY);
     return TOOL_CAT(w, key(w, head, name), tool_literal(w, "\""), id_text(w), tool_literal(w, "\""));
 }
 
-static struct piece object_call(struct tool_work *w, const json_t *tool)
+static struct expr object_call(struct tool_work *w, const json_t *tool)
 {
     const char *name_key = tool_member(w, "name_key"), *arguments_key = tool_member(w, "arguments_key");
-    struct piece close = piece_rx(json_text_close(&w->json, '}')), values = tool_json_arguments(w, tool);
+    struct expr close = expr_rx(json_text_close(&w->json, '}')), values = tool_json_arguments(w, tool);
     if (!name_key || !arguments_key)
         return TOOL_CAT(w, key(w, '{', name_of(tool)), values, close);
-    struct piece rest = TOOL_CAT(w, quoted_name(w, tool), key(w, ',', arguments_key), values);
-    struct piece plain = TOOL_CAT(w, key(w, '{', name_key), rest);
+    struct expr rest = TOOL_CAT(w, quoted_name(w, tool), key(w, ',', arguments_key), values);
+    struct expr plain = TOOL_CAT(w, key(w, '{', name_key), rest);
     if (tool_member(w, "id_key")) {
         plain = TOOL_CAT(w, plain, tool_maybe(w, id_member(w, ',')));
-        plain = piece_or(w->b, plain, TOOL_CAT(w, id_member(w, '{'), key(w, ',', name_key), rest));
+        plain = expr_or(w->b, plain, TOOL_CAT(w, id_member(w, '{'), key(w, ',', name_key), rest));
     }
     return TOOL_CAT(w, plain, close);
 }
 
 /* `open`: the list's bracket is still to be written. */
-static struct piece list_of(struct tool_work *w, struct piece call, bool more, bool open)
+static struct expr list_of(struct tool_work *w, struct expr call, bool more, bool open)
 {
-    struct piece comma = TOOL_CAT(w, tool_blanks(w), tool_literal(w, ","), tool_blanks(w), call);
-    struct piece rest = more ? piece_repeat(w->b, comma, 0, RX_UNBOUNDED) : piece_rx(RX_EMPTY);
-    struct piece begin = open ? tool_literal(w, "[") : piece_rx(RX_EMPTY);
-    struct piece blanks = arguments_are(w, "python") ? piece_rx(RX_EMPTY) : tool_blanks(w);
+    struct expr comma = TOOL_CAT(w, tool_blanks(w), tool_literal(w, ","), tool_blanks(w), call);
+    struct expr rest = more ? expr_repeat(w->b, comma, 0, RX_UNBOUNDED) : expr_rx(RX_EMPTY);
+    struct expr begin = open ? tool_literal(w, "[") : expr_rx(RX_EMPTY);
+    struct expr blanks = arguments_are(w, "python") ? expr_rx(RX_EMPTY) : tool_blanks(w);
     return TOOL_CAT(w, begin, blanks, call, rest, tool_blanks(w), tool_literal(w, "]"));
 }
 
 /* ---- Python ---- */
 
-static struct piece python_call(struct tool_work *w, const json_t *tool)
+static struct expr python_call(struct tool_work *w, const json_t *tool)
 {
     return TOOL_CAT(w, tool_literal(w, name_of(tool)), tool_literal(w, "("), tool_blanks(w),
                     tool_python_arguments(w, tool), tool_blanks(w), tool_literal(w, ")"));
@@ -139,33 +139,33 @@ static bool marker_opens_list(const struct tool_work *w)
     return tool_flag(w, "list") && len > 0 && json_string_value(last)[len - 1] == '[';
 }
 
-static struct piece several(struct tool_work *w, struct piece call, bool more)
+static struct expr several(struct tool_work *w, struct expr call, bool more)
 {
-    struct piece next = TOOL_CAT(w, tool_blanks(w), call);
-    return TOOL_CAT(w, call, more ? piece_repeat(w->b, next, 0, RX_UNBOUNDED) : piece_rx(RX_EMPTY));
+    struct expr next = TOOL_CAT(w, tool_blanks(w), call);
+    return TOOL_CAT(w, call, more ? expr_repeat(w->b, next, 0, RX_UNBOUNDED) : expr_rx(RX_EMPTY));
 }
 
-static struct piece section_body(struct tool_work *w, bool more)
+static struct expr section_body(struct tool_work *w, bool more)
 {
     if (arguments_are(w, "python"))
         return list_of(w, any_tool(w, python_call), more, true);
     if (arguments_are(w, "json_call")) {
-        struct piece call = any_tool(w, object_call);
+        struct expr call = any_tool(w, object_call);
         return tool_flag(w, "list") ? list_of(w, call, more, !marker_opens_list(w)) : call;
     }
-    struct piece call = TOOL_CAT(w, tool_marker(w, "call_begin"), tool_call_bodies(w));
+    struct expr call = TOOL_CAT(w, tool_marker(w, "call_begin"), tool_call_bodies(w));
     return several(w, call, more && tool_has(w, "section_begin"));
 }
 
-struct piece tool_calls(struct tool_work *w, bool more)
+struct expr tool_calls(struct tool_work *w, bool more)
 {
-    struct piece body = section_body(w, more);
+    struct expr body = section_body(w, more);
     /* Without an end of its own a JSON section ends with its last bracket. */
     return TOOL_CAT(w, tool_marker(w, "section_begin"), tool_blanks(w), body, tool_blanks(w),
                     tool_marker(w, "section_end"));
 }
 
-bool tool_bare_calls(struct tool_work *w, bool more, struct piece *ret)
+bool tool_bare_calls(struct tool_work *w, bool more, struct expr *ret)
 {
     if (!tool_flag(w, "bare"))
         return false;
@@ -251,56 +251,55 @@ rx_id tool_call_begin(struct tool_work *w)
 
 /* ---- channels ---- */
 
-static struct piece channel(struct tool_work *w, struct piece name)
+static struct expr channel(struct tool_work *w, struct expr name)
 {
     return TOOL_CAT(w, tool_marker(w, "channel_begin"), name);
 }
 
-static struct piece channel_call(struct tool_work *w, const json_t *tool)
+static struct expr channel_call(struct tool_work *w, const json_t *tool)
 {
-    struct piece space = piece_rx(rx_repeat(w->s, literal(w, " "), 0, 2));
-    struct piece to =
+    struct expr space = expr_rx(rx_repeat(w->s, literal(w, " "), 0, 2));
+    struct expr to =
         TOOL_CAT(w, tool_literal(w, " "), tool_marker(w, "call_begin"), tool_literal(w, name_of(tool)));
-    struct piece names = piece_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "analysis"));
-    struct piece marked = TOOL_CAT(w, tool_marker(w, "value_begin"), tool_literal(w, "json"));
-    struct piece type = tool_literal(w, " json");
+    struct expr names = expr_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "analysis"));
+    struct expr marked = TOOL_CAT(w, tool_marker(w, "value_begin"), tool_literal(w, "json"));
+    struct expr type = tool_literal(w, " json");
     if (tool_has(w, "value_begin"))
-        type = piece_or(w->b, type, marked);
+        type = expr_or(w->b, type, marked);
     type = tool_maybe(w, type);
-    struct piece early = TOOL_CAT(w, to, channel(w, names)), late = TOOL_CAT(w, channel(w, names), to);
-    return TOOL_CAT(w, piece_or(w->b, early, late), space, type, tool_marker(w, "name_end"), tool_blanks(w),
+    struct expr early = TOOL_CAT(w, to, channel(w, names)), late = TOOL_CAT(w, channel(w, names), to);
+    return TOOL_CAT(w, expr_or(w->b, early, late), space, type, tool_marker(w, "name_end"), tool_blanks(w),
                     tool_json_arguments(w, tool), tool_blanks(w));
 }
 
 /* A message without a call. */
-static struct piece channel_text(struct tool_work *w, bool content)
+static struct expr channel_text(struct tool_work *w, bool content)
 {
     static const char *const marks[] = {"section_begin", "section_end", "call_end",   "text_end",
                                         "channel_begin", "name_end",    "call_begin", NULL};
-    struct piece names = tool_literal(w, "analysis");
+    struct expr names = tool_literal(w, "analysis");
     if (content)
-        names =
-            piece_or(w->b, names, piece_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "final")));
+        names = expr_or(w->b, names, expr_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "final")));
     return TOOL_CAT(w, channel(w, names), tool_marker(w, "name_end"),
                     tool_text(w, &(struct tool_text){.without = marks}));
 }
 
 /* The prompt ends with the start of the first message. */
-struct piece tool_channels(struct tool_work *w)
+struct expr tool_channels(struct tool_work *w)
 {
-    struct piece again = TOOL_CAT(w, tool_marker(w, "section_begin"), tool_literal(w, "assistant"));
-    struct piece text_end = TOOL_CAT(w, tool_marker(w, "section_end"), again);
-    struct piece call = any_tool(w, channel_call), end = tool_marker(w, "call_end");
-    struct piece calls = TOOL_CAT(w, call, tool_maybe(w, end));
+    struct expr again = TOOL_CAT(w, tool_marker(w, "section_begin"), tool_literal(w, "assistant"));
+    struct expr text_end = TOOL_CAT(w, tool_marker(w, "section_end"), again);
+    struct expr call = any_tool(w, channel_call), end = tool_marker(w, "call_end");
+    struct expr calls = TOOL_CAT(w, call, tool_maybe(w, end));
     if (w->parallel)
-        calls = TOOL_CAT(w, call, piece_repeat(w->b, TOOL_CAT(w, end, again, call), 0, RX_UNBOUNDED),
+        calls = TOOL_CAT(w, call, expr_repeat(w->b, TOOL_CAT(w, end, again, call), 0, RX_UNBOUNDED),
                          tool_maybe(w, end));
-    struct piece before =
-        piece_repeat(w->b, TOOL_CAT(w, channel_text(w, !w->required), text_end), 0, RX_UNBOUNDED);
+    struct expr before =
+        expr_repeat(w->b, TOOL_CAT(w, channel_text(w, !w->required), text_end), 0, RX_UNBOUNDED);
     if (w->required)
         return TOOL_CAT(w, before, calls);
-    struct piece text =
+    struct expr text =
         TOOL_CAT(w, channel_text(w, true),
-                 tool_maybe(w, piece_or(w->b, tool_marker(w, "section_end"), tool_marker(w, "text_end"))));
-    return TOOL_CAT(w, before, piece_or(w->b, text, calls));
+                 tool_maybe(w, expr_or(w->b, tool_marker(w, "section_end"), tool_marker(w, "text_end"))));
+    return TOOL_CAT(w, before, expr_or(w->b, text, calls));
 }

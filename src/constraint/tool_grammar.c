@@ -13,7 +13,7 @@ static const char *const no_marks[] = {NULL};
 
 /* ---- the parts ---- */
 
-static struct piece text(struct tool_work *w, rx_id start)
+static struct expr text(struct tool_work *w, rx_id start)
 {
     rx_id also = tool_call_begin(w);
     struct tool_text t = {
@@ -22,7 +22,7 @@ static struct piece text(struct tool_work *w, rx_id start)
 }
 
 /* Text at the start of a reply: a call without a marker, or reasoning, may begin there. */
-static struct piece first_text(struct tool_work *w)
+static struct expr first_text(struct tool_work *w)
 {
     rx_id start = tool_bare_begin(w);
     bool reasons = tool_has(w, "reasoning_open") && tool_has(w, "reasoning_close");
@@ -38,44 +38,44 @@ static bool text_may_follow(const struct tool_work *w)
 }
 
 /* A list without an end of its own has all calls. */
-static struct piece more_calls(struct tool_work *w)
+static struct expr more_calls(struct tool_work *w)
 {
-    struct piece next = TOOL_CAT(w, tool_blanks(w), tool_calls(w, true));
+    struct expr next = TOOL_CAT(w, tool_blanks(w), tool_calls(w, true));
     bool again = w->parallel && (tool_has(w, "section_end") || !tool_flag(w, "list"));
-    return again ? piece_repeat(w->b, next, 0, RX_UNBOUNDED) : piece_rx(RX_EMPTY);
+    return again ? expr_repeat(w->b, next, 0, RX_UNBOUNDED) : expr_rx(RX_EMPTY);
 }
 
-static struct piece required_calls(struct tool_work *w)
+static struct expr required_calls(struct tool_work *w)
 {
-    struct piece calls = TOOL_CAT(w, tool_calls(w, w->parallel), more_calls(w)), bare;
+    struct expr calls = TOOL_CAT(w, tool_calls(w, w->parallel), more_calls(w)), bare;
     if (tool_bare_calls(w, w->parallel, &bare))
-        calls = tool_has(w, "section_begin") ? piece_or(w->b, calls, bare) : bare;
+        calls = tool_has(w, "section_begin") ? expr_or(w->b, calls, bare) : bare;
     /* Where only the end of text is marked, the template writes the mark before calls, too. */
-    struct piece end = piece_rx(RX_EMPTY);
+    struct expr end = expr_rx(RX_EMPTY);
     if (!tool_has(w, "text_begin") && tool_has(w, "text_end"))
         end = tool_maybe(w, TOOL_CAT(w, tool_marker(w, "text_end"), tool_blanks(w)));
     return TOOL_CAT(w, tool_blanks(w), end, calls);
 }
 
-static struct piece text_and_calls(struct tool_work *w)
+static struct expr text_and_calls(struct tool_work *w)
 {
-    struct piece head = first_text(w), bare, calls = tool_calls(w, w->parallel);
-    struct piece ret = head;
+    struct expr head = first_text(w), bare, calls = tool_calls(w, w->parallel);
+    struct expr ret = head;
     if (tool_flag(w, "bare") && !tool_has(w, "section_begin"))
-        calls = piece_rx(RX_NONE);
+        calls = expr_rx(RX_NONE);
     if (!w->parallel)
         ret = TOOL_CAT(w, head, tool_maybe(w, TOOL_CAT(w, calls, tool_blanks(w))));
     else if (text_may_follow(w))
-        ret = TOOL_CAT(w, head, piece_repeat(w->b, TOOL_CAT(w, calls, text(w, RX_NONE)), 0, RX_UNBOUNDED));
+        ret = TOOL_CAT(w, head, expr_repeat(w->b, TOOL_CAT(w, calls, text(w, RX_NONE)), 0, RX_UNBOUNDED));
     else
         ret = TOOL_CAT(w, head, tool_maybe(w, TOOL_CAT(w, calls, more_calls(w), tool_blanks(w))));
     if (tool_bare_calls(w, w->parallel, &bare))
-        ret = piece_or(w->b, ret, TOOL_CAT(w, tool_blanks(w), bare, tool_blanks(w)));
+        ret = expr_or(w->b, ret, TOOL_CAT(w, tool_blanks(w), bare, tool_blanks(w)));
     return ret;
 }
 
 /* Instead of text: JSON of a schema, or calls. */
-static struct piece schema_or_calls(struct tool_work *w, const json_t *schema)
+static struct expr schema_or_calls(struct tool_work *w, const json_t *schema)
 {
     struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge, .plain = true};
     struct err why = {{0}};
@@ -83,34 +83,34 @@ static struct piece schema_or_calls(struct tool_work *w, const json_t *schema)
     int r = schema_compile(w->b, schema, &opts, &sym, &why);
     if (r < 0) {
         tool_fail(w, r, "%s", why.text);
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
-    struct piece text = TOOL_CAT(w, tool_blanks(w), tool_maybe(w, tool_marker(w, "text_begin")),
-                                 tool_blanks(w), piece_sym(sym), tool_maybe(w, tool_marker(w, "text_end")));
-    return piece_or(w->b, text, required_calls(w));
+    struct expr text = TOOL_CAT(w, tool_blanks(w), tool_maybe(w, tool_marker(w, "text_begin")),
+                                tool_blanks(w), expr_sym(sym), tool_maybe(w, tool_marker(w, "text_end")));
+    return expr_or(w->b, text, required_calls(w));
 }
 
 /* ---- a prompt that ends with the first marker ---- */
 
 /* Calls and texts in turn, each with the marker before it but the first. */
-static struct piece opened(struct tool_work *w)
+static struct expr opened(struct tool_work *w)
 {
-    struct piece body = tool_call_bodies(w), mark = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "call_begin"));
-    struct piece name =
+    struct expr body = tool_call_bodies(w), mark = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "call_begin"));
+    struct expr name =
         TOOL_CAT(w, tool_literal(w, tool_member(w, "text_to") ? tool_member(w, "text_to") : ""),
                  tool_marker(w, "name_end"));
-    struct piece say = TOOL_CAT(w, name, text(w, RX_NONE)), call = TOOL_CAT(w, mark, body);
-    struct piece more = w->parallel ? piece_repeat(w->b, call, 0, RX_UNBOUNDED) : piece_rx(RX_EMPTY);
-    struct piece calls = TOOL_CAT(w, body, more, tool_blanks(w));
+    struct expr say = TOOL_CAT(w, name, text(w, RX_NONE)), call = TOOL_CAT(w, mark, body);
+    struct expr more = w->parallel ? expr_repeat(w->b, call, 0, RX_UNBOUNDED) : expr_rx(RX_EMPTY);
+    struct expr calls = TOOL_CAT(w, body, more, tool_blanks(w));
     if (w->required)
         return calls;
-    struct piece then = TOOL_CAT(w, mark, calls);
-    return piece_or(w->b, calls, TOOL_CAT(w, say, tool_maybe(w, then)));
+    struct expr then = TOOL_CAT(w, mark, calls);
+    return expr_or(w->b, calls, TOOL_CAT(w, say, tool_maybe(w, then)));
 }
 
 /* ---- the whole ---- */
 
-static struct piece reply(struct tool_work *w)
+static struct expr reply(struct tool_work *w)
 {
     const char *shape = tool_member(w, "shape");
     if (shape && strcmp(shape, "channels") == 0)
@@ -123,22 +123,22 @@ static struct piece reply(struct tool_work *w)
     return w->required ? required_calls(w) : text_and_calls(w);
 }
 
-static struct piece with_reasoning(struct tool_work *w, struct piece rest)
+static struct expr with_reasoning(struct tool_work *w, struct expr rest)
 {
     if (!tool_has(w, "reasoning_close"))
         return rest;
-    struct piece inside = tool_reasoning_text(w);
-    struct piece whole = TOOL_CAT(w, inside, tool_marker(w, "reasoning_close"), rest);
+    struct expr inside = tool_reasoning_text(w);
+    struct expr whole = TOOL_CAT(w, inside, tool_marker(w, "reasoning_close"), rest);
     if (tool_flag(w, "in_reasoning"))
-        return w->required ? whole : piece_or(w->b, whole, inside);
+        return w->required ? whole : expr_or(w->b, whole, inside);
     if (!tool_has(w, "reasoning_open"))
         return rest;
     /* Elsewhere a token that opens reasoning is a part of the text. */
     bool within = !w->required && !json_object_get(w->source, "format");
     if (within && tool_has_token(w, "reasoning_open"))
         return rest;
-    struct piece opens = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "reasoning_open"), whole);
-    return piece_or(w->b, rest, opens);
+    struct expr opens = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "reasoning_open"), whole);
+    return expr_or(w->b, rest, opens);
 }
 
 static int check_tools(struct tool_work *w)
@@ -174,7 +174,7 @@ int tool_grammar_compile(struct grammar_builder *b, const json_t *source, const 
     w.required = tool_flag(&w, "required");
     w.parallel = tool_flag(&w, "parallel");
     w.by_schema = w.required && json_array_size(w.tools) <= TOOL_SCHEMAS_MAX;
-    struct piece all = with_reasoning(&w, reply(&w));
-    *ret = piece_symbol(b, all);
+    struct expr all = with_reasoning(&w, reply(&w));
+    *ret = expr_symbol(b, all);
     return w.error;
 }

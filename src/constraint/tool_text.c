@@ -49,38 +49,37 @@ bool tool_has_token(const struct tool_work *w, const char *marker)
     return false;
 }
 
-static struct piece token(struct tool_work *w, const json_t *id)
+static struct expr token(struct tool_work *w, const json_t *id)
 {
     json_int_t value = json_integer_value(id);
     if (value < 0 || value >= TOKEN_MAX) {
         tool_fail(w, -EINVAL, "%lld is not a token", (long long)value);
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
-    return piece_sym(grammar_token(w->b, (uint32_t)value));
+    return expr_sym(grammar_token(w->b, (uint32_t)value));
 }
 
-struct piece tool_marker(struct tool_work *w, const char *marker)
+struct expr tool_marker(struct tool_work *w, const char *marker)
 {
-    struct piece all = piece_rx(RX_EMPTY);
+    struct expr all = expr_rx(RX_EMPTY);
     size_t i;
     json_t *part;
     json_array_foreach(json_object_get(w->markers, marker), i, part)
-        all =
-            piece_cat(w->b, all,
-                      json_is_integer(part) ? token(w, part)
-                                            : piece_rx(rx_literal(w->s, slice_of(json_string_value(part)))));
+        all = expr_cat(w->b, all,
+                       json_is_integer(part) ? token(w, part)
+                                             : expr_rx(rx_literal(w->s, slice_of(json_string_value(part)))));
     return all;
 }
 
 rx_id tool_marker_text(struct tool_work *w, const char *marker)
 {
-    struct piece p = tool_has(w, marker) ? tool_marker(w, marker) : piece_rx(RX_NONE);
+    struct expr p = tool_has(w, marker) ? tool_marker(w, marker) : expr_rx(RX_NONE);
     return p.regular ? p.rx : RX_NONE;
 }
 
-struct piece tool_literal(struct tool_work *w, const char *text)
+struct expr tool_literal(struct tool_work *w, const char *text)
 {
-    return piece_rx(rx_literal(w->s, slice_of(text)));
+    return expr_rx(rx_literal(w->s, slice_of(text)));
 }
 
 static rx_id blank(struct tool_work *w)
@@ -91,9 +90,9 @@ static rx_id blank(struct tool_work *w)
     return rx_bytes(w->s, &set);
 }
 
-struct piece tool_blanks(struct tool_work *w)
+struct expr tool_blanks(struct tool_work *w)
 {
-    return piece_rx(rx_repeat(w->s, blank(w), 0, BLANKS_MAX));
+    return expr_rx(rx_repeat(w->s, blank(w), 0, BLANKS_MAX));
 }
 
 rx_id tool_any_blanks(struct tool_work *w)
@@ -101,17 +100,17 @@ rx_id tool_any_blanks(struct tool_work *w)
     return rx_repeat(w->s, blank(w), 0, RX_UNBOUNDED);
 }
 
-struct piece tool_cat(struct tool_work *w, const struct piece *parts, uint32_t count)
+struct expr tool_cat(struct tool_work *w, const struct expr *parts, uint32_t count)
 {
-    struct piece all = piece_rx(RX_EMPTY);
+    struct expr all = expr_rx(RX_EMPTY);
     for (uint32_t i = 0; i < count; i++)
-        all = piece_cat(w->b, all, parts[i]);
+        all = expr_cat(w->b, all, parts[i]);
     return all;
 }
 
-struct piece tool_maybe(struct tool_work *w, struct piece p)
+struct expr tool_maybe(struct tool_work *w, struct expr p)
 {
-    return piece_or(w->b, piece_rx(RX_EMPTY), p);
+    return expr_or(w->b, expr_rx(RX_EMPTY), p);
 }
 
 /* ---- text ---- */
@@ -136,16 +135,16 @@ static bool may_stand(const struct tool_work *w, const struct tool_text *t, json
 }
 
 /* Any one special token that may stand in the text; RX_NONE: no token. */
-static struct piece special(struct tool_work *w, const struct tool_text *t)
+static struct expr special(struct tool_work *w, const struct tool_text *t)
 {
-    struct piece all = piece_rx(RX_NONE);
+    struct expr all = expr_rx(RX_NONE);
     size_t i;
     json_t *id;
     json_array_foreach(w->specials, i, id) {
         if (!json_is_integer(id) || !may_stand(w, t, json_integer_value(id)))
             continue;
-        struct piece one = token(w, id);
-        all = all.regular ? one : piece_or(w->b, all, one);
+        struct expr one = token(w, id);
+        all = all.regular ? one : expr_or(w->b, all, one);
     }
     return all;
 }
@@ -158,27 +157,27 @@ static rx_id run_of(struct tool_work *w, const struct tool_text *t)
     return found == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, found, RX_ALL)));
 }
 
-struct piece tool_text(struct tool_work *w, const struct tool_text *t)
+struct expr tool_text(struct tool_work *w, const struct tool_text *t)
 {
     rx_id run = run_of(w, t), first = run;
     if (t->start != RX_NONE)
         first = rx_and(w->s, run, rx_not(w->s, rx_cat(w->s, t->start, RX_ALL)));
-    struct piece between = special(w, t);
+    struct expr between = special(w, t);
     if (t->reasons && tool_has_token(w, "reasoning_open") && tool_has(w, "reasoning_close")) {
-        struct piece part = TOOL_CAT(w, tool_marker(w, "reasoning_open"), tool_reasoning_text(w),
-                                     tool_marker(w, "reasoning_close"));
-        between = between.regular ? part : piece_or(w->b, between, part);
+        struct expr part = TOOL_CAT(w, tool_marker(w, "reasoning_open"), tool_reasoning_text(w),
+                                    tool_marker(w, "reasoning_close"));
+        between = between.regular ? part : expr_or(w->b, between, part);
     }
     if (between.regular)
-        return piece_rx(first);
+        return expr_rx(first);
     sym_id rule = grammar_rule(w->b), head = grammar_terminal(w->b, first);
-    sym_id more[] = {rule, piece_symbol(w->b, between), grammar_terminal(w->b, run)};
+    sym_id more[] = {rule, expr_symbol(w->b, between), grammar_terminal(w->b, run)};
     grammar_alternative(w->b, rule, &head, 1);
     grammar_alternative(w->b, rule, more, COUNT_OF(more));
-    return piece_sym(rule);
+    return expr_sym(rule);
 }
 
-struct piece tool_reasoning_text(struct tool_work *w)
+struct expr tool_reasoning_text(struct tool_work *w)
 {
     static const char *const close[] = {"reasoning_close", NULL};
     return tool_text(w, &(struct tool_text){.without = close});

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 #include "schema/schema.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool refused(struct tool_work *w, const json_t *tool, int r, const struct
 }
 
 static bool compile(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id raw,
-                    struct piece *ret)
+                    struct expr *ret)
 {
     struct schema_opts opts = {
         .wanted = w->opts->wanted, .charge = w->opts->charge, .raw = raw, .plain = true};
@@ -38,7 +38,7 @@ static bool compile(struct tool_work *w, const json_t *tool, const json_t *schem
     int r = w->error ? w->error : schema_compile(w->b, schema, &opts, &sym, &why);
     if (r < 0)
         return refused(w, tool, r, &why);
-    *ret = piece_sym(sym);
+    *ret = expr_sym(sym);
     return true;
 }
 
@@ -66,7 +66,7 @@ bool tool_has_lark(const json_t *tool)
 }
 
 /* The text of the tool's grammar: raw and within `raw`, or as a JSON string (RX_NONE). */
-static struct piece lark_value(struct tool_work *w, const json_t *tool, rx_id raw)
+static struct expr lark_value(struct tool_work *w, const json_t *tool, rx_id raw)
 {
     const json_t *source = json_object_get(tool, "lark");
     struct slice text = {json_string_value(source), json_string_length(source)};
@@ -83,27 +83,27 @@ static struct piece lark_value(struct tool_work *w, const json_t *tool, rx_id ra
     if (r < 0) {
         const char *name = json_string_value(json_object_get(tool, "name"));
         tool_fail(w, r, "tool \"%.64s\": %s", name ? name : "", why.text);
-        return piece_rx(RX_NONE);
+        return expr_rx(RX_NONE);
     }
-    struct piece quote = raw == RX_NONE ? tool_literal(w, "\"") : piece_rx(RX_EMPTY);
-    return TOOL_CAT(w, quote, piece_sym(sym), quote);
+    struct expr quote = raw == RX_NONE ? tool_literal(w, "\"") : expr_rx(RX_EMPTY);
+    return TOOL_CAT(w, quote, expr_sym(sym), quote);
 }
 
 /* The only member that such a tool has. */
-static struct piece lark_arguments(struct tool_work *w, const json_t *tool)
+static struct expr lark_arguments(struct tool_work *w, const json_t *tool)
 {
     rx_id key = json_text_key(&w->json, '{', rx_literal(w->s, SLICE("input")));
-    return TOOL_CAT(w, piece_rx(key), lark_value(w, tool, RX_NONE), piece_rx(json_text_close(&w->json, '}')));
+    return TOOL_CAT(w, expr_rx(key), lark_value(w, tool, RX_NONE), expr_rx(json_text_close(&w->json, '}')));
 }
 
-bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *schema, struct piece *ret)
+bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *schema, struct expr *ret)
 {
     if (tool_has_lark(tool)) {
         *ret = lark_value(w, tool, RX_NONE);
         return !w->error;
     }
     if (!schema || json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0)) {
-        *ret = piece_sym(json_text_any(&w->json));
+        *ret = expr_sym(json_text_any(&w->json));
         return true;
     }
     json_t *copy = with_definitions(tool, schema, NULL);
@@ -113,7 +113,7 @@ bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *sche
 }
 
 bool tool_raw_value(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id within,
-                    struct piece *ret)
+                    struct expr *ret)
 {
     if (tool_has_lark(tool)) {
         *ret = lark_value(w, tool, within);
@@ -138,12 +138,12 @@ bool tool_is_free_text(const json_t *schema)
 
 /* ---- arguments as JSON ---- */
 
-struct piece tool_json_arguments(struct tool_work *w, const json_t *tool)
+struct expr tool_json_arguments(struct tool_work *w, const json_t *tool)
 {
     const json_t *schema = json_object_get(tool, "parameters");
     if (tool_has_lark(tool))
         return lark_arguments(w, tool);
-    struct piece any = piece_sym(json_text_object(&w->json)), ret;
+    struct expr any = expr_sym(json_text_object(&w->json)), ret;
     if (!tool_is_strict(w, tool) && !w->by_schema)
         return any;
     if (!schema || json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0))

@@ -2,7 +2,7 @@
 #ifndef PLATEAU_CONSTRAINT_TOOL_WORK_H
 #define PLATEAU_CONSTRAINT_TOOL_WORK_H
 
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 #include "schema/json_text.h"
 
 #include <jansson.h>
@@ -18,7 +18,7 @@ struct tool_work {
     const json_t *markers, *specials, *tools;
     bool required, parallel, by_schema; /* by_schema: of tools that are not strict */
     sym_id any_python, any_braced;      /* rules; UINT32_MAX: not made yet */
-    struct piece any_text;              /* any text as a tagged value */
+    struct expr any_text;               /* any text as a tagged value */
     bool has_any_text;
 };
 
@@ -31,17 +31,17 @@ bool tool_flag(const struct tool_work *w, const char *name);
 const char *tool_member(const struct tool_work *w, const char *name); /* NULL: none */
 bool tool_has(const struct tool_work *w, const char *marker);
 bool tool_has_token(const struct tool_work *w, const char *marker); /* it is not text alone */
-struct piece tool_marker(struct tool_work *w, const char *marker);  /* nothing without a marker */
+struct expr tool_marker(struct tool_work *w, const char *marker);   /* nothing without a marker */
 /* The marker's text; of one that has tokens: nothing. */
 rx_id tool_marker_text(struct tool_work *w, const char *marker);
-struct piece tool_literal(struct tool_work *w, const char *text);
-struct piece tool_blanks(struct tool_work *w); /* white space or nothing */
+struct expr tool_literal(struct tool_work *w, const char *text);
+struct expr tool_blanks(struct tool_work *w); /* white space or nothing */
 rx_id tool_any_blanks(struct tool_work *w);
-struct piece tool_cat(struct tool_work *w, const struct piece *parts, uint32_t count);
+struct expr tool_cat(struct tool_work *w, const struct expr *parts, uint32_t count);
 #define TOOL_CAT(w, ...)                                                                                     \
-    tool_cat(w, (const struct piece[]){__VA_ARGS__},                                                         \
-             sizeof((const struct piece[]){__VA_ARGS__}) / sizeof(struct piece))
-struct piece tool_maybe(struct tool_work *w, struct piece p);
+    tool_cat(w, (const struct expr[]){__VA_ARGS__},                                                          \
+             sizeof((const struct expr[]){__VA_ARGS__}) / sizeof(struct expr))
+struct expr tool_maybe(struct tool_work *w, struct expr p);
 
 /* Any text and special tokens without these markers (NULL after the last). */
 struct tool_text {
@@ -50,8 +50,8 @@ struct tool_text {
     rx_id start;  /* nor does it begin with one of these */
     bool reasons; /* a token that opens reasoning is followed by reasoning up to its end */
 };
-struct piece tool_text(struct tool_work *w, const struct tool_text *t);
-struct piece tool_reasoning_text(struct tool_work *w);
+struct expr tool_text(struct tool_work *w, const struct tool_text *t);
+struct expr tool_reasoning_text(struct tool_work *w);
 
 /* ---- tool_values.c: values by schemas, and any value, in each notation ---- */
 
@@ -67,35 +67,35 @@ struct tool_params {
 };
 
 /* Arguments as a JSON object. */
-struct piece tool_json_arguments(struct tool_work *w, const json_t *tool);
+struct expr tool_json_arguments(struct tool_work *w, const json_t *tool);
 bool tool_is_strict(const struct tool_work *w, const json_t *tool); /* by schema, or refused */
 /* The JSON value of a schema that lies within the tool's; false: not supported, and strict or not decides
  * whether the work has failed. */
-bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *schema, struct piece *ret);
+bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *schema, struct expr *ret);
 /* Its strings as raw text that `within` has. */
 bool tool_raw_value(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id within,
-                    struct piece *ret);
+                    struct expr *ret);
 bool tool_is_free_text(const json_t *schema); /* any string */
 bool tool_has_lark(const json_t *tool);       /* its only parameter is a text of this grammar */
 
 /* ---- tool_params.c: tagged, Python and braced arguments ---- */
 
-struct piece tool_tagged_arguments(struct tool_work *w, const json_t *tool);
-struct piece tool_python_arguments(struct tool_work *w, const json_t *tool);
-struct piece tool_braced_arguments(struct tool_work *w, const json_t *tool);
+struct expr tool_tagged_arguments(struct tool_work *w, const json_t *tool);
+struct expr tool_python_arguments(struct tool_work *w, const json_t *tool);
+struct expr tool_braced_arguments(struct tool_work *w, const json_t *tool);
 
 /* ---- tool_calls.c: calls and sections ---- */
 
 /* One call or, with `more`, several, with their section. */
-struct piece tool_calls(struct tool_work *w, bool more);
+struct expr tool_calls(struct tool_work *w, bool more);
 /* A call that begins the reply without a marker; false: the format has none. */
-bool tool_bare_calls(struct tool_work *w, bool more, struct piece *ret);
+bool tool_bare_calls(struct tool_work *w, bool more, struct expr *ret);
 /* Begins of calls without a marker, which text must not contain. RX_NONE: nothing. */
 rx_id tool_bare_begin(struct tool_work *w);
 /* Begins of a call in running text, where the marker alone does not show it. RX_NONE: the markers do. */
 rx_id tool_call_begin(struct tool_work *w);
 /* Name, arguments and end of a call: the text after CALL_BEGIN. */
-struct piece tool_call_bodies(struct tool_work *w);
-struct piece tool_channels(struct tool_work *w);
+struct expr tool_call_bodies(struct tool_work *w);
+struct expr tool_channels(struct tool_work *w);
 
 #endif

@@ -98,18 +98,18 @@ void choice_close(struct choice *c)
 
 /* ---- text ---- */
 
-static void put(struct choice *c, const struct part *p)
+static void put(struct choice *c, const struct reply_part *p)
 {
     c->sink(c->sink_arg, p);
 }
 
 static void on_event(void *arg, const struct chat_event *event)
 {
-    static const enum part_kind kinds[] = {[CHAT_REASONING] = PART_REASONING,
-                                           [CHAT_CONTENT] = PART_TEXT,
-                                           [CHAT_TOOL_BEGIN] = PART_CALL,
-                                           [CHAT_TOOL_ARGUMENTS] = PART_ARGUMENTS,
-                                           [CHAT_TOOL_END] = PART_CALL_END};
+    static const enum reply_part_kind kinds[] = {[CHAT_REASONING] = PART_REASONING,
+                                                 [CHAT_CONTENT] = PART_TEXT,
+                                                 [CHAT_TOOL_BEGIN] = PART_CALL,
+                                                 [CHAT_TOOL_ARGUMENTS] = PART_ARGUMENTS,
+                                                 [CHAT_TOOL_END] = PART_CALL_END};
     struct choice *c = arg;
     bool call = event->kind != CHAT_REASONING && event->kind != CHAT_CONTENT;
     /* A reply that may have one call ends with the first. */
@@ -118,7 +118,7 @@ static void on_event(void *arg, const struct chat_event *event)
     if (event->kind == CHAT_TOOL_BEGIN)
         c->call_count = event->index + 1;
     c->call_cut = event->kind == CHAT_TOOL_END && event->cut;
-    put(c, &(struct part){
+    put(c, &(struct reply_part){
                .kind = kinds[event->kind], .text = event->text, .call_index = event->index, .id = event->id});
 }
 
@@ -127,7 +127,7 @@ static void deliver(struct choice *c, struct slice text)
     if (text.len == 0)
         return;
     if (!c->parser) {
-        put(c, &(struct part){.kind = PART_TEXT, .text = text});
+        put(c, &(struct reply_part){.kind = PART_TEXT, .text = text});
         return;
     }
     int r = chat_parser_push(c->parser, text);
@@ -230,7 +230,7 @@ static void on_token(struct choice *c, const struct stream_token *t)
     if (g->request->prompt_only)
         return;
     c->tokens++;
-    put(c, &(struct part){.kind = PART_TOKEN, .token = t});
+    put(c, &(struct reply_part){.kind = PART_TOKEN, .token = t});
     /* The token that ends the sequence, an end token or a stop id, is not text. */
     if (ends_row(c, t->id) || !g->model->tokenizer)
         return;
@@ -287,7 +287,7 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
     for (; taken < tokens_max && stream_take(c->stream, &t); taken++) {
         if (c->prompt_left > 0) {
             c->prompt_left--;
-            put(c, &(struct part){.kind = PART_PROMPT_TOKEN, .token = &t});
+            put(c, &(struct reply_part){.kind = PART_PROMPT_TOKEN, .token = &t});
         } else {
             on_token(c, &t);
         }

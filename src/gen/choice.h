@@ -6,7 +6,7 @@
 #ifndef PLATEAU_GEN_CHOICE_H
 #define PLATEAU_GEN_CHOICE_H
 
-#include "gen/part.h"
+#include "gen/reply_part.h"
 
 #include "base/buf.h"
 #include "base/list.h"
@@ -34,7 +34,7 @@ struct choice {
 
     struct stream *stream; /* NULL: never submitted, or released */
     struct list by_stream; /* the owner's; unlinked at the end */
-    part_sink_fn *sink;    /* set by the owner before choice_take() */
+    reply_part_fn *sink;   /* set by the owner before choice_take() */
     void *sink_arg;
     struct detok detok;
     struct chat_parser *parser; /* NULL: all text is content */

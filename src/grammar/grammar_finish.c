@@ -17,12 +17,13 @@ static void draft_rows(struct draft *d, const struct words *rows)
 {
     for (uint32_t at = rows->count; at > 0;) {
         /* Backwards, so that each rule's list has the order of the builder. */
-        uint32_t row = --d->row_count;
-        at = d->rows[row].at;
+        uint32_t row = --d->production_count;
+        at = d->productions[row].at;
         uint32_t rule = rows->at[at], count = rows->at[at + 1];
         memcpy(d->symbols + at, rows->at + at + 2, count * sizeof(uint32_t));
-        d->rows[row] = (struct row){.next = d->first_row[rule], .at = at, .count = count};
-        d->first_row[rule] = row;
+        d->productions[row] =
+            (struct production){.next = d->first_production[rule], .at = at, .count = count};
+        d->first_production[rule] = row;
     }
 }
 
@@ -33,27 +34,27 @@ static bool draft_init(struct draft *d, struct grammar_builder *b, sym_id start)
     *d = (struct draft){.b = b, .rx = b->rx, .arena = b->arena, .symbol_count = given};
     d->kinds = ARENA_ARRAY(d->arena, uint8_t, symbols);
     d->values = ARENA_ARRAY(d->arena, uint32_t, symbols);
-    d->first_row = ARENA_ARRAY(d->arena, uint32_t, symbols);
-    d->rows = ARENA_ARRAY(d->arena, struct row, rows);
+    d->first_production = ARENA_ARRAY(d->arena, uint32_t, symbols);
+    d->productions = ARENA_ARRAY(d->arena, struct production, rows);
     d->symbols = ARENA_ARRAY(d->arena, uint32_t, b->rows.count + symbols + 1);
-    if (!d->kinds || !d->values || !d->first_row || !d->rows || !d->symbols)
+    if (!d->kinds || !d->values || !d->first_production || !d->productions || !d->symbols)
         return false;
-    memset(d->first_row, 0xFF, symbols * sizeof(uint32_t));
+    memset(d->first_production, 0xFF, symbols * sizeof(uint32_t));
     for (uint32_t s = 0; s < given; s++) {
         d->kinds[s] = (uint8_t)b->symbols.at[s * 3];
         d->values[s] = b->symbols.at[s * 3 + 1];
     }
     for (uint32_t at = 0; at < b->rows.count; at += 2 + b->rows.at[at + 1])
-        d->rows[d->row_count++].at = at;
-    uint32_t count = d->row_count;
+        d->productions[d->production_count++].at = at;
+    uint32_t count = d->production_count;
     draft_rows(d, &b->rows);
-    d->row_count = count;
+    d->production_count = count;
     /* The start: a rule of its own, so that nothing else refers to it. */
     d->start = d->symbol_count++;
     uint32_t last = b->rows.count;
     d->symbols[last] = start;
-    d->rows[d->row_count] = (struct row){.next = NO_ROW, .at = last, .count = 1};
-    d->first_row[d->start] = d->row_count++;
+    d->productions[d->production_count] = (struct production){.next = NO_PRODUCTION, .at = last, .count = 1};
+    d->first_production[d->start] = d->production_count++;
     return true;
 }
 
@@ -62,15 +63,16 @@ static void make_optional(struct draft *d, uint32_t s, uint32_t *symbols_used)
 {
     rx_id rest = rx_without_empty(d->rx, d->values[s]);
     d->kinds[s] = SYMBOL_RULE;
-    d->rows[d->row_count] = (struct row){.next = NO_ROW};
-    d->first_row[s] = d->row_count++;
+    d->productions[d->production_count] = (struct production){.next = NO_PRODUCTION};
+    d->first_production[s] = d->production_count++;
     if (rest == RX_NONE)
         return;
     d->kinds[d->symbol_count] = SYMBOL_TERMINAL;
     d->values[d->symbol_count] = rest;
     d->symbols[*symbols_used] = d->symbol_count++;
-    d->rows[d->row_count] = (struct row){.next = d->first_row[s], .at = (*symbols_used)++, .count = 1};
-    d->first_row[s] = d->row_count++;
+    d->productions[d->production_count] =
+        (struct production){.next = d->first_production[s], .at = (*symbols_used)++, .count = 1};
+    d->first_production[s] = d->production_count++;
 }
 
 static void split_nullable(struct draft *d)
@@ -111,9 +113,9 @@ static bool number_rules(struct layout *l)
         done[s] = true;
         l->place_of[s] = l->g->rule_count;
         l->rules[l->g->rule_count++] = s;
-        for (uint32_t row = d->first_row[s]; row != NO_ROW; row = d->rows[row].next)
-            for (uint32_t i = d->rows[row].count; i-- > 0;) {
-                uint32_t next = d->symbols[d->rows[row].at + i];
+        for (uint32_t row = d->first_production[s]; row != NO_PRODUCTION; row = d->productions[row].next)
+            for (uint32_t i = d->productions[row].count; i-- > 0;) {
+                uint32_t next = d->symbols[d->productions[row].at + i];
                 if (d->kinds[next] == SYMBOL_RULE && !done[next])
                     stack[height++] = next;
             }
@@ -152,10 +154,11 @@ static void put_places(struct layout *l)
     uint32_t alternative = 0;
     for (uint32_t rule = 0; rule < g->rule_count; rule++) {
         l->alternatives_of[rule] = alternative;
-        for (uint32_t row = d->first_row[l->rules[rule]]; row != NO_ROW; row = d->rows[row].next) {
+        for (uint32_t row = d->first_production[l->rules[rule]]; row != NO_PRODUCTION;
+             row = d->productions[row].next) {
             l->alternatives[alternative++] = g->place_count;
-            for (uint32_t i = 0; i < d->rows[row].count; i++)
-                l->places[g->place_count++] = l->place_of[d->symbols[d->rows[row].at + i]];
+            for (uint32_t i = 0; i < d->productions[row].count; i++)
+                l->places[g->place_count++] = l->place_of[d->symbols[d->productions[row].at + i]];
             l->places[g->place_count++] = PLACE_END | rule;
         }
     }
@@ -259,9 +262,9 @@ static bool layout(struct layout *l)
 {
     struct draft *d = l->d;
     struct grammar *g = l->g;
-    size_t symbols = d->symbol_count, rows = d->row_count, places = rows;
+    size_t symbols = d->symbol_count, rows = d->production_count, places = rows;
     for (uint32_t row = 0; row < rows; row++)
-        places += d->rows[row].count;
+        places += d->productions[row].count;
     l->place_of = ARENA_ARRAY(d->arena, uint32_t, symbols);
     l->rules = ARENA_ARRAY(d->arena, uint32_t, symbols);
     uint32_t *waiting = ARENA_ARRAY(d->arena, uint32_t, symbols);

@@ -35,7 +35,7 @@ static bool is_byte(const struct draft *d, uint32_t symbol)
 }
 
 /* Whether an alternative, all of terminals, may become one. */
-static bool row_fits(const struct draft *d, const struct row *row)
+static bool row_fits(const struct draft *d, const struct production *row)
 {
     uint32_t loops = 0, bytes = 0;
     for (uint32_t i = 0; i < row->count; i++) {
@@ -45,7 +45,7 @@ static bool row_fits(const struct draft *d, const struct row *row)
     return loops == 0 || (loops == 1 && bytes + 1 == row->count);
 }
 
-static rx_id row_rx(struct draft *d, const struct row *row)
+static rx_id row_rx(struct draft *d, const struct production *row)
 {
     rx_id made = RX_EMPTY;
     for (uint32_t i = row->count; i-- > 0;)
@@ -57,11 +57,11 @@ static bool rule_rx(struct draft *d, uint32_t rule, rx_id *ret)
 {
     uint32_t symbols = 0;
     rx_id made = RX_NONE;
-    for (uint32_t at = d->first_row[rule]; at != NO_ROW; at = d->rows[at].next) {
-        symbols += d->rows[at].count + 1;
-        if (symbols > SYMBOLS_MAX_INLINE || !row_fits(d, &d->rows[at]))
+    for (uint32_t at = d->first_production[rule]; at != NO_PRODUCTION; at = d->productions[at].next) {
+        symbols += d->productions[at].count + 1;
+        if (symbols > SYMBOLS_MAX_INLINE || !row_fits(d, &d->productions[at]))
             return false;
-        made = rx_or(d->rx, made, row_rx(d, &d->rows[at]));
+        made = rx_or(d->rx, made, row_rx(d, &d->productions[at]));
     }
     *ret = made;
     return !d->rx->failed && rx_size(d->rx, made, SIZE_MAX_INLINE) < SIZE_MAX_INLINE;
@@ -73,9 +73,9 @@ static void count_symbols(struct inlining *in)
     for (uint32_t rule = 0; rule < d->symbol_count; rule++) {
         if (d->kinds[rule] != SYMBOL_RULE)
             continue;
-        for (uint32_t at = d->first_row[rule]; at != NO_ROW; at = d->rows[at].next)
-            for (uint32_t i = 0; i < d->rows[at].count; i++) {
-                uint32_t symbol = d->symbols[d->rows[at].at + i];
+        for (uint32_t at = d->first_production[rule]; at != NO_PRODUCTION; at = d->productions[at].next)
+            for (uint32_t i = 0; i < d->productions[at].count; i++) {
+                uint32_t symbol = d->symbols[d->productions[at].at + i];
                 in->open[rule] += d->kinds[symbol] != SYMBOL_TERMINAL;
                 in->users_of[symbol + 1] += d->kinds[symbol] == SYMBOL_RULE;
             }
@@ -92,9 +92,9 @@ static void list_users(struct inlining *in, uint32_t *filled)
             continue;
         if (in->open[rule] == 0 && rule != d->start)
             in->queue[in->queued++] = rule;
-        for (uint32_t at = d->first_row[rule]; at != NO_ROW; at = d->rows[at].next)
-            for (uint32_t i = 0; i < d->rows[at].count; i++) {
-                uint32_t symbol = d->symbols[d->rows[at].at + i];
+        for (uint32_t at = d->first_production[rule]; at != NO_PRODUCTION; at = d->productions[at].next)
+            for (uint32_t i = 0; i < d->productions[at].count; i++) {
+                uint32_t symbol = d->symbols[d->productions[at].at + i];
                 if (d->kinds[symbol] == SYMBOL_RULE)
                     in->users[in->users_of[symbol] + filled[symbol]++] = rule;
             }
@@ -117,7 +117,7 @@ static void inline_rules(struct inlining *in)
     }
 }
 
-static void merge_row(struct draft *d, struct row *row)
+static void merge_row(struct draft *d, struct production *row)
 {
     uint32_t kept = 0, *symbols = d->symbols + row->at;
     for (uint32_t i = 0; i < row->count && !d->rx->failed; i++) {
@@ -154,8 +154,8 @@ bool grammar_inline(struct draft *d)
     list_users(&in, filled);
     inline_rules(&in);
     for (uint32_t s = 0; s < n; s++)
-        for (uint32_t at = d->kinds[s] == SYMBOL_RULE ? d->first_row[s] : NO_ROW; at != NO_ROW;
-             at = d->rows[at].next)
-            merge_row(d, &d->rows[at]);
+        for (uint32_t at = d->kinds[s] == SYMBOL_RULE ? d->first_production[s] : NO_PRODUCTION;
+             at != NO_PRODUCTION; at = d->productions[at].next)
+            merge_row(d, &d->productions[at]);
     return !d->rx->failed;
 }

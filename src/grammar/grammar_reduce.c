@@ -55,8 +55,8 @@ static void reduce_row(struct reducing *p, uint32_t row)
 static void productive_rules(struct reducing *p)
 {
     struct draft *d = p->d;
-    for (uint32_t row = 0; row < d->row_count; row++)
-        if (d->rows[row].count == 0 && p->listed[row])
+    for (uint32_t row = 0; row < d->production_count; row++)
+        if (d->productions[row].count == 0 && p->listed[row])
             reduce_row(p, row);
     for (uint32_t i = 0; i < p->queued; i++) {
         uint32_t s = p->queue[i];
@@ -71,22 +71,22 @@ static bool index_rows(struct reducing *p)
     struct draft *d = p->d;
     uint32_t *filled = ARENA_ARRAY(d->arena, uint32_t, d->symbol_count);
     for (uint32_t s = 0; s < d->symbol_count; s++)
-        for (uint32_t row = d->kinds[s] == SYMBOL_RULE ? d->first_row[s] : NO_ROW; row != NO_ROW;
-             row = d->rows[row].next) {
+        for (uint32_t row = d->kinds[s] == SYMBOL_RULE ? d->first_production[s] : NO_PRODUCTION;
+             row != NO_PRODUCTION; row = d->productions[row].next) {
             p->rule_of[row] = s;
             p->listed[row] = true;
-            p->open[row] = d->rows[row].count;
-            for (uint32_t i = 0; i < d->rows[row].count; i++)
-                p->users_of[d->symbols[d->rows[row].at + i] + 1]++;
+            p->open[row] = d->productions[row].count;
+            for (uint32_t i = 0; i < d->productions[row].count; i++)
+                p->users_of[d->symbols[d->productions[row].at + i] + 1]++;
         }
     for (uint32_t s = 0; s < d->symbol_count; s++)
         p->users_of[s + 1] += p->users_of[s];
     p->users = ARENA_ARRAY(d->arena, uint32_t, p->users_of[d->symbol_count]);
     if (!filled || !p->users)
         return false;
-    for (uint32_t row = 0; row < d->row_count; row++)
-        for (uint32_t i = 0; i < d->rows[row].count && p->open[row]; i++) {
-            uint32_t s = d->symbols[d->rows[row].at + i];
+    for (uint32_t row = 0; row < d->production_count; row++)
+        for (uint32_t i = 0; i < d->productions[row].count && p->open[row]; i++) {
+            uint32_t s = d->symbols[d->productions[row].at + i];
             p->users[p->users_of[s] + filled[s]++] = row;
         }
     return true;
@@ -98,14 +98,14 @@ static void drop_rows(struct draft *d, const uint8_t *productive)
     for (uint32_t s = 0; s < d->symbol_count; s++) {
         if (d->kinds[s] != SYMBOL_RULE)
             continue;
-        uint32_t *link = &d->first_row[s];
-        while (*link != NO_ROW) {
-            const struct row *row = &d->rows[*link];
+        uint32_t *link = &d->first_production[s];
+        while (*link != NO_PRODUCTION) {
+            const struct production *row = &d->productions[*link];
             bool whole = true;
             for (uint32_t i = 0; i < row->count && whole; i++)
                 whole = productive[d->symbols[row->at + i]];
             if (whole)
-                link = &d->rows[*link].next;
+                link = &d->productions[*link].next;
             else
                 *link = row->next;
         }
@@ -118,10 +118,10 @@ static void reach(struct draft *d, uint8_t *reachable, uint32_t *queue)
     reachable[d->start] = true;
     queue[queued++] = d->start;
     for (uint32_t i = 0; i < queued; i++)
-        for (uint32_t row = d->kinds[queue[i]] == SYMBOL_RULE ? d->first_row[queue[i]] : NO_ROW;
-             row != NO_ROW; row = d->rows[row].next)
-            for (uint32_t k = 0; k < d->rows[row].count; k++) {
-                uint32_t s = d->symbols[d->rows[row].at + k];
+        for (uint32_t row = d->kinds[queue[i]] == SYMBOL_RULE ? d->first_production[queue[i]] : NO_PRODUCTION;
+             row != NO_PRODUCTION; row = d->productions[row].next)
+            for (uint32_t k = 0; k < d->productions[row].count; k++) {
+                uint32_t s = d->symbols[d->productions[row].at + k];
                 if (!reachable[s]) {
                     reachable[s] = true;
                     queue[queued++] = s;
@@ -132,9 +132,9 @@ static void reach(struct draft *d, uint8_t *reachable, uint32_t *queue)
 int grammar_reduce(struct draft *d, uint8_t *productive, uint8_t *reachable, struct err *e)
 {
     struct reducing p = {.d = d, .productive = productive};
-    p.open = ARENA_ARRAY(d->arena, uint32_t, d->row_count);
-    p.rule_of = ARENA_ARRAY(d->arena, uint32_t, d->row_count);
-    p.listed = ARENA_ARRAY(d->arena, uint8_t, d->row_count);
+    p.open = ARENA_ARRAY(d->arena, uint32_t, d->production_count);
+    p.rule_of = ARENA_ARRAY(d->arena, uint32_t, d->production_count);
+    p.listed = ARENA_ARRAY(d->arena, uint8_t, d->production_count);
     p.users_of = ARENA_ARRAY(d->arena, uint32_t, (size_t)d->symbol_count + 1);
     p.queue = ARENA_ARRAY(d->arena, uint32_t, d->symbol_count);
     if (!p.open || !p.rule_of || !p.listed || !p.users_of || !p.queue || !index_rows(&p))

@@ -70,23 +70,23 @@ struct grammar_builder {
 enum { BUCKETS = 1 << 12 };
 
 /* The work of grammar_finish(): alternatives by rule, which its passes rewrite. */
-struct row {
-    uint32_t next;  /* alternative of the same rule, or NO_ROW */
+struct production {
+    uint32_t next;  /* alternative of the same rule, or NO_PRODUCTION */
     uint32_t at;    /* in `symbols` */
     uint32_t count; /* 0: the empty text */
 };
-#define NO_ROW UINT32_MAX
+#define NO_PRODUCTION UINT32_MAX
 
 struct draft {
     struct grammar_builder *b;
     struct rx_store *rx;
     struct arena *arena;
     uint32_t symbol_count;
-    uint8_t *kinds;      /* enum symbol_kind, of each symbol */
-    uint32_t *values;    /* rx_id or token */
-    uint32_t *first_row; /* [rule]: its first row, or NO_ROW */
-    struct row *rows;
-    uint32_t row_count;
+    uint8_t *kinds;             /* enum symbol_kind, of each symbol */
+    uint32_t *values;           /* rx_id or token */
+    uint32_t *first_production; /* [rule]: its first row, or NO_PRODUCTION */
+    struct production *productions;
+    uint32_t production_count;
     uint32_t *symbols; /* symbols of all rows */
     uint32_t start;
 };

@@ -76,7 +76,7 @@ static void reverse_marks(struct compacting *s, uint32_t keep)
 static void need_row(struct compacting *s, uint32_t row)
 {
     ASSERT(row < s->m->top);
-    struct row_head *head = matcher_row(s->m, row);
+    struct chart_row *head = matcher_row(s->m, row);
     if (head->moved)
         return;
     head->moved = s->list + 1;
@@ -93,10 +93,10 @@ static void find_rows(struct compacting *s)
             need_row(s, mark_threads(mark)[i].row);
     }
     while (s->list != LIST_END) {
-        struct row_head *row = matcher_row(s->m, s->list);
+        struct chart_row *row = matcher_row(s->m, s->list);
         s->list = row->moved - 1;
         for (uint32_t i = 0; i < row->count; i++) {
-            struct item *item = &row_items(row)[i];
+            struct item *item = &chart_row_items(row)[i];
             item->origin = parse_origin(s->m, *item);
             need_row(s, item->origin);
         }
@@ -134,10 +134,10 @@ static void refer_mark(struct compacting *s, struct mark *mark)
     }
 }
 
-static void refer_row(const struct compacting *s, struct row_head *row)
+static void refer_row(const struct compacting *s, struct chart_row *row)
 {
     for (uint32_t i = 0; i < row->count; i++)
-        row_items(row)[i].origin = new_place(s, row_items(row)[i].origin);
+        chart_row_items(row)[i].origin = new_place(s, chart_row_items(row)[i].origin);
 }
 
 static void refer_all(struct compacting *s)

@@ -106,7 +106,7 @@ struct item {
     uint32_t place, origin;
 };
 
-struct row_head {
+struct chart_row {
     uint64_t uid;
     uint64_t like;     /* uid of a row with the same items from like rows: the same may follow both */
     uint32_t position; /* bytes of text before it */
@@ -125,7 +125,7 @@ struct mark {
     uint32_t ended; /* an end token was taken */
 };
 
-enum { MARK_UNITS = sizeof(struct mark) / 8, ROW_UNITS = sizeof(struct row_head) / 8 };
+enum { MARK_UNITS = sizeof(struct mark) / 8, ROW_UNITS = sizeof(struct chart_row) / 8 };
 
 struct matcher {
     struct arena *arena;
@@ -140,12 +140,12 @@ struct matcher {
     uint32_t items_max;
 };
 
-static inline struct row_head *matcher_row(const struct matcher *m, uint32_t row)
+static inline struct chart_row *matcher_row(const struct matcher *m, uint32_t row)
 {
-    return (struct row_head *)(m->stack + row);
+    return (struct chart_row *)(m->stack + row);
 }
 
-static inline struct item *row_items(struct row_head *row)
+static inline struct item *chart_row_items(struct chart_row *row)
 {
     return (struct item *)(row + 1);
 }
@@ -197,7 +197,7 @@ uint32_t lexer_take(struct matcher_tables *t, uint32_t words);
 /* Whether alternatives of `rule` are predicted where `expected` is: 1, 0, -1 when the pool is full. */
 int predict_closure(struct matcher_tables *t, uint32_t expected, uint32_t rule);
 /* The prediction of a row, STATE_FULL or STATE_COMPLEX. */
-uint32_t predict_row(struct matcher_tables *t, struct row_head *row);
+uint32_t predict_row(struct matcher_tables *t, struct chart_row *row);
 
 /* ---- parse_row.c ---- */
 

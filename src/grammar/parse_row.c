@@ -24,7 +24,7 @@ struct making {
     struct matcher *m;
     struct matcher_tables *t;
     const struct grammar *g;
-    struct row_head *row;
+    struct chart_row *row;
     uint32_t done; /* completed rules in t->done */
 };
 
@@ -67,7 +67,7 @@ static int advance(struct making *k, uint32_t place, uint32_t origin)
             return 0;
         if (k->row->count == k->m->items_max || !matcher_fits(k->m, ROW_UNITS + k->row->count + 1))
             return -E2BIG;
-        row_items(k->row)[k->row->count++] = (struct item){place, origin};
+        chart_row_items(k->row)[k->row->count++] = (struct item){place, origin};
         if (symbol & PLACE_TERMINAL || !k->g->nullable[symbol])
             return 0;
     }
@@ -77,8 +77,8 @@ static int advance(struct making *k, uint32_t place, uint32_t origin)
  * the same rule, one after another: what it predicts is asked once. */
 static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
 {
-    struct row_head *row = matcher_row(k->m, from);
-    const struct item *items = row_items(row);
+    struct chart_row *row = matcher_row(k->m, from);
+    const struct item *items = chart_row_items(row);
     ASSERT(symbol < k->g->rule_count + k->g->terminal_count);
     const uint32_t *of = &k->g->corners_of[symbol];
     uint32_t asked = PLACE_TERMINAL;
@@ -106,8 +106,8 @@ static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
 /* The only item of `from` that waits for `rule`: 1. None or several: 0. ROW_FULL + 1 when the pool is. */
 static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item *ret)
 {
-    struct row_head *row = matcher_row(k->m, from);
-    const struct item *items = row_items(row);
+    struct chart_row *row = matcher_row(k->m, from);
+    const struct item *items = chart_row_items(row);
     ASSERT(rule < k->g->rule_count);
     const uint32_t *of = &k->g->corners_of[rule];
     struct item one = {UINT32_MAX, 0};
@@ -219,7 +219,7 @@ static int row_begin(struct making *k, struct matcher *m, uint32_t position)
         return -E2BIG;
     k->row = matcher_row(m, m->top);
     uint64_t uid = ++k->t->next_uid;
-    *k->row = (struct row_head){.uid = uid, .like = uid, .position = position};
+    *k->row = (struct chart_row){.uid = uid, .like = uid, .position = position};
     if (++k->t->seen_stamp == 0) {
         memset(k->t->seen, 0, sizeof(*k->t->seen) << SEEN_ROOM_LOG2);
         k->t->seen_stamp = 1;
@@ -299,14 +299,14 @@ bool parse_row_likes_create(struct matcher_tables *t)
 
 void parse_row_like(struct matcher *m, uint32_t at)
 {
-    struct row_head *row = matcher_row(m, at);
+    struct chart_row *row = matcher_row(m, at);
     struct row_like key = {.like = row->uid, .count = row->count};
     uint64_t hash = row->count;
     ASSERT(at < m->top && row->count <= m->items_max);
     if (row->count > LIKE_ITEMS)
         return;
     for (uint32_t i = 0; i < row->count; i++) {
-        struct item item = row_items(row)[i];
+        struct item item = chart_row_items(row)[i];
         key.places[i] = item.place;
         key.origins[i] = item.origin == at ? 0 : matcher_row(m, item.origin)->like;
         hash = (hash ^ item.place ^ key.origins[i] << 32) * 0x9E3779B97F4A7C15ull, hash ^= hash >> 32;

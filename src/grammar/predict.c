@@ -98,12 +98,12 @@ static uint32_t first_terminals(struct matcher_tables *t, uint32_t rules, uint32
 }
 
 /* Symbols that the row's items expect, sorted, to t->list. */
-static uint32_t expected_symbols(struct matcher_tables *t, struct row_head *row)
+static uint32_t expected_symbols(struct matcher_tables *t, struct chart_row *row)
 {
     uint32_t count = 0;
     stamp_new(t);
     for (uint32_t i = 0; i < row->count; i++) {
-        uint32_t symbol = grammar_symbol(t->grammar, t->grammar->places[row_items(row)[i].place]);
+        uint32_t symbol = grammar_symbol(t->grammar, t->grammar->places[chart_row_items(row)[i].place]);
         if (t->stamps[symbol] == t->stamp)
             continue;
         t->stamps[symbol] = t->stamp;
@@ -179,7 +179,7 @@ static uint32_t predict_make(struct matcher_tables *t, uint32_t keys, uint32_t h
     return at;
 }
 
-uint32_t predict_row(struct matcher_tables *t, struct row_head *row)
+uint32_t predict_row(struct matcher_tables *t, struct chart_row *row)
 {
     if (row->generation == t->generation)
         return row->predict;

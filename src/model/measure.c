@@ -56,7 +56,7 @@ int measure_source_open(struct source *s, struct model_files *files, struct acco
     return checkpoint_open(s->arena, files, "", s->account, &s->checkpoint, e);
 }
 
-uint64_t measure_stage_bytes(const struct measured *m)
+uint64_t measure_staging_bytes(const struct measured *m)
 {
     return ROUND_UP(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes), (uint64_t)65536);
 }
@@ -223,10 +223,10 @@ static int measure_text_auto(struct config *c, const struct model_parts *p, cons
 /* A wish that changes nothing is an error. */
 static int check_quant(const struct binder *b, struct err *e)
 {
-    char form[FORM_NAMES_BYTES];
+    char form[WEIGHT_FORMS_BYTES];
     if (b->config->quant == 0 || b->quantised > 0)
         return 0;
-    form_names_text(&b->forms, form);
+    weight_forms_text(&b->forms, form);
     return err_set(e, -ENOTSUP,
                    "--quant %s quantises matrices of floats with rows of 32 or 64 values or a multiple; the "
                    "model's are %s, and remain as they are without --quant",

@@ -55,7 +55,7 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 /* 0, or as checkpoint_open(). The caller closes it in both cases, before the model's files. */
 int measure_source_open(struct source *s, struct model_files *files, struct account *parent, struct err *e);
 /* Bytes of the largest stage that packing needs, whole grains of an arena. */
-uint64_t measure_stage_bytes(const struct measured *m);
+uint64_t measure_staging_bytes(const struct measured *m);
 /* Plans the account's bytes and starts the packers. `stage_bytes` 0: their stages are empty. 0 or -ENOMEM. */
 int measure_source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e);
 /* Zeroed is fine. */

@@ -99,7 +99,7 @@ static uint64_t tables_bytes(const struct config *c)
 /* Weights that are mapped pass no stage. */
 static uint64_t stage_bytes(const struct packed *packed, const struct measured *measured)
 {
-    return packed->bundle ? 0 : measure_stage_bytes(measured);
+    return packed->bundle ? 0 : measure_staging_bytes(measured);
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
@@ -145,7 +145,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp_mapped = mapped > 0,
     };
     config_fill_layouts(c, &shape);
-    form_names_text(&b->forms, shape.form);
+    weight_forms_text(&b->forms, shape.form);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));

@@ -116,7 +116,7 @@ struct model_shape {
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[64];             /* form of its matrices in the files: "BF16", "Q4_K and 2 others"
-                                * (form_names.h) */
+                                * (weight_forms.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     enum kv_form kv_form;      /* f32 also where another was asked for and no layer can have it */
     enum kv_form kv_smaller;   /* the next smaller form that layers can have; KV_AUTO: none */

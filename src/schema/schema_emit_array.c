@@ -5,7 +5,7 @@
 #include "schema/schema_work.h"
 
 #include "base/check.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 
 #define UNIQUE_MAX       64
 #define UNIQUE_ORDER_MAX 8 /* values that may stand in any order */
@@ -46,7 +46,7 @@ static sym_id rest_of(struct array *a, const struct schema_alternative *way, uin
     grammar_alternative(b, more, pair, 2);
     uint32_t min = a->min > index ? a->min - index : 0;
     uint32_t max = a->max == RX_UNBOUNDED ? RX_UNBOUNDED : a->max - index;
-    struct piece all = piece_cat(b, piece_repeat(b, piece_sym(more), min, max), piece_sym(a->close));
+    struct expr all = expr_cat(b, expr_repeat(b, expr_sym(more), min, max), expr_sym(a->close));
     grammar_alternative(b, rule, &all.sym, 1);
     return rule;
 }
@@ -187,10 +187,10 @@ void schema_emit_array(struct schema_work *w, const struct schema_alternative *w
                       .close = grammar_terminal(b, json_text_close(t, ']')),
                       .rule = rule};
     if (a.max != RX_UNBOUNDED)
-        a.max = MIN_OF(a.max, (uint32_t)PIECE_REPEAT_MAX);
-    if (a.min > PIECE_REPEAT_MAX)
+        a.max = MIN_OF(a.max, (uint32_t)GRAMMAR_REPEAT_MAX);
+    if (a.min > GRAMMAR_REPEAT_MAX)
         schema_fail(w, -E2BIG, way->arrays ? way->arrays->node : 0, "\"minItems\" above %d is not supported",
-                    PIECE_REPEAT_MAX);
+                    GRAMMAR_REPEAT_MAX);
     cut_max(&a, way);
     if (a.min > a.max || schema_failed(w))
         return;

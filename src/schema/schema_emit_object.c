@@ -9,7 +9,7 @@
 #include "schema/schema_work.h"
 
 #include "base/check.h"
-#include "grammar/piece.h"
+#include "grammar/grammar_expr.h"
 
 #define CHAIN_MAX 100000
 
@@ -136,13 +136,13 @@ static sym_id others_and_end(const struct object *o, uint32_t max)
     sym_id close = grammar_terminal(b, json_text_close(&o->w->text, '}'));
     if (o->m->other_count == 0 || max == 0)
         return close;
-    struct piece more = piece_repeat(b, piece_sym(other(o, 1, false)), 0, max);
-    return piece_cat(b, more, piece_sym(close)).sym;
+    struct expr more = expr_repeat(b, expr_sym(other(o, 1, false)), 0, max);
+    return expr_cat(b, more, expr_sym(close)).sym;
 }
 
 static uint32_t others_max(const struct object *o, uint32_t there)
 {
-    return o->max == UINT32_MAX ? RX_UNBOUNDED : MIN_OF(o->max - there, (uint32_t)PIECE_REPEAT_MAX);
+    return o->max == UINT32_MAX ? RX_UNBOUNDED : MIN_OF(o->max - there, (uint32_t)GRAMMAR_REPEAT_MAX);
 }
 
 /* One member of another name at least. */

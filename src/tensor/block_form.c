@@ -260,7 +260,7 @@ void block_form_source(const struct block_form *f, struct linear_source *s)
     s->bias_kind = f->bias;
     s->super = f->scales == DTYPE_I8 ? f->values : 0;
     /* Columns in another order move with their upper scales. */
-    const struct part_order *o = &s->column_order;
+    const struct tensor_reorder *o = &s->column_order;
     while (o->rows > 0 && s->super > s->group && (o->size % s->super != 0 || o->from % s->super != 0))
         s->super /= 2;
     s->scales = (struct tensor){.dtype = f->scales};

@@ -174,7 +174,7 @@ float tensor_f32_at(const struct tensor *t, uint64_t i)
     }
 }
 
-uint64_t part_order_at(const struct part_order *o, uint64_t i)
+uint64_t tensor_reorder_at(const struct tensor_reorder *o, uint64_t i)
 {
     if (o->rows == 0 || i < o->from)
         return i;

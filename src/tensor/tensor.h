@@ -75,12 +75,12 @@ float tensor_f32_at(const struct tensor *t, uint64_t i);
 
 /* Another order of a matrix's rows, of its columns or of a vector. After the first `from`, units of `size`
  * form grids of rows x columns. Unit (j, r) of a grid lies in the file at (r, j). rows 0: no other order. */
-struct part_order {
+struct tensor_reorder {
     uint64_t from, rows, columns, size;
 };
 
 /* Where the file has index `i`. */
-uint64_t part_order_at(const struct part_order *o, uint64_t i);
+uint64_t tensor_reorder_at(const struct tensor_reorder *o, uint64_t i);
 
 /* Meaning of a code of a quantised matrix: the code itself, or a number that it looks up. */
 enum code_map {
@@ -136,12 +136,12 @@ struct linear_source {
                          the second. So are the bias's values */
     /* A weight of DTYPE_BLOCKS is affine as block_form_source() says. Codes, scales and biases lie in its
      * blocks: the other tensors have no bytes. */
-    struct part_order row_order, column_order; /* order of the weight's rows and columns; the bias has the
+    struct tensor_reorder row_order, column_order; /* order of the weight's rows and columns; the bias has the
                                                 * rows' order */
-    bool has_bias;                             /* y = w x + bias; not part of the values below */
-    struct tensor bias;                        /* [out] */
-    float bias_factor;                         /* its values are times this; 0: as they are */
-    /* The weight has floats. stage_rows() quantises them (quantise.h): the source is affine with F16 scales
+    bool has_bias;                                 /* y = w x + bias; not part of the values below */
+    struct tensor bias;                            /* [out] */
+    float bias_factor;                             /* its values are times this; 0: as they are */
+    /* The weight has floats. staging_rows() quantises them (quantise.h): the source is affine with F16 scales
      * and biases, and those tensors have no bytes. */
     bool at_load;
     bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */

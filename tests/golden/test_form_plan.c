@@ -4,7 +4,7 @@
 #include "small_quantised.h"
 
 #include "memory/accounts.h"
-#include "model/config/form_names.h"
+#include "model/config/weight_forms.h"
 #include "tensor/block_form.h"
 #include "weights/stored_form.h"
 
@@ -175,13 +175,13 @@ static const struct linear_source mlx = {.in = 256,
 static void is_called(struct linear_source s, const char *form, uint32_t rows, uint32_t columns,
                       const char *wanted)
 {
-    struct form_names f = {0};
-    char name[FORM_NAMES_BYTES];
+    struct weight_forms f = {0};
+    char name[WEIGHT_FORMS_BYTES];
     s.stored = form ? stored_form_find(form) : NULL;
     s.scale_rows = rows;
     s.scale_columns = columns;
-    form_names_add(&f, &s, 1);
-    form_names_text(&f, name);
+    weight_forms_add(&f, &s, 1);
+    weight_forms_text(&f, name);
     assert_string_equal(name, wanted);
 }
 
@@ -216,28 +216,28 @@ TEST(forms_have_names)
 
 TEST(a_mixture_is_named_after_its_largest_part)
 {
-    struct form_names f = {0};
-    char name[FORM_NAMES_BYTES];
+    struct weight_forms f = {0};
+    char name[WEIGHT_FORMS_BYTES];
     struct linear_source other = mlx, rows = fp8;
     rows.stored = stored_form_find("rows");
     rows.scale_rows = 1;
     rows.scale_columns = (uint32_t)rows.in;
-    form_names_text(&f, name);
+    weight_forms_text(&f, name);
     assert_string_equal(name, "no matrices");
-    form_names_add(&f, &bf16, 0); /* a table of tokens, however large */
-    form_names_add(&f, &mlx, 100);
-    form_names_text(&f, name);
+    weight_forms_add(&f, &bf16, 0); /* a table of tokens, however large */
+    weight_forms_add(&f, &mlx, 100);
+    weight_forms_text(&f, name);
     assert_string_equal(name, "mlx 4 bit g64 and 1 other");
-    form_names_add(&f, &rows, 60);
+    weight_forms_add(&f, &rows, 60);
     rows.group = 64; /* the kernels' group */
-    form_names_add(&f, &rows, 60);
-    form_names_text(&f, name);
+    weight_forms_add(&f, &rows, 60);
+    weight_forms_text(&f, name);
     assert_string_equal(name, "fp8 e4m3 row and 2 others");
-    for (uint32_t i = 0; i < 2 * FORM_NAMES_MAX; i++) { /* no more than there is room for */
+    for (uint32_t i = 0; i < 2 * WEIGHT_FORMS_MAX; i++) { /* no more than there is room for */
         other.group = i;
-        form_names_add(&f, &other, 1);
+        weight_forms_add(&f, &other, 1);
     }
-    form_names_text(&f, name);
+    weight_forms_text(&f, name);
     assert_string_equal(name, "fp8 e4m3 row and 31 others");
 }
 

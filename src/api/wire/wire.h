@@ -8,7 +8,7 @@
 #include "api/reject_http.h"
 #include "api/request/request.h"
 
-#include "gen/part.h"
+#include "gen/reply_part.h"
 
 struct exchange;
 struct reply;
@@ -40,7 +40,7 @@ struct wire {
     /* On a prep thread, before the first part, while the prompts' ids are there. NULL: nothing. */
     void (*open)(struct reply *r);
     /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
-    part_sink_fn *part;
+    reply_part_fn *part;
     /* A choice of an output without tokens is over and ended well. Takes its result: text goes to
      * reply.items, so that the text of many is not written at once. */
     void (*result)(struct reply *r);

@@ -180,15 +180,15 @@ static void write_delta(const struct reply *r, struct json_out *j)
 {
     json_open(j, "delta");
     switch (r->pending) {
-    case PIECE_NONE:
+    case DELTA_NONE:
         break;
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         json_put_text(j, "reasoning_content", buf_slice(&r->reasoning));
         break;
-    case PIECE_CONTENT:
+    case DELTA_CONTENT:
         json_put_text(j, "content", buf_slice(&r->content));
         break;
-    case PIECE_CALL:
+    case DELTA_CALL:
         write_call_piece(r, j);
         break;
     }
@@ -212,16 +212,16 @@ static void finish(struct reply *r)
 
 /* ---- parts ---- */
 
-static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
+static void put(struct reply *r, enum reply_delta kind, struct buf *to, struct slice text)
 {
     reply_turn(r, kind, false);
     buf_put_slice(to, text);
 }
 
-static void begin_call(struct reply *r, const struct part *p)
+static void begin_call(struct reply *r, const struct reply_part *p)
 {
     struct own *own = r->own;
-    reply_turn(r, PIECE_CALL, true);
+    reply_turn(r, DELTA_CALL, true);
     reply_begin_call(r, p, "call", true);
     own->custom = request_is_custom(&r->exchange->request, buf_slice(&r->call_name));
     buf_clear(&r->block);
@@ -230,7 +230,7 @@ static void begin_call(struct reply *r, const struct part *p)
 static void end_call(struct reply *r)
 {
     if (is_custom(r)) {
-        reply_turn(r, PIECE_CALL, false);
+        reply_turn(r, DELTA_CALL, false);
         custom_tool_input(&r->exchange->gen.memory, buf_slice(&r->block), &r->arguments);
     }
     if (r->exchange->request.stream)
@@ -243,14 +243,14 @@ static void end_call(struct reply *r)
 
 /* True for a token of a stream with logprobs that the text leaves out, such as the end token. Clients take
  * the tokens of a chunk for its text. */
-static bool has_no_text(const struct reply *r, const struct part *p)
+static bool has_no_text(const struct reply *r, const struct reply_part *p)
 {
     const struct exchange *x = r->exchange;
     return p->kind == PART_TOKEN && x->request.stream && x->request.gen.sampling.logprobs &&
            tokenizer_is_special(x->gen.model->tokenizer, p->token->id);
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     switch (p->kind) {
@@ -263,10 +263,10 @@ static void part(void *arg, const struct part *p)
             openai_note_logprob(r, p->token, &r->logprobs);
         break;
     case PART_REASONING:
-        put(r, PIECE_REASONING, &r->reasoning, p->text);
+        put(r, DELTA_REASONING, &r->reasoning, p->text);
         break;
     case PART_TEXT:
-        put(r, PIECE_CONTENT, &r->content, p->text);
+        put(r, DELTA_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
         begin_call(r, p);
@@ -275,7 +275,7 @@ static void part(void *arg, const struct part *p)
         if (is_custom(r))
             buf_put_slice(&r->block, p->text);
         else
-            put(r, PIECE_CALL, &r->arguments, p->text);
+            put(r, DELTA_CALL, &r->arguments, p->text);
         break;
     case PART_CALL_END:
         end_call(r);

@@ -27,7 +27,7 @@ static struct slice newest(struct slice list, size_t bytes_max)
     return slice_sub(list, from > 0 ? from + between.len : 0, list.len);
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     if (p->kind == PART_TEXT)

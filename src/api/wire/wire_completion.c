@@ -197,11 +197,11 @@ static void note_logprob(struct reply *r, const struct stream_token *t)
     note_tops(r, t);
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     if (p->kind == PART_TEXT) {
-        r->pending = PIECE_CONTENT;
+        r->pending = DELTA_CONTENT;
         buf_put_slice(&r->content, p->text);
         return;
     }

@@ -21,9 +21,9 @@
 #include "gen/request_memory.h"
 
 struct own {
-    enum piece_kind open; /* kind of the block that is open in the stream */
-    uint32_t blocks;      /* begun until now */
-    bool has_input;       /* the open block, a call, has bytes of its arguments */
+    enum reply_delta open; /* kind of the block that is open in the stream */
+    uint32_t blocks;       /* begun until now */
+    bool has_input;        /* the open block, a call, has bytes of its arguments */
     struct messages_signature signature;
 };
 
@@ -181,26 +181,26 @@ static void write_block(struct reply *r)
 {
     struct json_out j = json_out_items(&r->items);
     switch (r->pending) {
-    case PIECE_NONE:
+    case DELTA_NONE:
         break;
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         write_thinking(r, &j);
         buf_clear(&r->reasoning);
         break;
-    case PIECE_CONTENT:
+    case DELTA_CONTENT:
         if (compacts(r->exchange))
             messages_write_compaction(&r->exchange->request, buf_slice(&r->content), NULL, &j);
         else
             write_text(buf_slice(&r->content), NULL, &j);
         buf_clear(&r->content);
         break;
-    case PIECE_CALL:
+    case DELTA_CALL:
         open_call(r, NULL, &j);
         write_input(r, &j);
         json_end(&j);
         break;
     }
-    r->pending = PIECE_NONE;
+    r->pending = DELTA_NONE;
 }
 
 static void write_whole(struct exchange *x, struct buf *ret)
@@ -286,11 +286,11 @@ static void sign(struct reply *r)
 static void close_block(struct reply *r)
 {
     struct own *own = r->own;
-    if (own->open == PIECE_NONE)
+    if (own->open == DELTA_NONE)
         return;
-    if (own->open == PIECE_REASONING)
+    if (own->open == DELTA_REASONING)
         sign(r);
-    own->open = PIECE_NONE;
+    own->open = DELTA_NONE;
     struct json_out j = event_begin(r->exchange, "content_block_stop");
     json_put_u64(&j, "index", own->blocks - 1);
     event_end(&j);
@@ -310,13 +310,13 @@ static void open_block(struct reply *r)
     own->open = r->pending;
     own->has_input = false;
     struct json_out j = start_begin(r);
-    if (r->pending == PIECE_REASONING) {
+    if (r->pending == DELTA_REASONING) {
         messages_signature_begin(&own->signature);
         buf_clear(&r->block);
         json_open(&j, "content_block");
         JSON_PUT_STRINGS(&j, {"type", "thinking"}, {"thinking", ""}, {"signature", ""});
         json_close(&j);
-    } else if (r->pending == PIECE_CONTENT) {
+    } else if (r->pending == DELTA_CONTENT) {
         write_text(SLICE(""), "content_block", &j);
     } else {
         open_call(r, "content_block", &j);
@@ -336,7 +336,7 @@ static void put_delta(struct reply *r, const char *type, const char *member, str
 static void flush(struct reply *r)
 {
     struct own *own = r->own;
-    if (r->pending == PIECE_NONE)
+    if (r->pending == DELTA_NONE)
         return;
     if (compacts(r->exchange)) {
         buf_put_slice(&r->block, buf_slice(&r->content));
@@ -347,19 +347,19 @@ static void flush(struct reply *r)
         open_block(r);
     }
     switch (r->pending) {
-    case PIECE_NONE:
+    case DELTA_NONE:
         break;
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         messages_signature_add(&own->signature, buf_slice(&r->reasoning));
         if (r->exchange->request.thinking_omitted)
             buf_put_slice(&r->block, buf_slice(&r->reasoning));
         else
             put_delta(r, "thinking_delta", "thinking", buf_slice(&r->reasoning));
         break;
-    case PIECE_CONTENT:
+    case DELTA_CONTENT:
         put_delta(r, "text_delta", "text", buf_slice(&r->content));
         break;
-    case PIECE_CALL:
+    case DELTA_CALL:
         own->has_input |= r->arguments.len > 0;
         put_delta(r, "input_json_delta", "partial_json", buf_slice(&r->arguments));
         break;
@@ -370,7 +370,7 @@ static void flush(struct reply *r)
 static void open_input(struct reply *r)
 {
     struct own *own = r->own;
-    if (own->open == PIECE_CALL && !own->has_input && r->choice->call_cut)
+    if (own->open == DELTA_CALL && !own->has_input && r->choice->call_cut)
         put_delta(r, "input_json_delta", "partial_json", SLICE("{"));
 }
 
@@ -382,7 +382,7 @@ static void put_summary(struct reply *r)
     messages_write_compaction(&r->exchange->request, SLICE(""), "content_block", &j);
     event_end(&j);
     put_delta(r, "compaction_delta", "content", buf_slice(&r->block));
-    own->open = PIECE_CONTENT;
+    own->open = DELTA_CONTENT;
 }
 
 static void finish(struct reply *r)
@@ -421,7 +421,7 @@ static void fail(struct exchange *x, const struct reject *why)
 
 /* ---- parts ---- */
 
-static void turn(struct reply *r, enum piece_kind kind, bool always)
+static void turn(struct reply *r, enum reply_delta kind, bool always)
 {
     if (r->exchange->request.stream) {
         reply_turn(r, kind, always);
@@ -432,13 +432,13 @@ static void turn(struct reply *r, enum piece_kind kind, bool always)
     r->pending = kind;
 }
 
-static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
+static void put(struct reply *r, enum reply_delta kind, struct buf *to, struct slice text)
 {
     turn(r, kind, false);
     buf_put_slice(to, text);
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     switch (p->kind) {
@@ -448,17 +448,17 @@ static void part(void *arg, const struct part *p)
         break;
     case PART_REASONING:
         if (!compacts(r->exchange))
-            put(r, PIECE_REASONING, &r->reasoning, p->text);
+            put(r, DELTA_REASONING, &r->reasoning, p->text);
         break;
     case PART_TEXT:
-        put(r, PIECE_CONTENT, &r->content, p->text);
+        put(r, DELTA_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
-        turn(r, PIECE_CALL, true);
+        turn(r, DELTA_CALL, true);
         reply_begin_call(r, p, "toolu", false);
         break;
     case PART_ARGUMENTS:
-        put(r, PIECE_CALL, &r->arguments, p->text);
+        put(r, DELTA_CALL, &r->arguments, p->text);
         break;
     }
 }

@@ -61,7 +61,7 @@ static bool wants_prompt_logprobs(const struct request *r)
     return r->gen.sampling.prompt_logprobs >= 0 && !r->echo_logprobs_only;
 }
 
-void openai_note_token(struct reply *r, const struct part *p)
+void openai_note_token(struct reply *r, const struct reply_part *p)
 {
     if (p->kind == PART_PROMPT_TOKEN) {
         if (wants_prompt_logprobs(&r->exchange->request))

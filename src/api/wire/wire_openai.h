@@ -33,7 +33,7 @@ void openai_write_ids(const struct reply *r, struct json_out *j);
 void openai_write_prompt_ids(const struct prompt_ids *p, struct json_out *j);
 
 /* Notes the ids and the prompt's logprobs, where the client requested them. */
-void openai_note_token(struct reply *r, const struct part *p);
+void openai_note_token(struct reply *r, const struct reply_part *p);
 /* Puts a logprob: NAN and infinities are -9999, as in other servers. */
 void openai_write_logprob(struct json_out *j, const char *key, float logprob);
 /* openai_logprobs.c: one more of the entries {"token","logprob","bytes","top_logprobs"} in `ret`. */

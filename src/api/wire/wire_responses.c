@@ -29,12 +29,12 @@
 #include <stdio.h>
 
 struct own {
-    enum piece_kind open; /* kind of the item that is open */
-    uint32_t items;       /* begun until now */
-    uint32_t sequence;    /* number of the next event */
-    bool custom;          /* the open call is that of a custom tool */
-    bool search;          /* the open call is a search for tools, which the client runs */
-    bool cut;             /* the open item is not whole */
+    enum reply_delta open; /* kind of the item that is open */
+    uint32_t items;        /* begun until now */
+    uint32_t sequence;     /* number of the next event */
+    bool custom;           /* the open call is that of a custom tool */
+    bool search;           /* the open call is a search for tools, which the client runs */
+    bool cut;              /* the open item is not whole */
 };
 
 static struct own *own_of(const struct exchange *x)
@@ -225,9 +225,9 @@ static struct slice response_event(struct exchange *x, const char *type, enum st
 static const char *prefix_of(const struct own *own)
 {
     switch (own->open) {
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         return "rs";
-    case PIECE_CALL:
+    case DELTA_CALL:
         return own->custom ? "ctc" : own->search ? "tsc" : "fc";
     default:
         return "msg";
@@ -251,7 +251,7 @@ static void write_place(const struct reply *r, struct json_out *j)
 static void write_part(const struct reply *r, struct slice text, const char *key, struct json_out *j)
 {
     const struct own *own = r->own;
-    bool reasons = own->open == PIECE_REASONING;
+    bool reasons = own->open == DELTA_REASONING;
     json_open(j, key);
     json_put_string(j, "type", reasons ? "reasoning_text" : "output_text");
     json_put_text(j, "text", text);
@@ -334,20 +334,20 @@ static void write_item(const struct reply *r, bool begins, const char *key, stru
         responses_write_summary(r->exchange, own->items - 1, text, key, j);
         return;
     }
-    static const char *const types[] = {[PIECE_REASONING] = "reasoning", [PIECE_CONTENT] = "message"};
+    static const char *const types[] = {[DELTA_REASONING] = "reasoning", [DELTA_CONTENT] = "message"};
     json_open(j, key);
     json_put_string(j, "type",
-                    own->open != PIECE_CALL ? types[own->open]
+                    own->open != DELTA_CALL ? types[own->open]
                     : own->custom           ? "custom_tool_call"
                     : own->search           ? "tool_search_call"
                                             : "function_call");
     write_item_id(r, "id", j);
     json_put_string(j, "status", begins ? "in_progress" : own->cut ? "incomplete" : "completed");
-    if (own->open == PIECE_CONTENT)
+    if (own->open == DELTA_CONTENT)
         json_put_string(j, "role", "assistant");
-    if (own->open == PIECE_REASONING)
+    if (own->open == DELTA_REASONING)
         write_reasoning(r, text, begins, j);
-    else if (own->open == PIECE_CONTENT)
+    else if (own->open == DELTA_CONTENT)
         write_content(r, text, begins, j);
     else if (own->search)
         write_search(r, text, begins, j);
@@ -374,16 +374,16 @@ static void part_event(const struct reply *r, const char *type, struct slice tex
     event_end(&j);
 }
 
-static void open_item(struct reply *r, enum piece_kind kind)
+static void open_item(struct reply *r, enum reply_delta kind)
 {
     struct own *own = r->own;
     const char *space;
-    ASSERT(own->open == PIECE_NONE && kind != PIECE_NONE);
+    ASSERT(own->open == DELTA_NONE && kind != DELTA_NONE);
     own->open = kind;
     own->items++;
     own->custom = false;
-    own->search = kind == PIECE_CALL && responses_is_search(&r->exchange->request, buf_slice(&r->call_name));
-    if (kind == PIECE_CALL) {
+    own->search = kind == DELTA_CALL && responses_is_search(&r->exchange->request, buf_slice(&r->call_name));
+    if (kind == DELTA_CALL) {
         const json_t *tool = responses_find_tool(&r->exchange->request, buf_slice(&r->call_name), &space);
         const char *type = json_string_value(json_object_get(tool, "type"));
         own->custom = type && strcmp(type, "custom") == 0;
@@ -393,7 +393,7 @@ static void open_item(struct reply *r, enum piece_kind kind)
     if (!streams(r))
         return;
     item_event(r, "response.output_item.added", true);
-    if (kind != PIECE_CALL && !compacts(r))
+    if (kind != DELTA_CALL && !compacts(r))
         part_event(r, "response.content_part.added", SLICE(""));
 }
 
@@ -405,9 +405,9 @@ static void text_event(const struct reply *r, const char *type, const char *memb
     bool delta = strcmp(member, "delta") == 0;
     struct json_out j = event_begin(r->exchange, type);
     write_place(r, &j);
-    if (own->open != PIECE_CALL)
+    if (own->open != DELTA_CALL)
         json_put_u64(&j, "content_index", 0);
-    if (own->open == PIECE_CONTENT)
+    if (own->open == DELTA_CONTENT)
         json_put_list(&j, "logprobs", buf_slice(delta ? &r->logprobs : &r->block_logprobs));
     if (custom)
         write_input(r, text, member, &j);
@@ -421,17 +421,17 @@ static void write_done(const struct reply *r)
     const struct own *own = r->own;
     struct slice text = buf_slice(&r->block);
     switch (own->open) {
-    case PIECE_NONE:
+    case DELTA_NONE:
         break;
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         text_event(r, "response.reasoning_text.done", "text", text, false);
         part_event(r, "response.content_part.done", text);
         break;
-    case PIECE_CONTENT:
+    case DELTA_CONTENT:
         text_event(r, "response.output_text.done", "text", text, false);
         part_event(r, "response.content_part.done", text);
         break;
-    case PIECE_CALL:
+    case DELTA_CALL:
         if (own->custom) {
             text_event(r, "response.custom_tool_call_input.delta", "delta", text, true);
             text_event(r, "response.custom_tool_call_input.done", "input", text, true);
@@ -465,9 +465,9 @@ static void store(struct exchange *x, struct slice reply)
 static void close_item(struct reply *r)
 {
     struct own *own = r->own;
-    if (own->open == PIECE_NONE)
+    if (own->open == DELTA_NONE)
         return;
-    if (own->open == PIECE_CALL && r->block.len == 0 && !own->cut)
+    if (own->open == DELTA_CALL && r->block.len == 0 && !own->cut)
         buf_puts(&r->block, "{}");
     if (streams(r)) {
         if (!compacts(r))
@@ -478,14 +478,14 @@ static void close_item(struct reply *r)
     size_t at = r->items.len > 0 ? r->items.len + 1 : 0; /* behind the comma */
     write_item(r, false, NULL, &j);
     keep_item(r, slice_sub(buf_slice(&r->items), at, r->items.len));
-    own->open = PIECE_NONE;
+    own->open = DELTA_NONE;
 }
 
 /* The last item of a reply that ended by its length is not whole, unless it is a call that was. */
 static void close_last(struct reply *r)
 {
     struct own *own = r->own;
-    own->cut = own->open == PIECE_CALL ? r->choice->call_cut : stage_of(r) == STAGE_INCOMPLETE;
+    own->cut = own->open == DELTA_CALL ? r->choice->call_cut : stage_of(r) == STAGE_INCOMPLETE;
     close_item(r);
 }
 
@@ -518,9 +518,9 @@ static void begin(struct exchange *x)
 static const struct buf *pending_of(const struct reply *r)
 {
     switch (r->pending) {
-    case PIECE_REASONING:
+    case DELTA_REASONING:
         return &r->reasoning;
-    case PIECE_CALL:
+    case DELTA_CALL:
         return &r->arguments;
     default:
         return &r->content;
@@ -536,11 +536,11 @@ static void add_logprobs(struct buf *to, const struct buf *from)
 
 static void flush(struct reply *r)
 {
-    static const char *const types[] = {[PIECE_REASONING] = "response.reasoning_text.delta",
-                                        [PIECE_CONTENT] = "response.output_text.delta",
-                                        [PIECE_CALL] = "response.function_call_arguments.delta"};
+    static const char *const types[] = {[DELTA_REASONING] = "response.reasoning_text.delta",
+                                        [DELTA_CONTENT] = "response.output_text.delta",
+                                        [DELTA_CALL] = "response.function_call_arguments.delta"};
     struct own *own = r->own;
-    if (r->pending == PIECE_NONE)
+    if (r->pending == DELTA_NONE)
         return;
     struct slice text = buf_slice(pending_of(r));
     if (own->open != r->pending || r->call_begun) {
@@ -639,7 +639,7 @@ static void ping(struct exchange *x)
 /* ---- parts ---- */
 
 /* The next text belongs to an item of this kind; `always`: to a new one. */
-static void turn(struct reply *r, enum piece_kind kind, bool always)
+static void turn(struct reply *r, enum reply_delta kind, bool always)
 {
     struct own *own = r->own;
     if (streams(r)) {
@@ -652,13 +652,13 @@ static void turn(struct reply *r, enum piece_kind kind, bool always)
         close_item(r);
 }
 
-static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
+static void put(struct reply *r, enum reply_delta kind, struct buf *to, struct slice text)
 {
     struct own *own = r->own;
     turn(r, kind, false);
-    if (!streams(r) && own->open == PIECE_NONE)
+    if (!streams(r) && own->open == DELTA_NONE)
         open_item(r, kind);
-    if (kind == PIECE_CONTENT)
+    if (kind == DELTA_CONTENT)
         add_logprobs(streams(r) ? &r->logprobs : &r->block_logprobs, &r->next_logprobs);
     buf_clear(&r->next_logprobs);
     buf_put_slice(streams(r) ? to : &r->block, text);
@@ -673,7 +673,7 @@ static void note_token(struct reply *r, const struct stream_token *token)
         openai_note_logprob(r, token, &r->next_logprobs);
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     switch (p->kind) {
@@ -685,20 +685,20 @@ static void part(void *arg, const struct part *p)
         break;
     case PART_REASONING:
         if (!compacts(r))
-            put(r, PIECE_REASONING, &r->reasoning, p->text);
+            put(r, DELTA_REASONING, &r->reasoning, p->text);
         break;
     case PART_TEXT:
-        put(r, PIECE_CONTENT, &r->content, p->text);
+        put(r, DELTA_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
         buf_clear(&r->next_logprobs);
-        turn(r, PIECE_CALL, true);
+        turn(r, DELTA_CALL, true);
         reply_begin_call(r, p, "call", true);
         if (!streams(r))
-            open_item(r, PIECE_CALL);
+            open_item(r, DELTA_CALL);
         break;
     case PART_ARGUMENTS:
-        put(r, PIECE_CALL, &r->arguments, p->text);
+        put(r, DELTA_CALL, &r->arguments, p->text);
         break;
     }
 }

@@ -19,7 +19,7 @@ static const struct field fields[] = {
 
 const struct field_group fields_results = {fields, COUNT_OF(fields)};
 
-void results_part(void *arg, const struct part *p)
+void results_part(void *arg, const struct reply_part *p)
 {
     (void)arg, (void)p;
     ASSERT(!"a job without tokens has no parts");

@@ -4,7 +4,7 @@
 
 #include "api/request/field.h"
 
-#include "gen/part.h"
+#include "gen/reply_part.h"
 
 struct buf;
 
@@ -14,7 +14,7 @@ struct exchange;
 extern const struct field_group fields_results;
 
 /* No part ever comes. */
-part_sink_fn results_part;
+reply_part_fn results_part;
 
 /* Begins a whole reply, whose results follow; `object` NULL: it has no such member. */
 struct json_out results_begin(const struct exchange *x, const char *object, struct buf *ret);

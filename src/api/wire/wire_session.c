@@ -40,7 +40,7 @@ static const struct field_group own_fields = {fields, COUNT_OF(fields)};
 static const struct field_group *const groups[] = {&own_fields, &fields_openai_conversation, &fields_openai,
                                                    &fields_generation, NULL};
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     (void)arg, (void)p;
 }

@@ -84,7 +84,7 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
     if (role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED) {
         stack.interleaved = stack.transposed;
         if (!stack.transposed)
-            stack.row_order = (struct part_order){.rows = 2, .columns = out / 2, .size = 1};
+            stack.row_order = (struct tensor_reorder){.rows = 2, .columns = out / 2, .size = 1};
     }
     if (r == 0)
         r = binder_check_bias(b, layer, role, stack.has_bias);

@@ -8,7 +8,7 @@
 #include "model/config/config.h"
 #include "model/family/family.h"
 #include "model/load/packers.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 
 #include "base/check.h"
 #include "base/err.h"
@@ -115,8 +115,8 @@ static void count_sources(struct binder *b, const struct linear_source *s, uint3
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
         b->source_bytes += binder_source_bytes(&s[i]);
-        form_names_add(&b->forms, &s[i], b->table ? 0 : binder_source_bytes(&s[i]));
-        b->stage_bytes = MAX_OF(b->stage_bytes, stage_matrix_bytes(&s[i]));
+        weight_forms_add(&b->forms, &s[i], b->table ? 0 : binder_source_bytes(&s[i]));
+        b->stage_bytes = MAX_OF(b->stage_bytes, weight_staging_matrix_bytes(&s[i]));
     }
 }
 
@@ -149,12 +149,12 @@ struct run {
 
 /* Rows [from, to) of a source become rows `at` and following. */
 static int pack_rows(struct run *p, const struct linear_source *s, uint64_t from, uint64_t to, uint32_t at,
-                     const struct weight *w, struct stage *stage, struct err *e)
+                     const struct weight *w, struct weight_staging *stage, struct err *e)
 {
     const struct binder *b = p->b;
     struct linear_source piece;
     for (uint64_t row = from; row < to; row += piece.out) {
-        int r = stage_rows(stage, s, row, to - row, &piece, e);
+        int r = weight_staging_rows(stage, s, row, to - row, &piece, e);
         if (r == 0)
             r = binder_check_quantised(b->checkpoint, s, &piece, e);
         if (r < 0)
@@ -165,7 +165,7 @@ static int pack_rows(struct run *p, const struct linear_source *s, uint64_t from
     return 0;
 }
 
-static int pack_tile(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+static int pack_tile(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e)
 {
     struct run *p = arg;
     const uint32_t matrix = tile / p->tiles, from = tile % p->tiles * p->rows;
@@ -193,7 +193,8 @@ static uint32_t rows_of_tile(const struct run *p)
 {
     uint64_t rows = p->first.n;
     for (uint32_t i = 0; i < p->count; i++)
-        rows = MIN_OF(rows, MAX_OF(stage_rows_max(packers_stage(p->b->packers), &p->sources[i]), 1u));
+        rows =
+            MIN_OF(rows, MAX_OF(weight_staging_rows_max(packers_staging(p->b->packers), &p->sources[i]), 1u));
     return MAX_OF((uint32_t)rows / WEIGHT_PANEL * WEIGHT_PANEL, WEIGHT_PANEL);
 }
 

@@ -9,7 +9,7 @@
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
-#include "model/config/form_names.h"
+#include "model/config/weight_forms.h"
 #include "tensor/role.h"
 
 #include "base/arena.h"
@@ -60,14 +60,14 @@ struct binder {
     uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
-    struct form_names forms; /* forms of the matrices */
-    bool keeps_floats;       /* matrices bound now are exempt from config->quant */
-    uint32_t quantised;      /* matrices that config->quant quantises */
-    bool table;              /* a table of tokens is bound now: no part of the name */
-    uint64_t stage_bytes;    /* bytes that packing needs of a stage */
-    unsigned sums;           /* weight.sums of all projections */
-    bool fast;               /* some of them are in the compute mode, others may be in f32 */
-    bool halves;             /* some of them are F16 in the files */
+    struct weight_forms forms; /* forms of the matrices */
+    bool keeps_floats;         /* matrices bound now are exempt from config->quant */
+    uint32_t quantised;        /* matrices that config->quant quantises */
+    bool table;                /* a table of tokens is bound now: no part of the name */
+    uint64_t stage_bytes;      /* bytes that packing needs of a stage */
+    unsigned sums;             /* weight.sums of all projections */
+    bool fast;                 /* some of them are in the compute mode, others may be in f32 */
+    bool halves;               /* some of them are F16 in the files */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
@@ -186,7 +186,7 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
 /* Whether a module, or a stack, may be one. */
 bool binder_has_stored(const struct binder *b, const char *module);
 /* The order of the values of a vector. */
-struct part_order binder_naming_order(const struct binder *b, const char *path);
+struct tensor_reorder binder_naming_order(const struct binder *b, const char *path);
 /* Finds the matrix of a module by its full name, without a bias. */
 int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
                     struct linear_source *ret);

@@ -7,7 +7,7 @@
 #include "model/config/config.h"
 #include "model/load/binder.h"
 #include "model/load/packers.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 
 #include "base/check.h"
 #include "compute/backend.h"
@@ -37,7 +37,7 @@ static size_t aligned(size_t bytes)
 /* The rows of a whole matrix in the stage. */
 static size_t rows_bytes(const struct linear_source *s)
 {
-    return aligned((size_t)stage_whole_bytes(s));
+    return aligned((size_t)weight_staging_whole_bytes(s));
 }
 
 static void turn(const struct linear_source *s, char *to)
@@ -55,10 +55,10 @@ static void turn(const struct linear_source *s, char *to)
 
 static int pack_turned(struct binder *b, const struct linear_source *s, const struct weight *w)
 {
-    struct stage *stage = packers_stage(b->packers);
+    struct weight_staging *stage = packers_staging(b->packers);
     struct linear_source rows, t = turned(s);
     ASSERT(stage->bytes >= rows_bytes(s) + t.weight.bytes);
-    int r = stage_rows(stage, s, 0, s->out, &rows, b->e);
+    int r = weight_staging_rows(stage, s, 0, s->out, &rows, b->e);
     if (r == 0)
         r = binder_check_quantised(b->checkpoint, s, &rows, b->e);
     if (r < 0)
@@ -74,7 +74,7 @@ static int pack_turned(struct binder *b, const struct linear_source *s, const st
 
 static void count(struct binder *b, const struct linear_source *s, bool turn_it, uint64_t packed)
 {
-    uint64_t stage = turn_it ? rows_bytes(s) + turned(s).weight.bytes : stage_matrix_bytes(s);
+    uint64_t stage = turn_it ? rows_bytes(s) + turned(s).weight.bytes : weight_staging_matrix_bytes(s);
     b->active.bytes += packed;
     b->active.source_bytes += binder_source_bytes(s);
     b->active.products += s->out * s->in;

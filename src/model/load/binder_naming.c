@@ -11,31 +11,31 @@
 #include <errno.h>
 #include <stdio.h>
 
-static struct part_order order_of(const struct config *c, enum tensor_order order)
+static struct tensor_reorder order_of(const struct config *c, enum tensor_order order)
 {
     const uint64_t keys = 2 * (uint64_t)c->key_heads * c->key_dim,
                    each = c->value_heads / MAX_OF(c->key_heads, 1u);
     switch (order) {
     case ORDER_PAIRS:
-        return (struct part_order){0, 2, c->head_dim / 2, 1};
+        return (struct tensor_reorder){0, 2, c->head_dim / 2, 1};
     case ORDER_AFTER_KEYS:
-        return (struct part_order){keys, c->key_heads, each, c->value_dim};
+        return (struct tensor_reorder){keys, c->key_heads, each, c->value_dim};
     case ORDER_NUMBERS:
-        return (struct part_order){0, c->key_heads, each, 1};
+        return (struct tensor_reorder){0, c->key_heads, each, 1};
     default:
-        return (struct part_order){0, c->key_heads, each, c->value_dim};
+        return (struct tensor_reorder){0, c->key_heads, each, c->value_dim};
     }
 }
 
 /* The orders of rows and columns of the tensor at `path` ("blk.3.attn_q"); zeros: no other order. */
-static void find_orders(const struct config *c, const char *path, struct part_order *rows,
-                        struct part_order *columns)
+static void find_orders(const struct config *c, const char *path, struct tensor_reorder *rows,
+                        struct tensor_reorder *columns)
 {
     const struct tensor_naming *n = c->naming;
     const size_t len = strlen(n->layers);
     const char *dot =
         strncmp(path, n->layers, len) == 0 && path[len] == '.' ? strchr(path + len + 1, '.') : NULL;
-    *rows = *columns = (struct part_order){0};
+    *rows = *columns = (struct tensor_reorder){0};
     for (const struct tensor_ordered *o = n->ordered; dot && o && o->role != ROLE_NONE; o++) {
         if (strcmp(tensor_naming_of(n, o->role), dot + 1) == 0)
             *(o->order == ORDER_HEAD_COLUMNS ? columns : rows) = order_of(c, o->order);
@@ -45,7 +45,7 @@ static void find_orders(const struct config *c, const char *path, struct part_or
 /* Groups of columns move as a whole. */
 static int check_order(struct binder *b, const char *name, const struct linear_source *s)
 {
-    const struct part_order *o = &s->column_order;
+    const struct tensor_reorder *o = &s->column_order;
     if (!s->affine || o->rows == 0 || (o->size % s->group == 0 && o->from % s->group == 0))
         return 0;
     return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported",
@@ -89,9 +89,9 @@ int binder_naming_source(struct binder *b, const char *name, const char *module,
     return r == 0 ? check_order(b, name, s) : r;
 }
 
-struct part_order binder_naming_order(const struct binder *b, const char *path)
+struct tensor_reorder binder_naming_order(const struct binder *b, const char *path)
 {
-    struct part_order rows = {0}, columns = {0};
+    struct tensor_reorder rows = {0}, columns = {0};
     if (b->config->naming)
         find_orders(b->config, path, &rows, &columns);
     ASSERT(columns.rows == 0);

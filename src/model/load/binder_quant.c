@@ -6,7 +6,7 @@
 #include "model/config/config.h"
 #include "model/load/binder.h"
 #include "model/load/packers.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 
 #include "base/check.h"
 #include "weights/checkpoint.h"
@@ -245,10 +245,10 @@ static int check_order(struct finder *f, const struct tensor *t, uint64_t column
     if (t->dtype != DTYPE_I32)
         return wrong_dtype(f, ".g_idx", t, "I32");
     int r = binder_check_shape(f->b, f->name, t, 1, &in);
-    f->b->stage_bytes = MAX_OF(f->b->stage_bytes, stage_vector_bytes(t));
+    f->b->stage_bytes = MAX_OF(f->b->stage_bytes, weight_staging_vector_bytes(t));
     if (r < 0 || !f->b->memory || f->b->used < f->b->ready)
         return r;
-    r = stage_vector(packers_stage(f->b->packers), t, &order, f->b->e);
+    r = weight_staging_vector(packers_staging(f->b->packers), t, &order, f->b->e);
     for (uint64_t i = 0; r == 0 && i < in; i++) {
         int32_t group;
         memcpy(&group, (const char *)order.data + i * 4, 4);

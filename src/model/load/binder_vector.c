@@ -2,7 +2,7 @@
 #include "model/config/config.h"
 #include "model/load/binder.h"
 #include "model/load/packers.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 #include "model/load/weight_memory.h"
 
 #include "base/check.h"
@@ -18,7 +18,7 @@ static void count_vector(struct binder *b, const struct tensor *t, uint64_t n)
 {
     b->parameters += n;
     b->source_bytes += t->bytes;
-    b->stage_bytes = MAX_OF(b->stage_bytes, stage_vector_bytes(t));
+    b->stage_bytes = MAX_OF(b->stage_bytes, weight_staging_vector_bytes(t));
     b->active.bytes += n * sizeof(float);
     b->active.source_bytes += t->bytes;
 }
@@ -32,7 +32,7 @@ static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev
 /* The values of a tensor that take_floats made room for. */
 static int read_floats(struct binder *b, const struct tensor *from, const char *name, struct tensor *ret)
 {
-    int r = stage_vector(packers_stage(b->packers), from, ret, b->e);
+    int r = weight_staging_vector(packers_staging(b->packers), from, ret, b->e);
     if (r == 0)
         r = binder_check_finite(b, ret, name);
     return r == 0 ? binder_advance(b, from->bytes) : r;
@@ -80,15 +80,15 @@ static float changed(float x, enum vector_change change)
 struct vector_source {
     const struct tensor *tensor;
     enum vector_change change;
-    float factor;            /* 0: none */
-    uint32_t rows, columns;  /* shape of a transposed matrix [columns][rows]; rows 0: in order */
-    struct part_order order; /* order of the vector, or of those columns */
+    float factor;                /* 0: none */
+    uint32_t rows, columns;      /* shape of a transposed matrix [columns][rows]; rows 0: in order */
+    struct tensor_reorder order; /* order of the vector, or of those columns */
 };
 
 static float vector_at(const struct vector_source *v, uint64_t i)
 {
-    uint64_t index = v->rows ? part_order_at(&v->order, i % v->columns) * v->rows + i / v->columns
-                             : part_order_at(&v->order, i);
+    uint64_t index = v->rows ? tensor_reorder_at(&v->order, i % v->columns) * v->rows + i / v->columns
+                             : tensor_reorder_at(&v->order, i);
     float x = changed(tensor_f32_at(v->tensor, index), v->change);
     return v->factor != 0 ? x * v->factor : x;
 }

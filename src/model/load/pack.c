@@ -307,7 +307,7 @@ static int pack_text(struct packing *p)
 
 static int pack(struct packing *p, struct err *e)
 {
-    int r = measure_source_begin(&p->source, p->opts->device, measure_stage_bytes(&p->measured), e);
+    int r = measure_source_begin(&p->source, p->opts->device, measure_staging_bytes(&p->measured), e);
     if (r == 0)
         r = pack_text(p);
     if (r == 0 && p->config.mtp_count)

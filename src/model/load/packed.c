@@ -184,7 +184,7 @@ struct checking {
     const struct packed_load *load;
 };
 
-static int check_part(void *arg, uint32_t index, struct stage *stage, struct err *e)
+static int check_part(void *arg, uint32_t index, struct weight_staging *stage, struct err *e)
 {
     struct checking *c = arg;
     const struct file_part *part = &c->file->parts[index];

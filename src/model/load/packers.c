@@ -111,7 +111,8 @@ uint64_t packers_bytes(uint64_t stage_bytes)
 
 static int give_stage(struct packer *own, const struct packers_opts *o)
 {
-    return o->stage_bytes > 0 ? stage_init(&own->stage, o->checkpoint, o->account, o->stage_bytes) : 0;
+    return o->stage_bytes > 0 ? weight_staging_init(&own->stage, o->checkpoint, o->account, o->stage_bytes)
+                              : 0;
 }
 
 /* Adds a thread with its stage. False: the system refused one of them. */
@@ -129,7 +130,7 @@ static bool add_thread(struct packers *p, const struct packers_opts *o)
         }
         thread_stack_done(&own->stack);
     }
-    stage_done(&own->stage);
+    weight_staging_done(&own->stage);
     return false;
 }
 
@@ -166,16 +167,16 @@ void packers_stop(struct packers *p)
     for (uint32_t i = 1; i < p->count; i++) {
         pthread_join(p->each[i].thread, NULL);
         thread_stack_done(&p->each[i].stack);
-        stage_done(&p->each[i].stage);
+        weight_staging_done(&p->each[i].stage);
     }
-    stage_done(&p->each[0].stage);
+    weight_staging_done(&p->each[0].stage);
     pthread_cond_destroy(&p->idle);
     pthread_cond_destroy(&p->begun);
     pthread_mutex_destroy(&p->lock);
     *p = (struct packers){0};
 }
 
-struct stage *packers_stage(struct packers *p)
+struct weight_staging *packers_staging(struct packers *p)
 {
     ASSERT(p->count > 0);
     return &p->each[0].stage;

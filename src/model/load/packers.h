@@ -7,7 +7,7 @@
 #ifndef PLATEAU_MODEL_PACKERS_H
 #define PLATEAU_MODEL_PACKERS_H
 
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 
 #include "base/err.h"
 #include "base/threads/thread_stack.h"
@@ -21,7 +21,7 @@ struct device;
 
 struct packers_work {
     /* Tile `tile` of the work. `stage` is the thread's own for that long. 0, or an error and *e says why. */
-    int (*tile)(void *arg, uint32_t tile, struct stage *stage, struct err *e);
+    int (*tile)(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e);
     /* On the loading thread after each of its tiles; other than 0 ends the work. May be NULL. */
     int (*between)(void *arg);
     void *arg;
@@ -29,7 +29,7 @@ struct packers_work {
 
 struct packer {
     struct packers *packers;
-    struct stage stage;
+    struct weight_staging stage;
     struct thread_stack stack; /* none of the loading thread's */
     pthread_t thread;
 };
@@ -64,7 +64,7 @@ int packers_start(struct packers *p, const struct packers_opts *opts);
 /* Fine on a zeroed struct. */
 void packers_stop(struct packers *p);
 /* The loading thread's stage. */
-struct stage *packers_stage(struct packers *p);
+struct weight_staging *packers_staging(struct packers *p);
 
 /* Calls work->tile once for every tile < tiles, until one fails. 0, the error of the first that failed, or
  * the result of work->between, which leaves *e alone. All threads have ended their tiles on return. `p` may

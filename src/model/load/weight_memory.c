@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-struct stage;
+struct weight_staging;
 
 #define FILLED_AT_ONCE 32u /* that are filled together */
 
@@ -84,7 +84,7 @@ static dev_ptr next_unit(const struct weight_memory *m, uint32_t unit)
 
 /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other models'
  * engines need it to commit a unit of their own. */
-static int fill_unit(void *arg, uint32_t unit, struct stage *stage, struct err *e)
+static int fill_unit(void *arg, uint32_t unit, struct weight_staging *stage, struct err *e)
 {
     const struct weight_memory *m = arg;
     (void)stage, (void)e;

@@ -60,11 +60,11 @@ static void flush(struct reply *r)
     buf_putc(&r->exchange->out, ' ');
 }
 
-static void part(void *arg, const struct part *p)
+static void part(void *arg, const struct reply_part *p)
 {
     struct reply *r = arg;
     bool reasons = p->kind == PART_REASONING;
-    reply_turn(r, reasons ? PIECE_REASONING : PIECE_CONTENT, false);
+    reply_turn(r, reasons ? DELTA_REASONING : DELTA_CONTENT, false);
     buf_put_slice(reasons ? &r->reasoning : &r->content, p->text);
 }
 
@@ -78,10 +78,10 @@ TEST(a_stream_opens_once_and_keeps_the_order_of_its_kinds)
     begins = flushes = 0;
     reply_flush(&r);
     assert_int_equal(x->reply_stage, REPLY_PENDING);
-    static const enum part_kind kinds[] = {PART_REASONING, PART_REASONING, PART_TEXT, PART_REASONING};
+    static const enum reply_part_kind kinds[] = {PART_REASONING, PART_REASONING, PART_TEXT, PART_REASONING};
     static const char *const texts[] = {"a", "b", "c", "d"};
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
-        c.sink(c.sink_arg, &(struct part){.kind = kinds[i], .text = slice_of(texts[i])});
+        c.sink(c.sink_arg, &(struct reply_part){.kind = kinds[i], .text = slice_of(texts[i])});
     reply_flush(&r);
     reply_flush(&r);
     assert_int_equal(x->reply_stage, REPLY_OPEN);

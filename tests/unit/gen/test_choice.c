@@ -25,7 +25,7 @@ struct scene {
     struct prompt_ids prompt;
     struct choice choice;
     struct buf seen; /* "T" a token, "R[...]" and so on; parts of one kind joined */
-    enum part_kind last;
+    enum reply_part_kind last;
     bool tokens; /* note tokens too */
     uint32_t streams;
 };
@@ -37,7 +37,7 @@ static void give_stream(struct gen *g)
 
 static const struct gen_host host = {.give_stream = give_stream};
 
-static void see(void *arg, const struct part *p)
+static void see(void *arg, const struct reply_part *p)
 {
     static const char *const names[] = {
         [PART_TOKEN] = "T", [PART_PROMPT_TOKEN] = "P", [PART_REASONING] = "R", [PART_TEXT] = "C",

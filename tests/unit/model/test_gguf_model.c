@@ -7,7 +7,7 @@
 #include "gguf/gguf_arch.h"
 #include "model/config/pooling.h"
 #include "model/family/family.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 #include "tensor/block_form.h"
 #include "weights/checkpoint.h"
 
@@ -27,14 +27,14 @@ static struct arena *arena(void)
 
 TEST(an_order_puts_halves_side_by_side)
 {
-    const struct part_order pairs = {0, 2, 3, 1}, heads = {4, 2, 3, 2}, none = {0};
+    const struct tensor_reorder pairs = {0, 2, 3, 1}, heads = {4, 2, 3, 2}, none = {0};
     const uint64_t paired[12] = {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};
     const uint64_t tiled[16] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 6, 7, 10, 11, 14, 15};
     for (uint64_t i = 0; i < 12; i++)
-        assert_int_equal(part_order_at(&pairs, i), paired[i]);
+        assert_int_equal(tensor_reorder_at(&pairs, i), paired[i]);
     for (uint64_t i = 0; i < 16; i++)
-        assert_int_equal(part_order_at(&heads, i), tiled[i]);
-    assert_int_equal(part_order_at(&none, 7), 7);
+        assert_int_equal(tensor_reorder_at(&heads, i), tiled[i]);
+    assert_int_equal(tensor_reorder_at(&none, 7), 7);
 }
 
 /* ---- pieces ---- */
@@ -64,18 +64,19 @@ static void check_piece(const struct linear_source *piece, const struct linear_s
     const struct block_form *f = s->weight.form;
     size_t row_bytes = s->weight.bytes / ROWS;
     for (uint64_t i = 0; i < piece->out; i++) {
-        const char *from = data + part_order_at(&s->row_order, first + i) * row_bytes;
+        const char *from = data + tensor_reorder_at(&s->row_order, first + i) * row_bytes;
         block_form_unpack(f ? f : block_form_find(0), from, COLUMNS, row);
         for (uint64_t k = 0; k < COLUMNS; k++)
-            assert_true(linear_source_at(piece, 0, i, k) == row[part_order_at(&s->column_order, k)]);
+            assert_true(linear_source_at(piece, 0, i, k) == row[tensor_reorder_at(&s->column_order, k)]);
     }
 }
 
-static void rows_are_right(uint32_t type, struct part_order rows, struct part_order columns, size_t room)
+static void rows_are_right(uint32_t type, struct tensor_reorder rows, struct tensor_reorder columns,
+                           size_t room)
 {
     struct rng rng = {type, 0};
     struct checkpoint *c;
-    struct stage stage;
+    struct weight_staging stage;
     struct linear_source s = {.experts = 1,
                               .out = ROWS,
                               .in = COLUMNS,
@@ -86,27 +87,28 @@ static void rows_are_right(uint32_t type, struct part_order rows, struct part_or
     assert_true(checkpoint_find(c, "w", &s.weight));
     if (s.weight.form)
         block_form_source(s.weight.form, &s);
-    uint64_t whole = stage_matrix_bytes(&s);
+    uint64_t whole = weight_staging_matrix_bytes(&s);
     s.out = 1;
-    uint64_t one = stage_matrix_bytes(&s);
+    uint64_t one = weight_staging_matrix_bytes(&s);
     s.out = ROWS;
     assert_true(one < whole);
-    assert_int_equal(stage_init(&stage, c, NULL, room ? one + 256 + room : whole), 0);
+    assert_int_equal(weight_staging_init(&stage, c, NULL, room ? one + 256 + room : whole), 0);
     const char *data = file.bytes + file.len - s.weight.bytes;
     uint32_t pieces = 0;
     for (uint64_t row = 0; row < ROWS; row += piece.out, pieces++) {
-        assert_int_equal(stage_rows(&stage, &s, row, s.out - row, &piece, NULL), 0);
+        assert_int_equal(weight_staging_rows(&stage, &s, row, s.out - row, &piece, NULL), 0);
         assert_true(piece.out > 0 && row + piece.out <= ROWS && !piece.weight.form);
         check_piece(&piece, &s, row, data);
     }
     assert_true(room == 0 || pieces > 1);
-    stage_done(&stage);
+    weight_staging_done(&stage);
     checkpoint_close_at();
 }
 
 TEST(pieces_of_every_form_are_right_in_every_order)
 {
-    const struct part_order none = {0}, pairs = {0, 2, 3, 1}, heads = {128, 2, 3, 64}, all = {0, 2, 4, 64};
+    const struct tensor_reorder none = {0}, pairs = {0, 2, 3, 1}, heads = {128, 2, 3, 64},
+                                all = {0, 2, 4, 64};
     for (uint32_t type = 0; type < 64; type++) {
         const struct block_form *f = block_form_find(type);
         if (!f || f->dtype == DTYPE_F16 || f->dtype == DTYPE_BF16)

@@ -26,7 +26,7 @@ struct scene {
     /* State of the work. */
     atomic_uint taken[TILES], stages_used, between;
     uint32_t fails_from, ends_after;
-    struct stage *stages[PACKERS_MAX];
+    struct weight_staging *stages[PACKERS_MAX];
 };
 
 static const struct device_ops ops = {.is_busy = is_busy};
@@ -52,7 +52,7 @@ static void scene_free(struct scene *s)
     free(s);
 }
 
-static int take_tile(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+static int take_tile(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e)
 {
     struct scene *s = arg;
     size_t own = (size_t)((char *)stage - (char *)s->packers.each) / sizeof(s->packers.each[0]);
@@ -91,7 +91,7 @@ TEST(every_tile_is_taken_once)
     scene_free(s);
 }
 
-static int wait_for_the_other(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+static int wait_for_the_other(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e)
 {
     struct scene *s = arg;
     (void)stage, (void)e;
@@ -150,7 +150,7 @@ TEST(beside_a_busy_engine_the_loading_thread_is_alone)
     scene_free(s);
 }
 
-static int take_with_empty_stage(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+static int take_with_empty_stage(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e)
 {
     struct scene *s = arg;
     (void)e;
@@ -175,7 +175,7 @@ TEST(packers_without_stages_charge_stacks_alone)
     assert_int_equal(account_numbers(account).used, 0);
 }
 
-static int take_without_stage(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+static int take_without_stage(void *arg, uint32_t tile, struct weight_staging *stage, struct err *e)
 {
     struct scene *s = arg;
     assert_null(stage);

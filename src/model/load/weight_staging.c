@@ -1,6 +1,6 @@
-/* stage.c - a piece is read and then packed while it is in the cache. A larger stage loads no faster. After
- * each piece the load checks whether it was cancelled and whether an engine computes. */
-#include "model/load/stage.h"
+/* weight_staging.c - a piece is read and then packed while it is in the cache. A larger stage loads no
+ * faster. After each piece the load checks whether it was cancelled and whether an engine computes. */
+#include "model/load/weight_staging.h"
 
 #include "base/check.h"
 #include "base/pages.h"
@@ -73,7 +73,7 @@ static bool in_strips(const struct linear_source *s)
     return s->stored && s->stored->layout != STORED_ROWS;
 }
 
-uint64_t stage_whole_bytes(const struct linear_source *s)
+uint64_t weight_staging_whole_bytes(const struct linear_source *s)
 {
     ASSERT(!s->at_load);
     return rows_bytes(s, s->out) + STAGE_ROUND;
@@ -92,7 +92,7 @@ static size_t transposed_row(const struct linear_source *s)
 
 static uint64_t transposed_bytes(const struct linear_source *s)
 {
-    size_t one = transposed_row(s), most = STAGE_TRANSPOSED_BYTES / one;
+    size_t one = transposed_row(s), most = WEIGHT_STAGING_TRANSPOSED_BYTES / one;
     return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + TRANSPOSED_ROUND;
 }
 
@@ -106,28 +106,30 @@ static size_t floats_of(const struct linear_source *s, size_t *round)
 static uint64_t quantised_bytes(const struct linear_source *s)
 {
     size_t round, one = floats_of(s, &round) + made_of(s);
-    size_t most = (s->transposed ? STAGE_TRANSPOSED_BYTES : STAGE_BYTES) / one;
+    size_t most = (s->transposed ? WEIGHT_STAGING_TRANSPOSED_BYTES : WEIGHT_STAGING_BYTES) / one;
     return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + round + MADE_ROUND;
 }
 
-uint64_t stage_matrix_bytes(const struct linear_source *s)
+uint64_t weight_staging_matrix_bytes(const struct linear_source *s)
 {
     if (s->at_load)
         return quantised_bytes(s);
     if (s->transposed)
         return transposed_bytes(s);
-    uint64_t one = rows_bytes(s, 1) + STAGE_ROUND, most = in_strips(s) ? STAGE_TRANSPOSED_BYTES : STAGE_BYTES;
+    uint64_t one = rows_bytes(s, 1) + STAGE_ROUND,
+             most = in_strips(s) ? WEIGHT_STAGING_TRANSPOSED_BYTES : WEIGHT_STAGING_BYTES;
     return MAX_OF(one, MIN_OF(most, (uint64_t)rows_bytes(s, s->out) + STAGE_ROUND));
 }
 
-uint64_t stage_vector_bytes(const struct tensor *t)
+uint64_t weight_staging_vector_bytes(const struct tensor *t)
 {
     return aligned(t->bytes);
 }
 
-int stage_init(struct stage *s, const struct checkpoint *c, struct account *account, uint64_t bytes)
+int weight_staging_init(struct weight_staging *s, const struct checkpoint *c, struct account *account,
+                        uint64_t bytes)
 {
-    *s = (struct stage){.checkpoint = c, .account = account};
+    *s = (struct weight_staging){.checkpoint = c, .account = account};
     if (account && account_reserve(account, bytes) < 0)
         return -ENOMEM;
     s->bytes = (size_t)bytes;
@@ -144,7 +146,7 @@ int stage_init(struct stage *s, const struct checkpoint *c, struct account *acco
     return s->memory ? 0 : -ENOMEM;
 }
 
-void stage_done(struct stage *s)
+void weight_staging_done(struct weight_staging *s)
 {
     if (s->memory) {
         pages_unmap(s->memory, s->bytes, s->memory, s->bytes);
@@ -153,33 +155,33 @@ void stage_done(struct stage *s)
             account_release(s->account, s->bytes);
         }
     }
-    *s = (struct stage){0};
+    *s = (struct weight_staging){0};
 }
 
 /* ---- reading ---- */
 
 /* One row whose columns lie in another order, unit by unit. */
-static int read_columns(struct stage *s, const struct tensor *from, const struct part_order *order,
-                        size_t row_at, char *to, struct err *e)
+static int read_columns(struct weight_staging *s, const struct tensor *from,
+                        const struct tensor_reorder *order, size_t row_at, char *to, struct err *e)
 {
     size_t value = dtype_bytes(from->dtype), in = (size_t)from->shape[1];
     int r = 0;
     for (size_t k = 0, n; r == 0 && k < in; k += n) {
         n = (size_t)(k < order->from ? order->from : order->size);
-        r = checkpoint_read(s->checkpoint, from, row_at + (size_t)part_order_at(order, k) * value,
+        r = checkpoint_read(s->checkpoint, from, row_at + (size_t)tensor_reorder_at(order, k) * value,
                             to + k * value, n * value, e);
     }
     return r;
 }
 
 /* Rows of a tensor that has them, or its columns, in another order. */
-static int read_ordered(struct stage *s, const struct linear_source *source, const struct tensor *from,
-                        uint64_t first, uint64_t count, char *to, struct err *e)
+static int read_ordered(struct weight_staging *s, const struct linear_source *source,
+                        const struct tensor *from, uint64_t first, uint64_t count, char *to, struct err *e)
 {
     size_t row = row_of(from);
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < count; i++, to += row) {
-        size_t at = (size_t)part_order_at(&source->row_order, first + i) * row;
+        size_t at = (size_t)tensor_reorder_at(&source->row_order, first + i) * row;
         r = !from->form && source->column_order.rows > 0
                 ? read_columns(s, from, &source->column_order, at, to, e)
                 : checkpoint_read(s->checkpoint, from, at, to, row, e);
@@ -193,7 +195,7 @@ static bool is_ordered(const struct linear_source *s)
 }
 
 /* Reads rows [first, first + count) of `from`, a tensor of `source`, to `at`; moves `at` past them. */
-static int read_rows(struct stage *s, const struct linear_source *source, const struct tensor *from,
+static int read_rows(struct weight_staging *s, const struct linear_source *source, const struct tensor *from,
                      uint64_t first, uint64_t count, size_t *at, struct tensor *ret, struct err *e)
 {
     size_t row = row_of(from);
@@ -211,7 +213,7 @@ static int read_rows(struct stage *s, const struct linear_source *source, const 
     return r;
 }
 
-static uint64_t rows_that_fit(const struct stage *s, const struct linear_source *from)
+static uint64_t rows_that_fit(const struct weight_staging *s, const struct linear_source *from)
 {
     size_t one, round = STAGE_ROUND;
     if (from->stored) {
@@ -228,8 +230,8 @@ static uint64_t rows_that_fit(const struct stage *s, const struct linear_source 
 }
 
 /* Rows of a transposed matrix that have room, at most `most`, all from one half of interleaved ones. */
-static uint64_t transposed_that_fit(const struct stage *s, const struct linear_source *from, uint64_t first,
-                                    uint64_t most)
+static uint64_t transposed_that_fit(const struct weight_staging *s, const struct linear_source *from,
+                                    uint64_t first, uint64_t most)
 {
     uint64_t half = from->interleaved ? from->out / 2 : from->out, end = first < half ? half : from->out;
     ASSERT(s->bytes >= transposed_row(from) + TRANSPOSED_ROUND);
@@ -243,8 +245,8 @@ static void spread_line(char *column, const char *line, size_t count, size_t ste
         memcpy(column + i * in * value, line + i * step * value, value);
 }
 
-static int transposed_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
-                           struct linear_source *ret, struct err *e)
+static int transposed_rows(struct weight_staging *s, const struct linear_source *from, uint64_t first,
+                           uint64_t most, struct linear_source *ret, struct err *e)
 {
     struct linear_source piece = *from;
     size_t value = dtype_bytes(from->weight.dtype), in = (size_t)from->in, step = from->interleaved ? 2 : 1;
@@ -326,23 +328,23 @@ static void put_super(const struct linear_source *from, const struct block_parts
 static void split_row(const struct linear_source *from, const char *row, const struct split *to)
 {
     const struct block_form *f = from->weight.form;
-    const struct part_order *o = &from->column_order;
+    const struct tensor_reorder *o = &from->column_order;
     /* The inverse of a transposition is the other transposition. */
-    const struct part_order back = {o->from, o->columns, o->rows, o->size};
+    const struct tensor_reorder back = {o->from, o->columns, o->rows, o->size};
     const bool levels = from->super && from->supers.dtype == DTYPE_F16;
     struct block_parts p;
     for (uint64_t k = 0; k < from->in; k += f->values, row += f->bytes) {
         block_form_split(f, row, &p);
         for (uint32_t i = 0; i < f->values; i += f->group)
-            put_group(from, &p, i, part_order_at(&back, k + i) / f->group, to);
+            put_group(from, &p, i, tensor_reorder_at(&back, k + i) / f->group, to);
         for (uint32_t i = 0; levels && i < f->values; i += from->super)
-            put_super(from, &p, part_order_at(&back, k + i) / from->super, to->supers);
+            put_super(from, &p, tensor_reorder_at(&back, k + i) / from->super, to->supers);
     }
 }
 
 /* The matrix's one factor of all scales, which is not in its blocks, for each of `count` rows. */
-static int read_factor(struct stage *s, const struct linear_source *from, size_t count, float *supers,
-                       struct err *e)
+static int read_factor(struct weight_staging *s, const struct linear_source *from, size_t count,
+                       float *supers, struct err *e)
 {
     float value;
     ASSERT(from->super == from->in && from->supers.bytes == sizeof(value));
@@ -353,7 +355,7 @@ static int read_factor(struct stage *s, const struct linear_source *from, size_t
 }
 
 /* The piece's rows of blocks, which have been read, become an affine matrix from `at` on. */
-static int split_rows(struct stage *s, const struct linear_source *from, size_t at,
+static int split_rows(struct weight_staging *s, const struct linear_source *from, size_t at,
                       struct linear_source *piece, struct err *e)
 {
     size_t n = (size_t)piece->out, codes = codes_of(from), sides = sides_of(from), supers = supers_of(from),
@@ -379,8 +381,8 @@ static int split_rows(struct stage *s, const struct linear_source *from, size_t 
                : 0;
 }
 
-static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
-                       struct linear_source *ret, struct err *e)
+static int stored_rows(struct weight_staging *s, const struct linear_source *from, uint64_t first,
+                       uint64_t most, struct linear_source *ret, struct err *e)
 {
     uint64_t count = MIN_OF(rows_that_fit(s, from), MIN_OF(from->out - first, most));
     ASSERT(stored_form_bytes(from, count) <= s->bytes);
@@ -411,7 +413,7 @@ static void quantise_row(const struct linear_source *rows, uint64_t row, const s
 }
 
 /* Rows of floats that fit in a stage with what becomes of them. */
-static size_t quantised_that_fit(const struct stage *s, const struct linear_source *from)
+static size_t quantised_that_fit(const struct weight_staging *s, const struct linear_source *from)
 {
     size_t round, one = floats_of(from, &round);
     ASSERT(s->bytes >= one + made_of(from) + round + MADE_ROUND);
@@ -419,15 +421,15 @@ static size_t quantised_that_fit(const struct stage *s, const struct linear_sour
 }
 
 /* Rows of floats are read into the first part of the stage; their codes follow. */
-static int quantised_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
-                          struct linear_source *ret, struct err *e)
+static int quantised_rows(struct weight_staging *s, const struct linear_source *from, uint64_t first,
+                          uint64_t most, struct linear_source *ret, struct err *e)
 {
     struct linear_source floats = *from, piece = *from, rows;
-    struct stage part = *s;
+    struct weight_staging part = *s;
     size_t round, one = floats_of(from, &round), codes = codes_of(from), sides = sides_of(from);
     part.bytes = quantised_that_fit(s, from) * one + round;
     floats.at_load = floats.affine = false;
-    int r = stage_rows(&part, &floats, first, most, &rows, e);
+    int r = weight_staging_rows(&part, &floats, first, most, &rows, e);
     if (r < 0)
         return r;
     const size_t n = (size_t)rows.out;
@@ -441,7 +443,7 @@ static int quantised_rows(struct stage *s, const struct linear_source *from, uin
         quantise_row(&rows, i, from, &to);
     }
     piece.at_load = piece.transposed = piece.interleaved = false;
-    piece.row_order = piece.column_order = (struct part_order){0};
+    piece.row_order = piece.column_order = (struct tensor_reorder){0};
     piece.out = n;
     piece.weight = tensor_in_memory(DTYPE_U32, n, codes, codes_at);
     piece.scales = tensor_in_memory(DTYPE_F16, n, sides, scales_at);
@@ -450,7 +452,7 @@ static int quantised_rows(struct stage *s, const struct linear_source *from, uin
     return 0;
 }
 
-uint64_t stage_rows_max(const struct stage *s, const struct linear_source *from)
+uint64_t weight_staging_rows_max(const struct weight_staging *s, const struct linear_source *from)
 {
     uint64_t fit = from->at_load      ? quantised_that_fit(s, from)
                    : from->transposed ? transposed_that_fit(s, from, 0, from->out)
@@ -458,8 +460,8 @@ uint64_t stage_rows_max(const struct stage *s, const struct linear_source *from)
     return MIN_OF(fit, from->out);
 }
 
-int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
-               struct linear_source *ret, struct err *e)
+int weight_staging_rows(struct weight_staging *s, const struct linear_source *from, uint64_t first,
+                        uint64_t most, struct linear_source *ret, struct err *e)
 {
     ASSERT(most > 0 && first < from->out);
     if (from->at_load)
@@ -479,13 +481,14 @@ int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first
         r = read_rows(s, from, &from->scales, first, piece.out, &at, &piece.scales, e);
     if (r == 0 && from->affine && !from->weight.form && from->bias_kind == BIASES_STORED)
         r = read_rows(s, from, &from->biases, first, piece.out, &at, &piece.biases, e);
-    piece.row_order = piece.column_order = (struct part_order){0};
+    piece.row_order = piece.column_order = (struct tensor_reorder){0};
     if (r == 0)
         *ret = piece;
     return r;
 }
 
-int stage_vector(struct stage *s, const struct tensor *from, struct tensor *ret, struct err *e)
+int weight_staging_vector(struct weight_staging *s, const struct tensor *from, struct tensor *ret,
+                          struct err *e)
 {
     struct tensor t = *from;
     ASSERT(t.bytes <= s->bytes);

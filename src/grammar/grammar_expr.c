@@ -1,55 +1,56 @@
-/* piece.c - counted repetition of a rule by halves: n times is two times n/2 times, so that 1,000 items take
- * about 30 rules. Any number of times is left recursion, which a parser follows with one item per row. */
-#include "grammar/piece.h"
+/* grammar_expr.c - counted repetition of a rule by halves: n times is two times n/2 times, so that 1,000
+ * items take about 30 rules. Any number of times is left recursion, which a parser follows with one item per
+ * row. */
+#include "grammar/grammar_expr.h"
 
 #include "base/check.h"
 
-struct piece piece_rx(rx_id rx)
+struct expr expr_rx(rx_id rx)
 {
-    return (struct piece){.regular = true, .rx = rx};
+    return (struct expr){.regular = true, .rx = rx};
 }
 
-struct piece piece_sym(sym_id sym)
+struct expr expr_sym(sym_id sym)
 {
-    return (struct piece){.sym = sym};
+    return (struct expr){.sym = sym};
 }
 
-sym_id piece_symbol(struct grammar_builder *b, struct piece p)
+sym_id expr_symbol(struct grammar_builder *b, struct expr p)
 {
     return p.regular ? grammar_terminal(b, p.rx) : p.sym;
 }
 
-struct piece piece_cat(struct grammar_builder *b, struct piece x, struct piece y)
+struct expr expr_cat(struct grammar_builder *b, struct expr x, struct expr y)
 {
     if (x.regular && y.regular)
-        return piece_rx(rx_cat(grammar_rx(b), x.rx, y.rx));
+        return expr_rx(rx_cat(grammar_rx(b), x.rx, y.rx));
     if (x.regular && x.rx == RX_EMPTY)
         return y;
     if (y.regular && y.rx == RX_EMPTY)
         return x;
-    sym_id both[2] = {piece_symbol(b, x), piece_symbol(b, y)}, rule = grammar_rule(b);
+    sym_id both[2] = {expr_symbol(b, x), expr_symbol(b, y)}, rule = grammar_rule(b);
     grammar_alternative(b, rule, both, 2);
-    return piece_sym(rule);
+    return expr_sym(rule);
 }
 
-static void add_way(struct grammar_builder *b, sym_id rule, struct piece x)
+static void add_way(struct grammar_builder *b, sym_id rule, struct expr x)
 {
     if (x.regular && x.rx == RX_EMPTY) {
         grammar_alternative(b, rule, NULL, 0);
         return;
     }
-    sym_id s = piece_symbol(b, x);
+    sym_id s = expr_symbol(b, x);
     grammar_alternative(b, rule, &s, 1);
 }
 
-struct piece piece_or(struct grammar_builder *b, struct piece x, struct piece y)
+struct expr expr_or(struct grammar_builder *b, struct expr x, struct expr y)
 {
     if (x.regular && y.regular)
-        return piece_rx(rx_or(grammar_rx(b), x.rx, y.rx));
+        return expr_rx(rx_or(grammar_rx(b), x.rx, y.rx));
     sym_id rule = grammar_rule(b);
     add_way(b, rule, x);
     add_way(b, rule, y);
-    return piece_sym(rule);
+    return expr_sym(rule);
 }
 
 static sym_id exactly(struct grammar_builder *b, sym_id x, uint32_t count)
@@ -106,15 +107,15 @@ static sym_id any_number(struct grammar_builder *b, sym_id x)
     return rule;
 }
 
-struct piece piece_repeat(struct grammar_builder *b, struct piece x, uint32_t min, uint32_t max)
+struct expr expr_repeat(struct grammar_builder *b, struct expr x, uint32_t min, uint32_t max)
 {
     ASSERT(min <= max);
     if (x.regular)
-        return piece_rx(rx_repeat(grammar_rx(b), x.rx, min, max));
-    ASSERT(min <= PIECE_REPEAT_MAX && (max == RX_UNBOUNDED || max <= PIECE_REPEAT_MAX));
+        return expr_rx(rx_repeat(grammar_rx(b), x.rx, min, max));
+    ASSERT(min <= GRAMMAR_REPEAT_MAX && (max == RX_UNBOUNDED || max <= GRAMMAR_REPEAT_MAX));
     struct up_to u = {.b = b, .x = x.sym};
-    struct piece rest = max == RX_UNBOUNDED ? piece_sym(any_number(b, x.sym))
-                        : max > min         ? piece_sym(up_to(&u, max - min))
-                                            : piece_rx(RX_EMPTY);
-    return min == 0 ? rest : piece_cat(b, piece_sym(exactly(b, x.sym, min)), rest);
+    struct expr rest = max == RX_UNBOUNDED ? expr_sym(any_number(b, x.sym))
+                       : max > min         ? expr_sym(up_to(&u, max - min))
+                                           : expr_rx(RX_EMPTY);
+    return min == 0 ? rest : expr_cat(b, expr_sym(exactly(b, x.sym, min)), rest);
 }

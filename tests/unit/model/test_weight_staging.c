@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "model/load/stage.h"
+#include "model/load/weight_staging.h"
 #include "weights/checkpoint.h"
 
 enum { EXPERTS = 3, OUT = 22, IN = 13 };
@@ -29,12 +29,12 @@ static struct tensor cut(const struct tensor *stack, uint64_t e)
     return t;
 }
 
-static void rows_are_right(struct stage *s, const struct linear_source *file,
+static void rows_are_right(struct weight_staging *s, const struct linear_source *file,
                            const struct linear_source *memory)
 {
     struct linear_source piece;
     for (uint64_t row = 0; row < OUT; row += piece.out) {
-        assert_int_equal(stage_rows(s, file, row, file->out - row, &piece, NULL), 0);
+        assert_int_equal(weight_staging_rows(s, file, row, file->out - row, &piece, NULL), 0);
         assert_true(piece.out > 0 && row + piece.out <= OUT && !piece.transposed && !piece.interleaved);
         for (uint64_t i = 0; i < piece.out; i++)
             for (uint64_t k = 0; k < IN; k++)
@@ -63,14 +63,14 @@ TEST(a_transposed_stack_is_read_by_rows)
                             in_memory = cut(&l->list[0].t, (uint64_t)i / 2);
         file = source_of(&in_file, i % 2);
         memory = source_of(&in_memory, i % 2);
-        uint64_t whole = stage_matrix_bytes(&file);
+        uint64_t whole = weight_staging_matrix_bytes(&file);
         assert_true(whole >= OUT * IN * sizeof(float) && whole < 2 * OUT * IN * sizeof(float));
         /* From room for a row to room for all. */
         for (uint64_t bytes = 2 * 64 + (IN + 2) * sizeof(float); bytes <= whole; bytes += 60) {
-            struct stage s;
-            assert_int_equal(stage_init(&s, c, NULL, bytes), 0);
+            struct weight_staging s;
+            assert_int_equal(weight_staging_init(&s, c, NULL, bytes), 0);
             rows_are_right(&s, &file, &memory);
-            stage_done(&s);
+            weight_staging_done(&s);
         }
     }
     assert_true(linear_source_at(&(struct linear_source){.experts = 1,

@@ -1,5 +1,5 @@
-/* form_names.c - keys while matrices are bound, thousands of them; a name once, at the end. */
-#include "model/config/form_names.h"
+/* weight_forms.c - keys while matrices are bound, thousands of them; a name once, at the end. */
+#include "model/config/weight_forms.h"
 
 #include "tensor/block_form.h"
 #include "tensor/quantise.h"
@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-static struct form_key key_of(const struct linear_source *s)
+static struct weight_form_key key_of(const struct linear_source *s)
 {
-    struct form_key k = {.blocks = s->weight.form, .stored = s->stored};
+    struct weight_form_key k = {.blocks = s->weight.form, .stored = s->stored};
     if (!s->stored)
         k.dtype = s->weight.dtype;
     if ((!s->affine && !s->stored) || s->weight.form)
@@ -25,20 +25,20 @@ static struct form_key key_of(const struct linear_source *s)
 }
 
 /* Scales of different widths are one form of MLX, whose writer has them as the model's floats. */
-static bool is_same(const struct form_key *x, const struct form_key *y)
+static bool is_same(const struct weight_form_key *x, const struct weight_form_key *y)
 {
     return x->blocks == y->blocks && x->stored == y->stored && x->dtype == y->dtype && x->codes == y->codes &&
            x->bits == y->bits && x->group == y->group && x->rows == y->rows && x->columns == y->columns &&
            x->at_load == y->at_load && (x->codes == CODES_WHOLE || x->scales == y->scales);
 }
 
-void form_names_add(struct form_names *f, const struct linear_source *s, uint64_t bytes)
+void weight_forms_add(struct weight_forms *f, const struct linear_source *s, uint64_t bytes)
 {
-    const struct form_key key = key_of(s);
+    const struct weight_form_key key = key_of(s);
     uint32_t i = 0;
     while (i < f->count && !is_same(&f->keys[i], &key))
         i++;
-    if (i == FORM_NAMES_MAX)
+    if (i == WEIGHT_FORMS_MAX)
         return;
     if (i == f->count) {
         f->keys[f->count] = key;
@@ -48,7 +48,7 @@ void form_names_add(struct form_names *f, const struct linear_source *s, uint64_
 }
 
 /* " block 128", " g128", " row" or " tensor": what a stored scale is of. */
-static void put_reach(const struct form_key *k, char *ret, size_t bytes_max)
+static void put_reach(const struct weight_form_key *k, char *ret, size_t bytes_max)
 {
     if (k->rows > 1 && k->rows == k->columns)
         snprintf(ret, bytes_max, " block %u", k->rows);
@@ -61,7 +61,7 @@ static void put_reach(const struct form_key *k, char *ret, size_t bytes_max)
 }
 
 /* Writers of Hugging Face repositories. */
-static void stored_name(const struct form_key *k, char *ret, size_t bytes_max)
+static void stored_name(const struct weight_form_key *k, char *ret, size_t bytes_max)
 {
     char reach[32];
     const char *form = k->stored->name;
@@ -76,7 +76,7 @@ static void stored_name(const struct form_key *k, char *ret, size_t bytes_max)
         snprintf(ret, bytes_max, "%.4s %u bit", form, k->bits); /* "gptq v2" is gptq */
 }
 
-static void name_of(const struct form_key *k, char *ret, size_t bytes_max)
+static void name_of(const struct weight_form_key *k, char *ret, size_t bytes_max)
 {
     if (k->blocks)
         snprintf(ret, bytes_max, "%s", k->blocks->name);
@@ -94,20 +94,20 @@ static void name_of(const struct form_key *k, char *ret, size_t bytes_max)
         snprintf(ret, bytes_max, "mlx %u bit g%u", k->bits, k->group);
 }
 
-void form_names_text(const struct form_names *f, char ret[FORM_NAMES_BYTES])
+void weight_forms_text(const struct weight_forms *f, char ret[WEIGHT_FORMS_BYTES])
 {
     char name[32];
     uint32_t most = 0;
     if (f->count == 0) {
-        snprintf(ret, FORM_NAMES_BYTES, "no matrices");
+        snprintf(ret, WEIGHT_FORMS_BYTES, "no matrices");
         return;
     }
     for (uint32_t i = 1; i < f->count; i++)
         most = f->bytes[i] > f->bytes[most] ? i : most;
     name_of(&f->keys[most], name, sizeof(name));
     if (f->count == 1)
-        snprintf(ret, FORM_NAMES_BYTES, "%s", name);
+        snprintf(ret, WEIGHT_FORMS_BYTES, "%s", name);
     else
-        snprintf(ret, FORM_NAMES_BYTES, "%s and %u %s", name, f->count - 1,
+        snprintf(ret, WEIGHT_FORMS_BYTES, "%s and %u %s", name, f->count - 1,
                  f->count == 2 ? "other" : "others");
 }
