@@ -4,42 +4,15 @@
 
 #include "base/check.h"
 
-struct on {
-    struct schema_work *w;
-    struct schema_state *st;
-    struct schema_alternative *way;
-    uint32_t node;
-    const char *key;
-    const json_t *value;
-};
-
 /* ---- type, enum, const ---- */
 
-static uint32_t types_named(const json_t *name, bool *whole)
-{
-    static const struct {
-        const char *name;
-        uint32_t types;
-    } all[] = {{"null", SCHEMA_NULL},     {"boolean", SCHEMA_TRUE | SCHEMA_FALSE},
-               {"number", SCHEMA_NUMBER}, {"integer", SCHEMA_NUMBER},
-               {"string", SCHEMA_STRING}, {"array", SCHEMA_ARRAY},
-               {"object", SCHEMA_OBJECT}};
-    const char *text = json_string_value(name);
-    for (size_t i = 0; text && i < COUNT_OF(all); i++)
-        if (strcmp(text, all[i].name) == 0) {
-            *whole = strcmp(text, "integer") == 0;
-            return all[i].types;
-        }
-    return 0; /* schema_check_words() has seen all names */
-}
-
-static void on_type(struct on *o)
+static void on_type(const struct schema_keyword *o)
 {
     uint32_t types = 0;
     bool number = false, whole = false, this_whole = false;
     const json_t *value = o->value;
     for (size_t i = 0; i < (json_is_array(value) ? json_array_size(value) : 1); i++) {
-        uint32_t t = types_named(json_is_array(value) ? json_array_get(value, i) : value, &this_whole);
+        uint32_t t = schema_types_named(json_is_array(value) ? json_array_get(value, i) : value, &this_whole);
         types |= t;
         number |= t == SCHEMA_NUMBER && !this_whole;
         whole |= this_whole;
@@ -50,7 +23,7 @@ static void on_type(struct on *o)
 }
 
 /* Keeps the values that are in `list` as well. */
-static void keep_common(const struct on *o, const json_t *list)
+static void keep_common(const struct schema_keyword *o, const json_t *list)
 {
     struct schema_values *v = &o->way->values;
     const json_t **all = schema_take(o->w, (v->count + 1) * sizeof(*all));
@@ -66,7 +39,7 @@ static void keep_common(const struct on *o, const json_t *list)
     *v = (struct schema_values){count, all};
 }
 
-static void take_values(const struct on *o, const json_t *list, uint32_t count)
+static void take_values(const struct schema_keyword *o, const json_t *list, uint32_t count)
 {
     const json_t **all = schema_take(o->w, (count + 1) * sizeof(*all));
     if (!all)
@@ -95,7 +68,7 @@ static size_t value_bytes(const json_t *value, uint32_t depth)
     return bytes;
 }
 
-static void on_enum(struct on *o)
+static void on_enum(const struct schema_keyword *o)
 {
     bool list = strcmp(o->key, "enum") == 0;
     size_t count = list ? json_array_size(o->value) : 1;
@@ -118,75 +91,9 @@ static void on_enum(struct on *o)
     }
 }
 
-/* ---- combinations ---- */
-
-/* The schema at `index` of a list, or of the object's member `name`. */
-static lit_id lit_in(const struct on *o, const json_t *json, const char *name)
-{
-    return LIT(schema_node_of(o->w, json, o->node, o->key, name));
-}
-
-static void on_all_of(struct on *o)
-{
-    size_t index;
-    json_t *item;
-    json_array_foreach((json_t *)o->value, index, item)
-        schema_state_add(o->w, o->st, lit_in(o, item, NULL));
-}
-
-static void add_lit(struct schema_choice *c, lit_id lit)
-{
-    struct schema_option *option = schema_option_add(c);
-    option->count = 1;
-    option->atoms[0] = (struct schema_atom){.kind = ATOM_LIT, .lit = lit};
-}
-
-static void on_any_of(struct on *o)
-{
-    size_t index;
-    json_t *item;
-    struct schema_choice *c =
-        schema_choose(o->w, o->st, o->node, o->key, (uint32_t)json_array_size(o->value));
-    if (c)
-        json_array_foreach((json_t *)o->value, index, item)
-            add_lit(c, lit_in(o, item, NULL));
-}
-
-static void on_not(struct on *o)
-{
-    schema_state_add(o->w, o->st, LIT_NOT(lit_in(o, o->value, NULL)));
-}
-
-/* The member of the node beside this keyword, as a literal; no member: true. */
-static lit_id beside(const struct on *o, const char *key)
-{
-    const json_t *json = json_object_get(o->w->nodes[o->node].json, key);
-    return json ? LIT(schema_node_of(o->w, json, o->node, key, NULL)) : LIT(SCHEMA_NODE_TRUE);
-}
-
-static void on_if(struct on *o)
-{
-    lit_id then = beside(o, "then"), otherwise = beside(o, "else");
-    if (then == LIT(SCHEMA_NODE_TRUE) && otherwise == LIT(SCHEMA_NODE_TRUE))
-        return;
-    lit_id condition = lit_in(o, o->value, NULL);
-    struct schema_choice *c = schema_choose(o->w, o->st, o->node, o->key, 2);
-    if (!c)
-        return;
-    add_lit(c, condition);
-    c->options[0].atoms[c->options[0].count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = then};
-    add_lit(c, LIT_NOT(condition));
-    c->options[1].atoms[c->options[1].count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = otherwise};
-}
-
-static void on_ref(struct on *o)
-{
-    schema_state_add(o->w, o->st, LIT(schema_doc_resolve(o->w, o->node, json_string_value(o->value))));
-}
-
 /* ---- members ---- */
 
-static void add_part(const struct on *o, const struct schema_part **list)
+static void add_part(const struct schema_keyword *o, const struct schema_part **list)
 {
     for (const struct schema_part *p = *list; p; p = p->next)
         if (p->node == o->node)
@@ -198,7 +105,7 @@ static void add_part(const struct on *o, const struct schema_part **list)
     *list = p;
 }
 
-static void on_members(struct on *o)
+static void on_members(const struct schema_keyword *o)
 {
     bool additional = strcmp(o->key, "additionalProperties") == 0;
     if (json_object_size(o->value) > SCHEMA_PROPERTIES_MAX && !additional)
@@ -208,12 +115,12 @@ static void on_members(struct on *o)
         add_part(o, &o->way->objects);
 }
 
-static void on_items(struct on *o)
+static void on_items(const struct schema_keyword *o)
 {
     add_part(o, &o->way->arrays);
 }
 
-static void require(const struct on *o, const json_t *name)
+static void require(const struct schema_keyword *o, const json_t *name)
 {
     struct schema_name *n = schema_take(o->w, sizeof(*n));
     if (!n || o->w->error)
@@ -222,7 +129,7 @@ static void require(const struct on *o, const json_t *name)
     o->way->required = n;
 }
 
-static void on_required(struct on *o)
+static void on_required(const struct schema_keyword *o)
 {
     size_t index;
     json_t *name;
@@ -234,17 +141,17 @@ static void on_required(struct on *o)
             require(o, name);
 }
 
-static void on_names(struct on *o)
+static void on_names(const struct schema_keyword *o)
 {
     struct schema_lits *l = schema_take(o->w, sizeof(*l));
     if (!l)
         return;
-    *l = (struct schema_lits){lit_in(o, o->value, NULL), o->way->names};
+    *l = (struct schema_lits){schema_lit(o, o->value, NULL), o->way->names};
     o->way->names = l;
 }
 
 /* Either the member is missing, or `then` holds as well. */
-static void depend(const struct on *o, const char *name, const json_t *then)
+static void depend(const struct schema_keyword *o, const char *name, const json_t *then)
 {
     struct schema_choice *c = schema_choose(o->w, o->st, o->node, o->key, 2);
     struct slice text = slice_of(name);
@@ -267,10 +174,11 @@ static void depend(const struct on *o, const char *name, const json_t *then)
         present->more_count = more ? count : 0;
         return;
     }
-    present->atoms[present->count++] = (struct schema_atom){.kind = ATOM_LIT, .lit = lit_in(o, then, name)};
+    present->atoms[present->count++] =
+        (struct schema_atom){.kind = ATOM_LIT, .lit = schema_lit(o, then, name)};
 }
 
-static void on_dependencies(struct on *o)
+static void on_dependencies(const struct schema_keyword *o)
 {
     const char *name;
     json_t *then;
@@ -279,14 +187,14 @@ static void on_dependencies(struct on *o)
             depend(o, name, then);
 }
 
-static void on_unique(struct on *o)
+static void on_unique(const struct schema_keyword *o)
 {
     o->way->unique |= json_is_true(o->value);
 }
 
 /* ---- the rest ---- */
 
-static void on_unsupported(struct on *o)
+static void on_unsupported(const struct schema_keyword *o)
 {
     uint32_t types = strcmp(o->key, "unevaluatedProperties") == 0 ? SCHEMA_OBJECT
                      : o->key[0] == 'c' || o->key[0] == 'u'       ? SCHEMA_ARRAY
@@ -294,25 +202,16 @@ static void on_unsupported(struct on *o)
     schema_refuse(o->w, o->st, types, o->node, o->key, "is not supported");
 }
 
-static void on_unevaluated(struct on *o)
+static void on_unevaluated(const struct schema_keyword *o)
 {
     if (!json_is_true(o->value) && !(json_is_object(o->value) && json_object_size(o->value) == 0))
         on_unsupported(o);
 }
 
-static const struct {
-    const char *key;
-    void (*on)(struct on *o);
-} table[] = {
+static const struct schema_keyword_row table[] = {
     {"type", on_type},
     {"enum", on_enum},
     {"const", on_enum},
-    {"allOf", on_all_of},
-    {"anyOf", on_any_of},
-    {"oneOf", on_any_of},
-    {"not", on_not},
-    {"if", on_if},
-    {"$ref", on_ref},
     {"properties", on_members},
     {"patternProperties", on_members},
     {"additionalProperties", on_members},
@@ -329,15 +228,8 @@ static const struct {
     {"unevaluatedItems", on_unevaluated},
 };
 
-void schema_assert(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                   const json_t *value)
+void schema_assert(const struct schema_keyword *o)
 {
-    struct on o = {w, st, schema_state_alternative(st), node, key, value};
-    for (size_t i = 0; i < COUNT_OF(table); i++)
-        if (strcmp(key, table[i].key) == 0) {
-            table[i].on(&o);
-            return;
-        }
-    if (!schema_bound(w, st, node, key, value, false))
-        on_unsupported(&o);
+    if (!schema_keyword_read(o, table, COUNT_OF(table)) && !schema_combine(o) && !schema_bound(o))
+        on_unsupported(o);
 }

@@ -6,26 +6,15 @@
 #include "schema/schema_work.h"
 
 #include "base/check.h"
-#include "rx/rx_parse.h"
 
 #include <math.h>
 
-struct bound {
-    struct schema_work *w;
-    struct schema_state *st;
-    struct schema_alternative *way;
-    uint32_t node;
-    const char *key;
-    const json_t *value;
-    bool negated;
-};
-
-static int wrong(const struct bound *o, const char *must)
+static int wrong(const struct schema_keyword *o, const char *must)
 {
     return schema_fail(o->w, -EINVAL, o->node, "\"%s\" must be %s", o->key, must);
 }
 
-static void refuse(const struct bound *o, uint32_t types, const char *why)
+static void refuse(const struct schema_keyword *o, uint32_t types, const char *why)
 {
     if (o->negated)
         o->way->types &= types;
@@ -34,7 +23,7 @@ static void refuse(const struct bound *o, uint32_t types, const char *why)
 
 /* ---- numbers ---- */
 
-static struct decimal *decimal_for(const struct bound *o, const json_t *value)
+static struct decimal *decimal_for(const struct schema_keyword *o, const json_t *value)
 {
     struct decimal *d = schema_take(o->w, sizeof(*d));
     if (d && (!json_is_number(value) || !decimal_of(value, d)))
@@ -60,7 +49,7 @@ static void limit_high(struct json_number *n, const struct decimal *d, bool open
         n->high_open |= open;
 }
 
-static void on_limit(const struct bound *o, bool low, bool open)
+static void on_limit(const struct schema_keyword *o, bool low, bool open)
 {
     const json_t *value = o->value;
     bool up = low != o->negated; /* values above it are left */
@@ -80,7 +69,7 @@ static void on_limit(const struct bound *o, bool low, bool open)
 }
 
 /* Draft 4 says exclusiveMinimum: true beside minimum. */
-static void on_minimum(const struct bound *o)
+static void on_minimum(const struct schema_keyword *o)
 {
     bool low = o->key[1] == 'i';
     const json_t *open =
@@ -88,7 +77,7 @@ static void on_minimum(const struct bound *o)
     on_limit(o, low, json_is_true(open));
 }
 
-static void on_exclusive(const struct bound *o)
+static void on_exclusive(const struct schema_keyword *o)
 {
     bool low = strcmp(o->key, "exclusiveMinimum") == 0;
     if (!json_is_boolean(o->value))
@@ -97,7 +86,7 @@ static void on_exclusive(const struct bound *o)
         o->way->types = 0; /* It belongs to minimum, whose negation has it. */
 }
 
-static void on_multiple(const struct bound *o)
+static void on_multiple(const struct schema_keyword *o)
 {
     struct schema_multiple *m = schema_take(o->w, sizeof(*m));
     if (!m)
@@ -117,14 +106,14 @@ static void on_multiple(const struct bound *o)
 
 /* ---- lengths and counts ---- */
 
-static uint32_t count_of(const struct bound *o)
+static uint32_t count_of(const struct schema_keyword *o)
 {
     double value = json_number_value(o->value);
     return value > 2000000000.0 ? 2000000000u : (uint32_t)value;
 }
 
 /* Strings of at least (`low`) or at most `count` characters. */
-static void limit_text(const struct bound *o, uint32_t count, bool low)
+static void limit_text(const struct schema_keyword *o, uint32_t count, bool low)
 {
     struct schema_work *w = o->w;
     if (count > SCHEMA_LENGTH_MAX && low) {
@@ -155,7 +144,7 @@ static void limit_count(uint32_t *min, uint32_t *max, uint32_t count, bool low)
 }
 
 /* minX or maxX. Not at least n is at most n - 1. */
-static void on_count(const struct bound *o)
+static void on_count(const struct schema_keyword *o)
 {
     uint32_t count = count_of(o);
     bool low = o->key[1] == 'i', length = o->key[3] == 'L', items = o->key[3] == 'I';
@@ -179,34 +168,7 @@ static void on_count(const struct bound *o)
 
 /* ---- patterns ---- */
 
-struct schema_pattern {
-    struct slice text;
-    rx_id rx;
-    struct schema_pattern *next;
-};
-
-rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, struct slice pattern)
-{
-    for (const struct schema_pattern *p = w->patterns; p; p = p->next)
-        if (slice_eq(p->text, pattern))
-            return p->rx;
-    struct rx_parse_opts opts = {.search = true, .encode = json_text_encode, .encode_arg = &w->text};
-    struct schema_pattern *p = schema_keep(w, sizeof(*p));
-    struct err e = {{0}};
-    rx_id rx = RX_NONE;
-    if (!p)
-        return RX_NONE;
-    int r = rx_parse(w->s, pattern, &opts, &rx, &e);
-    if (r < 0) {
-        schema_fail(w, r == -EINVAL ? -ENOTSUP : r, node, "\"%s\": %s", key, e.text);
-        return RX_NONE;
-    }
-    *p = (struct schema_pattern){pattern, rx, w->patterns};
-    w->patterns = p;
-    return rx;
-}
-
-static void limit_rx(const struct bound *o, rx_id rx)
+static void limit_rx(const struct schema_keyword *o, rx_id rx)
 {
     if (o->negated) {
         o->way->types &= SCHEMA_STRING;
@@ -215,19 +177,19 @@ static void limit_rx(const struct bound *o, rx_id rx)
     o->way->text = rx_and(o->w->s, o->way->text, rx);
 }
 
-static void on_pattern(const struct bound *o)
+static void on_pattern(const struct schema_keyword *o)
 {
     limit_rx(o, schema_pattern_rx(o->w, o->node, o->key, schema_text(o->value)));
 }
 
 /* Validators differ about formats, so no proof that options exclude each other rests on one. */
-static bool in_proof(const struct bound *o)
+static bool in_proof(const struct schema_keyword *o)
 {
     return o->w->nested > 0 && !o->negated;
 }
 
 /* The formats here have fewer texts than their documents allow, so that they cannot be negated. */
-static void on_format(const struct bound *o)
+static void on_format(const struct schema_keyword *o)
 {
     rx_id rx = RX_ALL;
     if (in_proof(o))
@@ -249,10 +211,7 @@ static void on_format(const struct bound *o)
     }
 }
 
-static const struct {
-    const char *key;
-    void (*on)(const struct bound *o);
-} table[] = {
+static const struct schema_keyword_row table[] = {
     {"minimum", on_minimum},
     {"maximum", on_minimum},
     {"exclusiveMinimum", on_exclusive},
@@ -268,14 +227,7 @@ static const struct {
     {"format", on_format},
 };
 
-bool schema_bound(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                  const json_t *value, bool negated)
+bool schema_bound(const struct schema_keyword *o)
 {
-    struct bound o = {w, st, schema_state_alternative(st), node, key, value, negated};
-    for (size_t i = 0; i < COUNT_OF(table); i++)
-        if (strcmp(key, table[i].key) == 0) {
-            table[i].on(&o);
-            return true;
-        }
-    return false;
+    return schema_keyword_read(o, table, COUNT_OF(table));
 }

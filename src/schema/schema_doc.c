@@ -59,11 +59,6 @@ static bool grow(struct schema_work *w)
     return true;
 }
 
-bool schema_ref_alone(const struct schema_work *w, const json_t *json)
-{
-    return w->draft && w->draft <= 7 && json_is_string(json_object_get(json, "$ref"));
-}
-
 static bool asserts_nothing(const struct schema_work *w, const json_t *json)
 {
     const char *key;

@@ -1,9 +1,10 @@
-/* schema_expand.c - a set of literals to its ways.
+/* schema_expand.c - a set of literals to its ways; and whether a value satisfies one. Each needs the other: a
+ * way keeps those values of an enum that satisfy the rest of it.
  *
  * A state holds a way, the literals that are still to be read, and choices. Literals are read first, so that
  * types and bounds are known when options are tried: most options of an anyOf beside a type die at once. */
 #include "schema/schema.h"
-#include "schema/schema_work.h"
+#include "schema/schema_state.h"
 
 #include "base/check.h"
 
@@ -11,83 +12,18 @@
 #define CHOICES_MAX 100   /* in a row */
 #define NESTED_MAX  3     /* proofs within proofs that options exclude each other */
 
-struct chain {
-    lit_id lit;
-    const struct chain *above;
-};
-
-struct todo {
-    lit_id lit;
-    const struct chain *above;
-};
-
-struct open_choice {
-    struct schema_choice choice;
-    const struct chain *above;
-    const struct open_choice *next;
-};
-
-struct schema_state {
-    struct schema_alternative way;
-    struct todo *todo;
-    uint32_t first, count, capacity;
-    const struct schema_lits *seen;
-    const struct open_choice *choices;
-    const struct chain *now; /* the literal that is being read */
-};
-
-struct schema_alternative *schema_state_alternative(struct schema_state *st)
-{
-    return &st->way;
-}
-
-void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit)
-{
-    if (st->count == st->capacity) {
-        uint32_t capacity = st->capacity ? st->capacity * 2 : 8;
-        struct todo *more = schema_take(w, capacity * sizeof(*more));
-        if (!more)
-            return;
-        if (st->count)
-            memcpy(more, st->todo, st->count * sizeof(*more));
-        st->todo = more;
-        st->capacity = capacity;
-    }
-    st->todo[st->count++] = (struct todo){lit, st->now};
-}
-
-/* ---- choices ---- */
-
-struct schema_choice *schema_choose(struct schema_work *w, struct schema_state *st, uint32_t node,
-                                    const char *key, uint32_t count)
-{
-    struct open_choice *c = schema_take(w, sizeof(*c));
-    struct schema_option *options = schema_take(w, (count + 1u) * sizeof(*options));
-    if (!c || !options)
-        return NULL;
-    *c = (struct open_choice){
-        {.capacity = count, .options = options, .key = key, .node = node}, st->now, st->choices};
-    st->choices = c;
-    return &c->choice;
-}
-
-struct schema_option *schema_option_add(struct schema_choice *c)
-{
-    ASSERT(c->count < c->capacity);
-    return &c->options[c->count++];
-}
-
-void schema_refuse(struct schema_work *w, struct schema_state *st, uint32_t types, uint32_t node,
-                   const char *key, const char *why)
-{
-    struct schema_refusal *r = schema_take(w, sizeof(*r));
-    if (!r)
-        return;
-    *r = (struct schema_refusal){types, node, key, why, st->way.refusals};
-    st->way.refusals = r;
-}
+/* Drops types and values that nothing satisfies, as far as `depth` levels of required members show. False: no
+ * value is left. */
+static bool resolve(struct schema_work *w, struct schema_alternative *way, uint32_t depth);
 
 /* ---- literals ---- */
+
+static void read_keyword(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
+                         const json_t *value, bool negated)
+{
+    const struct schema_keyword o = {w, st, &st->way, node, key, value, negated};
+    negated ? schema_negate(&o) : schema_assert(&o);
+}
 
 static void read_words(struct schema_work *w, struct schema_state *st, uint32_t node)
 {
@@ -95,12 +31,12 @@ static void read_words(struct schema_work *w, struct schema_state *st, uint32_t 
     json_t *value;
     const json_t *json = w->nodes[node].json;
     if (schema_ref_alone(w, json)) {
-        schema_assert(w, st, node, "$ref", json_object_get(json, "$ref"));
+        read_keyword(w, st, node, "$ref", json_object_get(json, "$ref"), false);
         return;
     }
     json_object_foreach((json_t *)json, key, value)
         if (!w->error && schema_word(w->draft, key) == SCHEMA_ASSERTS)
-            schema_assert(w, st, node, key, value);
+            read_keyword(w, st, node, key, value, false);
 }
 
 static uint32_t count_words(struct schema_work *w, const json_t *json, const char **ret)
@@ -135,7 +71,7 @@ static void read_negated(struct schema_work *w, struct schema_state *st, uint32_
     if (count == 0)
         st->way.types = 0;
     if (count == 1)
-        schema_negate(w, st, node, key, json_object_get(json, key));
+        read_keyword(w, st, node, key, json_object_get(json, key), true);
     if (count < 2)
         return;
     struct schema_choice *c = schema_choose(w, st, node, "not", count);
@@ -153,7 +89,7 @@ static bool is_seen(const struct schema_lits *l, lit_id lit)
     return false;
 }
 
-static bool in_circle(const struct chain *c, lit_id lit)
+static bool in_circle(const struct schema_chain *c, lit_id lit)
 {
     for (; c; c = c->above)
         if (c->lit / 2 == lit / 2)
@@ -161,7 +97,7 @@ static bool in_circle(const struct chain *c, lit_id lit)
     return false;
 }
 
-static void read_literal(struct schema_work *w, struct schema_state *st, struct todo t)
+static void read_literal(struct schema_work *w, struct schema_state *st, struct schema_todo t)
 {
     uint32_t node = t.lit / 2;
     if (node == SCHEMA_NODE_TRUE || node == SCHEMA_NODE_FALSE) {
@@ -178,11 +114,11 @@ static void read_literal(struct schema_work *w, struct schema_state *st, struct 
     if (is_seen(st->seen, t.lit))
         return;
     struct schema_lits *seen = schema_take(w, sizeof(*seen));
-    struct chain *chain = schema_take(w, sizeof(*chain));
+    struct schema_chain *chain = schema_take(w, sizeof(*chain));
     if (!seen || !chain)
         return;
     *seen = (struct schema_lits){t.lit, st->seen};
-    *chain = (struct chain){t.lit, t.above};
+    *chain = (struct schema_chain){t.lit, t.above};
     st->seen = seen;
     st->now = chain;
     if (t.lit & 1)
@@ -230,7 +166,7 @@ static void take_atom(struct schema_work *w, struct schema_state *st, const stru
         add_member(w, st, a->name, a->lit);
         break;
     case ATOM_NOT_WORD:
-        schema_negate(w, st, a->node, a->key, a->value);
+        read_keyword(w, st, a->node, a->key, a->value, true);
         break;
     }
 }
@@ -260,7 +196,7 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
     struct schema_alternatives ways = schema_expand(w, &both, types);
     bool none = !w->error;
     for (uint32_t i = 0; i < ways.count && none; i++)
-        none = !schema_alternative_resolve(w, &ways.all[i], NESTED_MAX - w->nested);
+        none = !resolve(w, &ways.all[i], NESTED_MAX - w->nested);
     w->nested--;
     if (!w->error)
         arena_rewind(w->scratch, mark);
@@ -277,7 +213,7 @@ static void rule_out_others(struct expand *x, struct schema_state *st, const str
             schema_state_add(x->w, st, LIT_NOT(c->options[i].atoms[0].lit));
 }
 
-static void try_option(struct expand *x, const struct schema_state *from, const struct open_choice *c,
+static void try_option(struct expand *x, const struct schema_state *from, const struct schema_open_choice *c,
                        uint32_t option, uint32_t depth)
 {
     struct schema_state st = *from;
@@ -295,16 +231,16 @@ static void try_option(struct expand *x, const struct schema_state *from, const 
 }
 
 /* The choice with the fewest options, out of the list. */
-static const struct open_choice *pick(struct schema_work *w, struct schema_state *st)
+static const struct schema_open_choice *pick(struct schema_work *w, struct schema_state *st)
 {
-    const struct open_choice *best = st->choices, *rest = NULL;
-    for (const struct open_choice *c = st->choices; c; c = c->next)
+    const struct schema_open_choice *best = st->choices, *rest = NULL;
+    for (const struct schema_open_choice *c = st->choices; c; c = c->next)
         if (c->choice.count < best->choice.count)
             best = c;
-    for (const struct open_choice *c = st->choices; c; c = c->next) {
+    for (const struct schema_open_choice *c = st->choices; c; c = c->next) {
         if (c == best)
             continue;
-        struct open_choice *copy = schema_take(w, sizeof(*copy));
+        struct schema_open_choice *copy = schema_take(w, sizeof(*copy));
         if (!copy)
             return NULL;
         *copy = *c;
@@ -348,11 +284,11 @@ static void run(struct expand *x, struct schema_state *st, uint32_t depth)
     if (!st->way.types || w->error)
         return;
     if (!st->choices) {
-        if (schema_alternative_resolve(w, &st->way, 0))
+        if (resolve(w, &st->way, 0))
             add_way(x, &st->way);
         return;
     }
-    const struct open_choice *c = pick(w, st);
+    const struct schema_open_choice *c = pick(w, st);
     for (uint32_t i = 0; c && i < c->choice.count && !schema_failed(w); i++)
         try_option(x, st, c, i, depth);
 }
@@ -370,4 +306,251 @@ struct schema_alternatives schema_expand(struct schema_work *w, const struct sch
         schema_state_add(w, &st, set->lits[i]);
     run(&x, &st, 0);
     return x.ways;
+}
+
+/* ---- propertyNames ---- */
+
+/* The strings of a set. */
+static rx_id strings_of(struct schema_work *w, const struct schema_set *set)
+{
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_STRING);
+    rx_id all = RX_NONE;
+    for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++) {
+        const struct schema_alternative *way = &ways.all[i];
+        for (const struct schema_refusal *r = way->refusals; r; r = r->next)
+            schema_fail(w, -ENOTSUP, r->node, "\"%s\" %s", r->keyword, r->why);
+        rx_id text = way->finite ? RX_NONE : way->text;
+        for (uint32_t k = 0; k < way->values.count; k++) {
+            rx_id one = json_text_content(&w->text, schema_text(way->values.all[k]));
+            text = text == RX_NONE ? one : rx_or(w->s, text, one);
+        }
+        all = all == RX_NONE ? text : rx_or(w->s, all, text);
+    }
+    return all;
+}
+
+static rx_id allowed_names(struct schema_work *w, const struct schema_alternative *way)
+{
+    struct schema_set_of of = {0};
+    for (const struct schema_lits *l = way->names; l; l = l->next)
+        schema_set_add(w, &of, l->lit);
+    struct schema_set set = schema_set_done(w, &of);
+    if (set.none)
+        return RX_NONE;
+    return set.count ? strings_of(w, &set) : w->text.text;
+}
+
+struct schema_members *schema_members_of(struct schema_work *w, const struct schema_alternative *way)
+{
+    return schema_members_make(w, way, allowed_names(w, way));
+}
+
+/* ---- values that satisfy ---- */
+
+/* A whole number of multiples? Exact: digit by digit, as one does on paper. */
+static bool is_multiple(const struct decimal *d, const struct decimal *of)
+{
+    uint32_t scale = of->fraction;
+    uint64_t k = 0, rest = 0;
+    if (d->fraction > scale)
+        scale = d->fraction;
+    for (uint32_t i = 0; i < of->whole + scale; i++) {
+        if (k > UINT64_MAX / 20)
+            return false;
+        k = k * 10 + (uint64_t)(i < (uint32_t)of->whole + of->fraction ? of->digits[i] - '0' : 0);
+    }
+    if (k > UINT64_MAX / 20)
+        return false;
+    for (uint32_t i = 0; i < d->whole + scale; i++)
+        rest = (rest * 10 + (uint64_t)(i < (uint32_t)d->whole + d->fraction ? d->digits[i] - '0' : 0)) % k;
+    return rest == 0;
+}
+
+static bool number_accepts(const struct schema_alternative *way, const json_t *value)
+{
+    struct decimal d;
+    if (!decimal_of(value, &d) || !json_number_has(&way->number, &d))
+        return false;
+    for (const struct schema_multiple *m = way->multiples; m; m = m->next)
+        if (!is_multiple(&d, &m->of))
+            return false;
+    return true;
+}
+
+static bool is_unique(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (schema_equal(json_array_get(list, i), json_array_get(list, k)))
+                return false;
+    return true;
+}
+
+static bool set_accepts(struct schema_work *w, const struct schema_set *set, const json_t *value);
+
+static bool array_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
+{
+    size_t count = json_array_size(value);
+    if (count < way->items_min || count > way->items_max ||
+        (way->unique && (count > 1000 || !is_unique(value))))
+        return false;
+    for (size_t i = 0; i < count && !schema_failed(w); i++) {
+        struct schema_set item = schema_item(w, way, (uint32_t)i);
+        if (!set_accepts(w, &item, json_array_get(value, i)))
+            return false;
+    }
+    return true;
+}
+
+static const struct schema_set *member_set(struct schema_work *w, const struct schema_members *m,
+                                           struct slice name)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (slice_eq(m->named[i].name, name))
+            return &m->named[i].value;
+    for (uint32_t i = 0; i < m->other_count; i++)
+        if (json_text_matches(&w->text, m->others[i].key, name))
+            return &m->others[i].value;
+    return NULL;
+}
+
+static bool object_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
+{
+    const char *key;
+    json_t *member;
+    size_t count = json_object_size(value);
+    if (count < way->members_min || count > way->members_max)
+        return false;
+    const struct schema_members *m = schema_members_of(w, way);
+    for (uint32_t i = 0; m && i < m->count; i++)
+        if (m->named[i].required && !json_object_get(value, m->named[i].name.ptr))
+            return false;
+    json_object_foreach((json_t *)value, key, member) {
+        const struct schema_set *set = m ? member_set(w, m, slice_of(key)) : NULL;
+        if (!set || schema_failed(w) || !set_accepts(w, set, member))
+            return false;
+    }
+    return m != NULL;
+}
+
+/* ---- ways and sets ---- */
+
+static bool is_excepted(const struct schema_alternative *way, const json_t *value)
+{
+    for (const struct schema_except *e = way->except; e; e = e->next)
+        if (schema_equal(e->value, value))
+            return true;
+    return false;
+}
+
+static bool is_among(const struct schema_alternative *way, const json_t *value)
+{
+    for (uint32_t i = 0; i < way->values.count; i++)
+        if (schema_equal(way->values.all[i], value))
+            return true;
+    return false;
+}
+
+static bool rest_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
+{
+    uint32_t type = schema_type_of(value);
+    if (!(way->types & type) || is_excepted(way, value))
+        return false;
+    if (type == SCHEMA_NUMBER)
+        return number_accepts(way, value);
+    if (type == SCHEMA_STRING)
+        return way->text == w->text.text || json_text_matches(&w->text, way->text, schema_text(value));
+    if (type == SCHEMA_ARRAY)
+        return array_accepts(w, way, value);
+    return type != SCHEMA_OBJECT || object_accepts(w, way, value);
+}
+
+bool schema_alternative_accepts(struct schema_work *w, const struct schema_alternative *way,
+                                const json_t *value)
+{
+    if (way->finite && !is_among(way, value))
+        return false;
+    return rest_accepts(w, way, value);
+}
+
+static bool set_accepts(struct schema_work *w, const struct schema_set *set, const json_t *value)
+{
+    if (set->none || set->count == 0)
+        return !set->none;
+    struct schema_alternatives ways = schema_expand(w, set, schema_type_of(value));
+    for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
+        if (schema_alternative_accepts(w, &ways.all[i], value))
+            return true;
+    return false;
+}
+
+/* ---- the rest of a way ---- */
+
+static void resolve_values(struct schema_work *w, struct schema_alternative *way)
+{
+    const json_t **kept = schema_take(w, (way->values.count + 1) * sizeof(*kept));
+    uint32_t count = 0, types = 0;
+    if (!kept)
+        return;
+    for (uint32_t i = 0; i < way->values.count && !schema_failed(w); i++)
+        if (rest_accepts(w, way, way->values.all[i])) {
+            kept[count++] = way->values.all[i];
+            types |= schema_type_of(way->values.all[i]);
+        }
+    way->values = (struct schema_values){count, kept};
+    way->types &= types;
+}
+
+static bool set_is_empty(struct schema_work *w, const struct schema_set *set, uint32_t depth)
+{
+    if (set->none || depth == 0)
+        return set->none;
+    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_ANY);
+    for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++)
+        if (resolve(w, &ways.all[i], depth - 1))
+            return false;
+    return !w->error;
+}
+
+static bool object_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
+{
+    if (way->members_min > way->members_max)
+        return true;
+    if (!way->required)
+        return false;
+    const struct schema_members *m = schema_members_of(w, way);
+    for (uint32_t i = 0; m && i < m->count && !schema_failed(w); i++)
+        if (m->named[i].required && set_is_empty(w, &m->named[i].value, depth))
+            return true;
+    return false;
+}
+
+static bool array_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
+{
+    if (way->items_min > way->items_max)
+        return true;
+    for (uint32_t i = 0; way->arrays && i < MIN_OF(way->items_min, 8u) && !schema_failed(w); i++) {
+        struct schema_set item = schema_item(w, way, i);
+        if (set_is_empty(w, &item, depth))
+            return true;
+    }
+    return false;
+}
+
+static bool resolve(struct schema_work *w, struct schema_alternative *way, uint32_t depth)
+{
+    if (way->finite)
+        resolve_values(w, way);
+    if (way->finite || !way->types)
+        return way->types != 0;
+    if ((way->types & SCHEMA_NUMBER) && json_number_is_empty(&way->number))
+        way->types &= ~(uint32_t)SCHEMA_NUMBER;
+    if ((way->types & SCHEMA_STRING) && way->text != w->text.text && schema_rx_none(w, way->text))
+        way->types &= ~(uint32_t)SCHEMA_STRING;
+    if ((way->types & SCHEMA_OBJECT) && object_is_empty(w, way, depth))
+        way->types &= ~(uint32_t)SCHEMA_OBJECT;
+    if ((way->types & SCHEMA_ARRAY) && array_is_empty(w, way, depth))
+        way->types &= ~(uint32_t)SCHEMA_ARRAY;
+    return way->types != 0;
 }

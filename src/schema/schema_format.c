@@ -1,8 +1,11 @@
-/* schema_format.c - formats as patterns. Each has only texts that its document allows; where that allows more
- * (years before 1000, leap seconds, lower-case t and z, quoted local parts), the rest is left out. */
+/* schema_format.c - patterns, and formats as patterns. A format has only texts that its document allows;
+ * where that allows more (years before 1000, leap seconds, lower-case t and z, quoted local parts), the rest
+ * is left out. */
 #include "schema/schema_work.h"
 
 #include "base/check.h"
+#include "base/err.h"
+#include "rx/rx_parse.h"
 
 #define DIGIT "[0-9]"
 #define HEX   "[0-9A-Fa-f]"
@@ -78,6 +81,33 @@ static const struct format {
     {"uri-template", NULL, NULL},
     {"regex", NULL, NULL},
 };
+
+struct schema_pattern {
+    struct slice text;
+    rx_id rx;
+    struct schema_pattern *next;
+};
+
+rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, struct slice pattern)
+{
+    for (const struct schema_pattern *p = w->patterns; p; p = p->next)
+        if (slice_eq(p->text, pattern))
+            return p->rx;
+    struct rx_parse_opts opts = {.search = true, .encode = json_text_encode, .encode_arg = &w->text};
+    struct schema_pattern *p = schema_keep(w, sizeof(*p));
+    struct err e = {{0}};
+    rx_id rx = RX_NONE;
+    if (!p)
+        return RX_NONE;
+    int r = rx_parse(w->s, pattern, &opts, &rx, &e);
+    if (r < 0) {
+        schema_fail(w, r == -EINVAL ? -ENOTSUP : r, node, "\"%s\": %s", key, e.text);
+        return RX_NONE;
+    }
+    *p = (struct schema_pattern){pattern, rx, w->patterns};
+    w->patterns = p;
+    return rx;
+}
 
 enum schema_format_kind schema_format(struct schema_work *w, uint32_t node, struct slice name, rx_id *ret)
 {

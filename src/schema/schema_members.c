@@ -270,37 +270,7 @@ static void fill_others(const struct gather *g)
     }
 }
 
-/* ---- propertyNames ---- */
-
-/* The strings of a set. */
-static rx_id strings_of(struct schema_work *w, const struct schema_set *set)
-{
-    struct schema_alternatives ways = schema_expand(w, set, SCHEMA_STRING);
-    rx_id all = RX_NONE;
-    for (uint32_t i = 0; i < ways.count && !schema_failed(w); i++) {
-        const struct schema_alternative *way = &ways.all[i];
-        for (const struct schema_refusal *r = way->refusals; r; r = r->next)
-            schema_fail(w, -ENOTSUP, r->node, "\"%s\" %s", r->keyword, r->why);
-        rx_id text = way->finite ? RX_NONE : way->text;
-        for (uint32_t k = 0; k < way->values.count; k++) {
-            rx_id one = json_text_content(&w->text, schema_text(way->values.all[k]));
-            text = text == RX_NONE ? one : rx_or(w->s, text, one);
-        }
-        all = all == RX_NONE ? text : rx_or(w->s, all, text);
-    }
-    return all;
-}
-
-static rx_id allowed_names(struct schema_work *w, const struct schema_alternative *way)
-{
-    struct schema_set_of of = {0};
-    for (const struct schema_lits *l = way->names; l; l = l->next)
-        schema_set_add(w, &of, l->lit);
-    struct schema_set set = schema_set_done(w, &of);
-    if (set.none)
-        return RX_NONE;
-    return set.count ? strings_of(w, &set) : w->text.text;
-}
+/* ---- all of them ---- */
 
 static bool take_parts(struct gather *g)
 {
@@ -315,9 +285,10 @@ static bool take_parts(struct gather *g)
     return true;
 }
 
-struct schema_members *schema_members_of(struct schema_work *w, const struct schema_alternative *way)
+struct schema_members *schema_members_make(struct schema_work *w, const struct schema_alternative *way,
+                                           rx_id names)
 {
-    struct gather g = {.w = w, .way = way, .place_count = 16};
+    struct gather g = {.w = w, .way = way, .place_count = 16, .names = names};
     g.m = schema_take(w, sizeof(*g.m));
     if (!g.m || !take_parts(&g))
         return NULL;
@@ -328,7 +299,6 @@ struct schema_members *schema_members_of(struct schema_work *w, const struct sch
     g.m->named = schema_take(w, (count + 1) * sizeof(*g.m->named));
     if (!g.places || !g.m->named)
         return NULL;
-    g.names = allowed_names(w, way);
     gather_names(&g);
     gather_patterns(&g);
     fill_named(&g);

@@ -77,7 +77,9 @@ int schema_order(const json_t *schema, const struct schema_opts *opts, json_t *i
     struct schema_work w;
     if (grammar_builder_create(&grammar_limits_default, opts->charge, &b) < 0)
         return err_set(e, -ENOMEM, "no memory to compile the schema");
-    int r = schema_work_open(&w, b, schema, opts, e);
+    int r = schema_work_open(&w, b, opts, e);
+    if (r == 0)
+        r = schema_doc_open(&w, schema);
     json_t *ordered = NULL;
     if (r == 0) {
         struct schema_set_of of = {0};

@@ -1,4 +1,6 @@
-/* schema_set.c - sets of literals in one form: sorted, without doubles, and through references. */
+/* schema_set.c - sets of literals in one form: sorted, without doubles, and through references; and the rule
+ * of each. */
+#include "schema/schema.h"
 #include "schema/schema_work.h"
 
 #include <stdlib.h>
@@ -62,4 +64,52 @@ struct schema_set schema_set_done(struct schema_work *w, struct schema_set_of *s
     if (s->count)
         qsort(s->lits, s->count, sizeof(*s->lits), compare);
     return (struct schema_set){.count = s->none ? 0 : s->count, .none = s->none, .lits = s->lits};
+}
+
+/* ---- rules of sets ---- */
+
+static uint32_t bucket_of(const struct schema_set *set)
+{
+    uint32_t h = 2166136261u;
+    for (uint32_t i = 0; i < set->count; i++)
+        h = (h ^ set->lits[i]) * 16777619u;
+    return (h ^ h >> 15) % SCHEMA_BUCKETS;
+}
+
+static bool same(const struct schema_set *a, const struct schema_set *b)
+{
+    return a->none == b->none && a->count == b->count &&
+           (a->count == 0 || memcmp(a->lits, b->lits, a->count * sizeof(*a->lits)) == 0);
+}
+
+static struct schema_set *keep_set(struct schema_work *w, const struct schema_set *set)
+{
+    struct schema_set *kept = schema_keep(w, sizeof(*kept));
+    lit_id *lits = schema_keep(w, (set->count + 1) * sizeof(*lits));
+    if (!kept || !lits)
+        return NULL;
+    if (set->count)
+        memcpy(lits, set->lits, set->count * sizeof(*lits));
+    *kept =
+        (struct schema_set){.count = set->count, .none = set->none, .lits = lits, .rule = grammar_rule(w->b)};
+    return kept;
+}
+
+sym_id schema_rule_of(struct schema_work *w, const struct schema_set *set)
+{
+    struct schema_set **bucket = &w->sets[bucket_of(set)];
+    for (const struct schema_set *s = *bucket; s; s = s->next)
+        if (same(s, set))
+            return s->rule;
+    if (w->queued == SCHEMA_RULES_MAX) {
+        schema_fail(w, -E2BIG, 0, "the schema has more than %d different values", SCHEMA_RULES_MAX);
+        return 0;
+    }
+    struct schema_set *kept = keep_set(w, set);
+    if (!kept)
+        return 0;
+    kept->next = *bucket;
+    *bucket = kept;
+    w->queue[w->queued++] = kept;
+    return kept->rule;
 }

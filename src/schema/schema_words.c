@@ -239,6 +239,11 @@ static bool holds(uint32_t draft, const struct word *w)
     return draft == 0 || (draft >= w->since && draft <= w->until);
 }
 
+bool schema_ref_alone(const struct schema_work *w, const json_t *json)
+{
+    return w->draft && w->draft <= 7 && json_is_string(json_object_get(json, "$ref"));
+}
+
 enum schema_word_kind schema_word(uint32_t draft, const char *key)
 {
     if (draft != 7 && (strcmp(key, "contentEncoding") == 0 || strcmp(key, "contentMediaType") == 0))

@@ -99,8 +99,8 @@ bool schema_rx_none(struct schema_work *w, rx_id x)
 
 /* ---- opening and closing ---- */
 
-int schema_work_open(struct schema_work *w, struct grammar_builder *b, const json_t *schema,
-                     const struct schema_opts *opts, struct err *e)
+int schema_work_open(struct schema_work *w, struct grammar_builder *b, const struct schema_opts *opts,
+                     struct err *e)
 {
     struct arena_opts keep = {.bytes_max = SCHEMA_WORK_BYTES / 2, .charge = opts->charge};
     *w = (struct schema_work){.b = b, .s = grammar_rx(b), .opts = opts, .e = e};
@@ -118,7 +118,7 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
         json_text_init(&w->text, b);
     if (opts->spacing)
         json_text_space(&w->text, opts->spacing);
-    return schema_doc_open(w, schema);
+    return 0;
 }
 
 void schema_work_close(struct schema_work *w)

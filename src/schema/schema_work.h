@@ -153,6 +153,12 @@ struct schema_work {
 
 /* ---- schema_work.c ---- */
 
+/* Zeroes and prepares the work; schema_doc_open() comes next. 0 or -ENOMEM; schema_work_close() either
+ * way. */
+int schema_work_open(struct schema_work *w, struct grammar_builder *b, const struct schema_opts *opts,
+                     struct err *e);
+void schema_work_close(struct schema_work *w);
+
 /* Keeps the first failure and returns its code. `node`: whose JSON pointer is in the message. */
 int schema_fail(struct schema_work *w, int code, uint32_t node, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -172,13 +178,13 @@ uint32_t schema_node_of(struct schema_work *w, const json_t *json, uint32_t pare
                         const char *name);
 /* Node of a $ref. The work fails if the reference has no target. */
 uint32_t schema_doc_resolve(struct schema_work *w, uint32_t node, const char *ref);
-bool schema_ref_alone(const struct schema_work *w, const json_t *json); /* keywords beside $ref are ignored */
 
 /* ---- schema_words.c ---- */
 
 enum schema_word_kind { SCHEMA_ASSERTS, SCHEMA_NOTES, SCHEMA_UNKNOWN };
 /* Whether a keyword asserts something in this draft. */
 enum schema_word_kind schema_word(uint32_t draft, const char *key);
+bool schema_ref_alone(const struct schema_work *w, const json_t *json); /* keywords beside $ref are ignored */
 /* The work fails if the value of a keyword has a form that the drafts do not allow. */
 void schema_check_words(struct schema_work *w, uint32_t node);
 
@@ -191,17 +197,27 @@ struct schema_set_of {
 };
 void schema_set_add(struct schema_work *w, struct schema_set_of *s, lit_id lit);
 struct schema_set schema_set_done(struct schema_work *w, struct schema_set_of *s);
+/* Rule of a set; it is defined later. */
+sym_id schema_rule_of(struct schema_work *w, const struct schema_set *set);
+
+/* ---- schema_value.c ---- */
+
+uint32_t schema_type_of(const json_t *value);
+/* The types that a name stands for, *whole: integers alone. */
+uint32_t schema_types_named(const json_t *name, bool *whole);
+/* JSON Schema's equality: 1 and 1.0 are equal. */
+bool schema_equal(const json_t *a, const json_t *b);
 
 /* ---- schema_expand.c ---- */
 
 /* The ways of a set whose values are of `types`. In scratch memory. */
 struct schema_alternatives schema_expand(struct schema_work *w, const struct schema_set *set, uint32_t types);
+bool schema_alternative_accepts(struct schema_work *w, const struct schema_alternative *way,
+                                const json_t *value);
+
+/* ---- schema_state.c ---- */
 
 struct schema_state; /* a way on its way, with literals and choices that are left */
-/* For the tables of keywords. */
-typedef void schema_word_fn(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                            const json_t *value);
-struct schema_alternative *schema_state_alternative(struct schema_state *st);
 void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit);
 
 /* One thing that an option of a choice demands. */
@@ -234,22 +250,38 @@ struct schema_option *schema_option_add(struct schema_choice *c);
 void schema_refuse(struct schema_work *w, struct schema_state *st, uint32_t types, uint32_t node,
                    const char *key, const char *why);
 
-/* ---- schema_assert.c, schema_negate.c: keywords, and their negations ---- */
+/* ---- keywords ---- */
 
-void schema_assert(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                   const json_t *value);
-void schema_negate(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                   const json_t *value);
-
-/* ---- schema_bounds.c: keywords of numbers, strings, lengths ---- */
-
-/* True if it knew the keyword. */
-bool schema_bound(struct schema_work *w, struct schema_state *st, uint32_t node, const char *key,
-                  const json_t *value, bool negated);
-rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, struct slice pattern);
+/* A keyword that a state reads: asserted, or negated. */
+struct schema_keyword {
+    struct schema_work *w;
+    struct schema_state *st;
+    struct schema_alternative *way; /* way of the state */
+    uint32_t node;
+    const char *key;
+    const json_t *value;
+    bool negated;
+};
+struct schema_keyword_row {
+    const char *key;
+    void (*read)(const struct schema_keyword *o);
+};
+/* Reads the keyword by its row of the table. False: it has none. */
+bool schema_keyword_read(const struct schema_keyword *o, const struct schema_keyword_row *table,
+                         size_t count);
+/* The schema at `json`, in the keyword's value: an item, or the member `name`. */
+lit_id schema_lit(const struct schema_keyword *o, const json_t *json, const char *name);
+/* schema_combine.c, schema_bounds.c: keywords of combinations; of numbers, strings and lengths. False: not
+ * one. */
+bool schema_combine(const struct schema_keyword *o);
+bool schema_bound(const struct schema_keyword *o);
+/* schema_assert.c, schema_negate.c: any keyword. */
+void schema_assert(const struct schema_keyword *o);
+void schema_negate(const struct schema_keyword *o);
 
 /* ---- schema_format.c ---- */
 
+rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, struct slice pattern);
 enum schema_format_kind { SCHEMA_FORMAT_KNOWN, SCHEMA_FORMAT_REFUSED, SCHEMA_FORMAT_NOTE };
 enum schema_format_kind schema_format(struct schema_work *w, uint32_t node, struct slice name, rx_id *ret);
 
@@ -258,18 +290,6 @@ enum schema_format_kind schema_format(struct schema_work *w, uint32_t node, stru
 /* True: the keywords of both, read as they stand, show that no value satisfies the two schemas. The work may
  * fail for a reference without a target. */
 bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b);
-
-/* ---- schema_accept.c ---- */
-
-uint32_t schema_type_of(const json_t *value);
-/* Drops types and values that nothing satisfies, as far as `depth` levels of required members show. False:
- * no value is left. */
-bool schema_alternative_resolve(struct schema_work *w, struct schema_alternative *way, uint32_t depth);
-bool schema_alternative_accepts(struct schema_work *w, const struct schema_alternative *way,
-                                const json_t *value);
-bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, const json_t *value);
-/* JSON Schema's equality: 1 and 1.0 are equal. */
-bool schema_equal(const json_t *a, const json_t *b);
 
 /* ---- schema_members.c, schema_items.c ---- */
 
@@ -289,23 +309,24 @@ struct schema_members {
     struct schema_named *named;
     struct schema_others others[1u << SCHEMA_PATTERNS_MAX];
 };
-struct schema_members *schema_members_of(struct schema_work *w, const struct schema_alternative *way);
+/* `names`: keys that propertyNames allows. NULL: the work has failed. */
+struct schema_members *schema_members_make(struct schema_work *w, const struct schema_alternative *way,
+                                           rx_id names);
+struct schema_members *schema_members_of(struct schema_work *w,
+                                         const struct schema_alternative *way); /* in schema_expand.c */
 /* Returns the schemas that the value at `index` must satisfy; from `schema_items_fixed` on all are equal. */
 struct schema_set schema_item(struct schema_work *w, const struct schema_alternative *way, uint32_t index);
 uint32_t schema_items_fixed(struct schema_work *w, const struct schema_alternative *way);
 
 /* ---- schema_emit*.c ---- */
 
-/* Rule of a set; it is defined later. */
-sym_id schema_rule_of(struct schema_work *w, const struct schema_set *set);
 void schema_emit_alternative(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
 void schema_emit_object(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
 void schema_emit_array(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
 void schema_emit_number(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
 void schema_emit_values(struct schema_work *w, const struct schema_alternative *way, sym_id rule);
-
-int schema_work_open(struct schema_work *w, struct grammar_builder *b, const json_t *schema,
-                     const struct schema_opts *opts, struct err *e);
-void schema_work_close(struct schema_work *w);
+/* null, true and false, as far as `types` has them; and a terminal as an alternative of the rule. */
+rx_id schema_words_rx(struct rx_store *s, uint32_t types);
+void schema_emit_terminal(struct schema_work *w, sym_id rule, rx_id rx);
 
 #endif
