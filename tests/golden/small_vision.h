@@ -14,7 +14,7 @@
 #include <math.h>
 
 #define SMALL_PATCH      16
-#define SMALL_OUT        64 /* the text model's hidden */
+#define SMALL_OUT        32 /* the text model's hidden */
 #define SMALL_VISION_EPS 1e-6
 
 struct small_vision {

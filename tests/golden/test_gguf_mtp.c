@@ -108,7 +108,7 @@ static const char *as_gguf(const struct test_tensors *l, bool head)
     static const struct {
         const char *key;
         uint32_t value;
-    } numbers[] = {{"embedding_length", 64},          {"feed_forward_length", 160},
+    } numbers[] = {{"embedding_length", 32},          {"feed_forward_length", 48},
                    {"attention.head_count", 4},       {"attention.head_count_kv", 2},
                    {"attention.key_length", DIM},     {"context_length", 4096},
                    {"rope.dimension_count", DIM / 2}, {"full_attention_interval", 4},

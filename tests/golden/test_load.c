@@ -288,8 +288,8 @@ TEST(workers_change_no_bit)
 static void reshape_down(struct test_tensors *l)
 {
     struct tensor *t = &test_tensor_find(l, "model.layers.2.mlp.down_proj.weight")->t;
-    t->shape[0] = 160;
-    t->shape[1] = 64;
+    t->shape[0] = 48;
+    t->shape[1] = 32;
 }
 
 static void drop_norm(struct test_tensors *l)
@@ -314,12 +314,12 @@ static void add_denied_bias(struct test_tensors *l)
 
 static void add_denied_out_bias(struct test_tensors *l)
 {
-    test_tensor_add(l, "model.layers.0.self_attn.o_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+    test_tensor_add(l, "model.layers.0.self_attn.o_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){32});
 }
 
 static void add_denied_mlp_bias(struct test_tensors *l)
 {
-    test_tensor_add(l, "model.layers.0.mlp.down_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+    test_tensor_add(l, "model.layers.0.mlp.down_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){32});
 }
 
 static void add_scales(struct test_tensors *l)
@@ -331,13 +331,13 @@ static void make_fp8(struct test_tensors *l)
 {
     test_tensor_remove(l, "model.layers.0.self_attn.v_proj.weight");
     test_tensor_add(l, "model.layers.0.self_attn.v_proj.weight", DTYPE_F8_E4M3, 2,
-                    (const uint64_t[]){32, 64});
+                    (const uint64_t[]){32, 32});
 }
 
 static void shorten_norm(struct test_tensors *l)
 {
     test_tensor_remove(l, "model.norm.weight");
-    test_tensor_add(l, "model.norm.weight", DTYPE_F32, 1, (const uint64_t[]){63});
+    test_tensor_add(l, "model.norm.weight", DTYPE_F32, 1, (const uint64_t[]){31});
 }
 
 static void poison_norm(struct test_tensors *l)
@@ -348,14 +348,14 @@ static void poison_norm(struct test_tensors *l)
 
 static void add_layer(struct test_tensors *l)
 {
-    test_tensor_add(l, "model.layers.4.mlp.up_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){160, 64});
-    test_tensor_add(l, "model.layers.4.mlp.down_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){64, 160});
+    test_tensor_add(l, "model.layers.4.mlp.up_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){48, 32});
+    test_tensor_add(l, "model.layers.4.mlp.down_proj.weight", DTYPE_BF16, 2, (const uint64_t[]){32, 48});
 }
 
 static void add_mtp_layer(struct test_tensors *l)
 {
     add_layer(l);
-    test_tensor_add(l, "model.layers.4.enorm.weight", DTYPE_BF16, 1, (const uint64_t[]){64});
+    test_tensor_add(l, "model.layers.4.enorm.weight", DTYPE_BF16, 1, (const uint64_t[]){32});
 }
 
 TEST(a_page_is_the_sum_of_its_layers)
@@ -379,8 +379,8 @@ TEST(what_does_not_fit_the_configuration_is_named)
 {
     const char *llama = SMALL_GOLDEN("llama");
     small_refuses(small_changed(llama, reshape_down), -EINVAL,
-                  "model.safetensors: tensor model.layers.2.mlp.down_proj.weight has shape [160, 64], the "
-                  "configuration wants [64, 160]");
+                  "model.safetensors: tensor model.layers.2.mlp.down_proj.weight has shape [48, 32], the "
+                  "configuration wants [32, 48]");
     small_refuses(small_changed(llama, drop_norm), -EINVAL,
                   "no tensor model.layers.3.input_layernorm.weight");
     small_refuses(small_changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
@@ -394,7 +394,7 @@ TEST(what_does_not_fit_the_configuration_is_named)
                   "tensor model.layers.0.mlp.down_proj has a bias, but mlp_bias is false");
     small_refuses(small_changed(llama, add_scales), -EINVAL, "no quantization block");
     small_refuses(small_changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
-    small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");
+    small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [31]");
     small_refuses(small_changed(llama, poison_norm), -EINVAL,
                   "model.norm.weight holds a value that is infinite or not a");
     small_refuses(small_changed(llama, add_layer), -EINVAL,
@@ -423,8 +423,8 @@ static void drop_expert(struct test_tensors *l)
 static void turn_expert(struct test_tensors *l)
 {
     struct tensor *t = &test_tensor_find(l, "model.layers.1.mlp.experts.5.down_proj.weight")->t;
-    t->shape[0] = 48;
-    t->shape[1] = 64;
+    t->shape[0] = 12;
+    t->shape[1] = 32;
 }
 
 TEST(what_does_not_fit_the_family_is_named)
@@ -434,7 +434,7 @@ TEST(what_does_not_fit_the_family_is_named)
     small_refuses(small_changed(SMALL_GOLDEN("qwen3_5_moe"), drop_expert), -EINVAL,
                   "no tensor model.layers.1.mlp.experts.7.up_proj.weight");
     small_refuses(small_changed(SMALL_GOLDEN("qwen3_5_moe"), turn_expert), -EINVAL,
-                  "experts.5.down_proj.weight has shape [48, 64], the configuration wants [64, 48]");
+                  "experts.5.down_proj.weight has shape [12, 32], the configuration wants [32, 12]");
 }
 
 TEST(damaged_files_are_refused)

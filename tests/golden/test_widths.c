@@ -55,7 +55,7 @@ TEST(an_mlp_may_be_narrower_than_attention)
     keep_units(l, 16, true);
     small_ask(small_write(config, l), &expected);
     keep_units(l, 16, false);
-    set_config(config, "\"intermediate_size\": 160", "\"intermediate_size\": 16");
+    set_config(config, "\"intermediate_size\": 48", "\"intermediate_size\": 16");
     same_numbers(config, l, &expected);
     free(config);
     small_free(l);

@@ -15,6 +15,9 @@ golden.json has under `text`: `prompt` token ids; `argmax`, `max_logit` and `mar
 second one) at every prompt position; `logits_last`, after the last prompt token; `greedy`, 32 tokens without
 regard to an end token; `greedy_margin`, the margin at each of those steps.
 
+A model with images has `image` too: a prompt with the pixels of ../noise.rgb, its logits and tokens, and
+`features_first_token` of its vision encoder.
+
 A model that makes vectors has `embedding` instead: `ids`, and their `vector` of length 1, by the pooling of
 its modules.json. One that makes scores has `rerank`: `ids`, `token_types` of a pair, and the `score`."""
 import argparse
@@ -27,7 +30,6 @@ DATA = TOP / "tests" / "golden" / "data"
 MARGIN_MIN = 2e-3
 DIFFERENT_MIN = 5
 GREEDY = 32
-DIRECTORY_BYTES_MAX = 70 * 1024
 
 # Shape of most entries: small, with heads of an odd size, more query than KV heads, no special tokens.
 BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
@@ -46,14 +48,17 @@ class Entry:
     """One golden. `config`: the fields of the model_type's configuration class. `dtype`: how weights are
     saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
     `prompt`: its tokens. `rewrite`: a function that changes the saved config.json, to spell it otherwise.
-    `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder. `pooling`:
-    it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the widths of Dense
-    modules behind it. `scores`: it makes scores by a classifier with one label."""
+    `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder.
+    `sees`: the golden has an image. `served`: tests of servers use it, with a generation_config.json.
+    `pooling`: it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the
+    widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
-                 vision=None, pooling=None, lengths=(1, 2, 9, 33), dense=(), scores=False, **config):
+                 vision=None, sees=False, served=False, pooling=None,
+                 lengths=(1, 2, 9, 33), dense=(), scores=False, **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
+        self.sees, self.served = sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
         self.config = {**BASE, **config}
         if scores:
@@ -61,9 +66,10 @@ class Entry:
         if model_type in ENCODERS:
             self.config.pop("num_key_value_heads")
         if vision:
-            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": True,
-                           "image_token_id": 4, "video_token_id": 5, "vision_start_token_id": 6,
-                           "vision_end_token_id": 7}
+            first = 500 if sees else 4
+            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": not sees,
+                           "image_token_id": first, "video_token_id": first + 1,
+                           "vision_start_token_id": first + 2, "vision_end_token_id": first + 3}
 
 
 def rotary_dim(config):
@@ -122,7 +128,52 @@ def older_bert(tensors):
         tensors["bert." + new] = tensors.pop(name)
 
 
+def split_experts(tensors):
+    """One tensor per expert and matrix, as published files of qwen3_5_moe have them."""
+    for name in [n for n in tensors if n.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
+        stack, head = tensors.pop(name), name.rsplit(".", 1)[0]
+        for i, expert in enumerate(stack):
+            if name.endswith("down_proj"):
+                tensors[f"{head}.{i}.down_proj.weight"] = expert.contiguous()
+            else:
+                for part, half in zip(("gate_proj", "up_proj"), expert.chunk(2)):
+                    tensors[f"{head}.{i}.{part}.weight"] = half.contiguous()
+
+
+# Models of the tests of engines, registries and servers: any of 500 ids, long prompts, two query heads per KV
+# head, and pages and states that are multiples of 64 bytes.
+SERVED = dict(vocab_size=512, hidden_size=32, intermediate_size=48, num_hidden_layers=4, head_dim=16,
+              pad_token_id=None, served=True, **LONG)
+HYBRID = dict(layer_types=["linear_attention"] * 3 + ["full_attention"], linear_conv_kernel_dim=4,
+              linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+              bos_token_id=None, eos_token_id=None,
+              rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                               "mrope_interleaved": True, "mrope_section": [2, 1, 1]})
+VISION = dict(depth=3, hidden_size=16, num_heads=2, intermediate_size=32, out_hidden_size=32, patch_size=16,
+              spatial_merge_size=2, temporal_patch_size=2, num_position_embeddings=64, in_channels=3)
+
 ENTRIES = {
+    # An own matrix for the logits; llama3's rotation.
+    "llama": Entry("llama", tie_word_embeddings=False,
+                   rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                                    "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                    "original_max_position_embeddings": 64}, **SERVED),
+    # Norms of queries and keys; logits by the embedding's matrix.
+    "qwen3": Entry("qwen3", tie_word_embeddings=True, bos_token_id=None, eos_token_id=None,
+                   rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **SERVED),
+    # Three delta nets, two value heads per key head; gated attention of which half a head rotates.
+    "qwen3_5": Entry("qwen3_5_text", seed=8, tie_word_embeddings=False, **HYBRID, **SERVED),
+    # Delta nets with experts and a gated shared one.
+    "qwen3_5_moe": Entry("qwen3_5_moe_text", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
+                         moe_intermediate_size=12, shared_expert_intermediate_size=20, change=split_experts,
+                         **HYBRID, **SERVED),
+    # Images: features of two deepstack layers, an interpolated table of positions.
+    "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
+                      vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
+                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_interleaved": True,
+                                       "mrope_section": [4, 2, 2]}, **SERVED),
+    # Images in front of delta nets.
+    "qwen3_5_vl": Entry("qwen3_5", seed=5, sees=True, vision=VISION, **HYBRID, **SERVED),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,
@@ -319,7 +370,8 @@ def random_like(torch, tensor, gain, generator):
     noise = torch.randn(tensor.shape, generator=generator)
     if tensor.dim() < 2:
         return tensor.float() + 0.2 * noise
-    return gain * noise / tensor.shape[-1] ** 0.5
+    inputs = tensor.shape[-1] if tensor.dim() < 4 else tensor[0].numel()
+    return gain * noise / inputs ** 0.5
 
 
 def fill(torch, model, entry, seed):
@@ -378,6 +430,45 @@ def text_part(torch, model, entry, seed):
         part["greedy"].append(int(last.argmax()))
         part["greedy_margin"].append(round(float(margins(last)), 6))
         ids.append(part["greedy"][-1])
+    return part
+
+
+def image_patches(torch, vision):
+    """The pixels of noise.rgb as Qwen's processors order them: tokens' patches together, frames twice."""
+    height, width, patch, merge = 64, 96, vision["patch_size"], vision["spatial_merge_size"]
+    pixels = torch.frombuffer(bytearray((DATA / "noise.rgb").read_bytes()), dtype=torch.uint8).float()
+    pixels = (pixels.view(height, width, 3) / 255 - 0.5) / 0.5
+    rows, columns = height // patch, width // patch
+    tiles = pixels.view(rows // merge, merge, patch, columns // merge, merge, patch, 3).permute(0, 3, 1, 4, 6, 2, 5)
+    tiles = tiles.reshape(rows * columns, 3, 1, patch, patch).expand(-1, -1, vision["temporal_patch_size"], -1, -1)
+    return tiles.reshape(rows * columns, -1), [1, rows, columns]
+
+
+def image_part(torch, model, entry, seed):
+    generator = torch.Generator().manual_seed(3000 + seed)
+    patches, grid = image_patches(torch, entry.vision)
+    token = entry.config["image_token_id"]
+    count = grid[1] * grid[2] // entry.vision["spatial_merge_size"] ** 2
+    random = torch.randint(3, token, (24,), generator=generator).tolist()
+    prompt = random[:9] + [token + 2] + [token] * count + [token + 3] + random[9:]
+
+    def logits(ids):
+        with torch.no_grad():
+            return model(input_ids=torch.tensor([ids]), pixel_values=patches, image_grid_thw=torch.tensor([grid]),
+                         mm_token_type_ids=(torch.tensor([ids]) == token).int(), use_cache=False).logits[0].double()
+
+    all_logits = logits(prompt)
+    with torch.no_grad():
+        features = model.model.get_image_features(patches, torch.tensor([grid])).pooler_output[0]
+    part = {"image_hwc": "../noise.rgb", "image_shape": [64, 96, 3], "grid_thw": grid, "prompt": prompt,
+            "argmax": all_logits.argmax(-1).tolist(), "logits_last": rounded(all_logits[-1]), "greedy": [],
+            "features_first_token": rounded(features[0]), "greedy_margin": []}
+    ids = list(prompt)
+    while len(part["greedy"]) < GREEDY // 2:
+        last = logits(ids)[-1]
+        ids.append(int(last.argmax()))
+        part["greedy"].append(ids[-1])
+        part["greedy_margin"].append(round(float(margins(last)), 6))
     return part
 
 
@@ -445,7 +536,8 @@ def save(torch, model, entry, folder):
     model = model.to(dtype)
     model.config.dtype = dtype
     model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
+    if not entry.served:
+        (folder / "generation_config.json").unlink(missing_ok=True)
     if entry.change:
         from safetensors.torch import load_file, save_file
         tensors = load_file(folder / "model.safetensors")
@@ -465,12 +557,13 @@ def empty(folder):
 
 
 def finish(name, folder, seed, transformers, parts, said):
+    kib_max = 300 if ENTRIES[name].served else 70
     golden = {"transformers": transformers.__version__, "compute": "float32", **parts}
     (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{name}: seed {seed}, {size} bytes, {said}")
-    if size > DIRECTORY_BYTES_MAX:
-        sys.exit(f"{name}: more than {DIRECTORY_BYTES_MAX} bytes: make it smaller")
+    if size > kib_max << 10:
+        sys.exit(f"{name}: more than {kib_max} KiB: make it smaller")
 
 
 def make_pooled(name, out):
@@ -494,16 +587,20 @@ def make(name, out, seeds):
     entry = ENTRIES[name]
     for seed in range(entry.seed, entry.seed + seeds):
         torch, model = make_model(entry, seed)
-        part = text_part(torch, model, entry, seed)
-        if min(part["greedy_margin"]) > MARGIN_MIN and len(set(part["greedy"])) >= DIFFERENT_MIN:
+        parts = {"text": text_part(torch, model, entry, seed)}
+        if entry.sees:
+            parts["image"] = image_part(torch, model, entry, seed)
+        if all(min(p["greedy_margin"]) > MARGIN_MIN and len(set(p["greedy"])) >= DIFFERENT_MIN
+               for p in parts.values()):
             break
     else:
         sys.exit(f"{name}: no seed of {seeds} gives {DIFFERENT_MIN} tokens and margins above {MARGIN_MIN}")
     folder = out / name
     empty(folder)
     save(torch, model, entry, folder)
+    part = parts["text"]
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))
-    finish(name, folder, seed, transformers, {"text": part},
+    finish(name, folder, seed, transformers, parts,
            f"least margin {min(part['greedy_margin'])}, largest logit {largest}, "
            f"{len(set(part['greedy']))} different greedy tokens")
 

@@ -261,18 +261,18 @@ TEST(what_was_used_longest_ago_goes_first)
 {
     struct fixture f;
     struct engine_opts o = eyes(false);
-    o.image_cache_bytes = 2 * 12288; /* two images of 6 x 8 tokens of 256 bytes */
+    o.image_cache_bytes = 2 * 8192; /* two images of 8 x 8 tokens of 128 bytes */
     struct seen s[3];
     test_engine_start(&f, EYES, &o);
     for (uint32_t i = 0; i < 3; i++)
-        s[i] = one_image(20, 6, 8, i);
+        s[i] = one_image(20, 8, 8, i);
     static const struct {
         uint32_t which, encoded;
     } asks[] = {{0, 1}, {1, 2}, {0, 2}, {2, 3}, {0, 3}, {1, 4}};
     for (size_t i = 0; i < COUNT_OF(asks); i++) {
         run_seen(&f, &s[asks[i].which], 2);
         assert_int_equal(numbers(&f).images_encoded, asks[i].encoded);
-        assert_true(numbers(&f).images_bytes <= 2 * 12288);
+        assert_true(numbers(&f).images_bytes <= 2 * 8192);
     }
     test_engine_close(&f);
     for (uint32_t i = 0; i < 3; i++)

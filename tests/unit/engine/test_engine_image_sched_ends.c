@@ -206,8 +206,8 @@ TEST(images_that_fit_one_by_one_go_through_one_by_one)
     for (uint32_t i = 0; i < 4; i++)
         expect_same(s.f.clients[i], &want[i]);
     assert_int_equal(numbers(&s.f).images_encoded, 16);
-    assert_int_equal(numbers(&s.f).images_bytes_max, 64 * 64 * sizeof(float));
-    assert_int_equal(account_numbers(account_find(s.account, "images")).peak, 64 * 64 * sizeof(float));
+    assert_int_equal(numbers(&s.f).images_bytes_max, 64 * 32 * sizeof(float));
+    assert_int_equal(account_numbers(account_find(s.account, "images")).peak, 64 * 32 * sizeof(float));
     scene_close(&s);
     for (uint32_t i = 0; i < 4; i++)
         seen_done(&seen[i]);
@@ -324,12 +324,12 @@ TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
     uint64_t until_ns = clock_now_ns() + NS_PER_S;
     wait_until(&s.f, has_relaxed, &s);
     assert_true(clock_now_ns() < until_ns);
-    assert_int_equal(used(&s, "images"), 3 * 16384);
+    assert_int_equal(used(&s, "images"), 3 * 8192);
     assert_int_equal(numbers(&s.f).images_kept, 3);
     /* Two pages each, of which the first is the same for all: the text before. */
     assert_int_equal(test_clear(s.f.engine, &cleared), 0);
     assert_true(cleared.entries >= 3);
-    assert_true(cleared.bytes_reclaimed >= 3 * 16384);
+    assert_true(cleared.bytes_reclaimed >= 3 * 8192);
     assert_int_equal(used(&s, "images"), 0);
     assert_int_equal(used(&s, "pools"), 0);
     run_seen(&s.f, &seen[0], 2);
@@ -361,12 +361,12 @@ TEST(others_get_what_nobody_looks_at)
     wait_until(&s.f, has_relaxed, &s);
     wait_until(&s.f, is_at_rest, NULL);
     assert_int_equal(holders_list(holders, info, 2), 1);
-    assert_int_equal(info[0].now.held_bytes, 16384);
-    assert_int_equal(info[0].now.free_bytes, 16384);
-    assert_int_equal(info[0].now.reach_bytes, 16384);
+    assert_int_equal(info[0].now.held_bytes, 8192);
+    assert_int_equal(info[0].now.free_bytes, 8192);
+    assert_int_equal(info[0].now.reach_bytes, 8192);
     assert_int_equal(holders_ask(holders, info[0].id, HOLDER_GIVE, 1, 0, NULL, &asked), 0);
     assert_int_equal(holder_ask_wait(asked, UINT64_MAX, &answer), 0);
-    assert_int_equal(answer.bytes, 16384);
+    assert_int_equal(answer.bytes, 8192);
     assert_int_equal(used(&s, "images"), 0);
     scene_close(&s);
     holders_free(holders);

@@ -14,12 +14,12 @@ TEST(the_work_of_a_token_is_that_of_its_matrices)
     struct model_work w;
     struct err e = {{0}};
     assert_int_equal(machine_limits_work(QWEN3, &w, &e), 0);
-    /* 4 layers of hidden 64: q and o of 4 heads of 16, k and v of 2, gate, up and down of 160. */
-    const uint64_t layers = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160);
+    /* 4 layers of hidden 32: q and o of 4 heads of 16, k and v of 2, gate, up and down of 48. */
+    const uint64_t layers = 4 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 48);
     assert_int_equal(w.token_operations, 2 * layers);
-    const uint64_t head = 512 * 64;
+    const uint64_t head = 512 * 32;
     assert_int_equal(w.logits_operations, 2 * head);
-    const uint64_t norms = 4 * (2 * 64 + 2 * 16) + 64;
+    const uint64_t norms = 4 * (2 * 32 + 2 * 16) + 32;
     assert_int_equal(w.token_bytes, 2 * (layers + head + norms)); /* BF16; the embedding table is the head */
     assert_false(w.routed);
     assert_true(model_work_prefill(w, 100) == 200.0 * (double)layers + 2.0 * (double)head);
