@@ -162,7 +162,7 @@ static uint32_t victim(const struct page_pool *p)
 static void forget(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
-    ASSERT(at->kept && at->leases == 0);
+    ASSERT(at->kept && at->leases == 0 && at->holds == 0);
     ASSERT(p->wished_count >= (at->wishes > 0));
     p->wished_count -= at->wishes > 0;
     at->wishes = 0;
@@ -293,6 +293,22 @@ void page_pool_unlease(struct page_pool *p, uint32_t page)
     page_pool_unref(p, page);
 }
 
+void page_pool_hold(struct page_pool *p, uint32_t page)
+{
+    page_pool_ref(p, page);
+    ASSERT(p->pages[page].kept && p->pages[page].holds < UINT16_MAX);
+    p->pages[page].holds++;
+    p->hold_refs++;
+}
+
+void page_pool_unhold(struct page_pool *p, uint32_t page)
+{
+    ASSERT(p->pages[page].holds > 0 && p->hold_refs > 0);
+    p->pages[page].holds--;
+    p->hold_refs--;
+    page_pool_unref(p, page);
+}
+
 /* A cached page changes its list. */
 static void set_wishes(struct page_pool *p, uint32_t page, uint16_t wishes)
 {
@@ -331,6 +347,12 @@ uint32_t page_pool_leases(const struct page_pool *p, uint32_t page)
 {
     ASSERT(page < p->pages_max);
     return p->pages[page].leases;
+}
+
+uint32_t page_pool_holds(const struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max);
+    return p->pages[page].holds;
 }
 
 uint32_t page_pool_wishes(const struct page_pool *p, uint32_t page)
@@ -419,6 +441,7 @@ void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)
     ret->leased = p->leased;
     ret->wished = p->wished_count;
     ret->lease_refs = p->lease_refs;
+    ret->hold_refs = p->hold_refs;
     ASSERT(ret->referenced + ret->kept == ret->blocks.taken);
 }
 
@@ -428,9 +451,10 @@ static void check_page(const struct page_pool *p, uint32_t i)
     bool is_taken = block_pool_is_taken(p->blocks, i);
     ASSERT_OF(is_taken == (at->refs > 0 || at->kept), "page %u: taken %d, %u references, kept %d", i,
               is_taken, at->refs, at->kept);
-    ASSERT_OF(at->leases <= at->refs && (at->kept || (at->leases == 0 && at->wishes == 0)),
-              "page %u: %u references, %u of leases, %u wishes, kept %d", i, at->refs, at->leases, at->wishes,
-              at->kept);
+    ASSERT_OF(at->leases + at->holds <= at->refs &&
+                  (at->kept || (at->leases == 0 && at->holds == 0 && at->wishes == 0)),
+              "page %u: %u references, %u of leases, %u of agents, %u wishes, kept %d", i, at->refs,
+              at->leases, at->holds, at->wishes, at->kept);
     if (at->refs > 0 || !at->kept)
         return;
     const struct share_list *c = at->wishes > 0 ? &p->wished[at->share] : &p->shares[at->share];
@@ -473,7 +497,7 @@ static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk 
 bool page_pool_walk(const struct page_pool *p, struct walk *w)
 {
     uint32_t referenced = 0, cached = 0, leased = 0, wished = 0;
-    uint64_t lease_refs = 0;
+    uint64_t lease_refs = 0, hold_refs = 0;
     uint32_t end = walk_end(w, page_pool_end(p), p->pages_max);
     if (!block_pool_walk(p->blocks, w))
         return false;
@@ -484,6 +508,7 @@ bool page_pool_walk(const struct page_pool *p, struct walk *w)
         leased += p->pages[i].leases > 0;
         wished += p->pages[i].wishes > 0;
         lease_refs += p->pages[i].leases;
+        hold_refs += p->pages[i].holds;
     }
     if (w->called_off || !walk_cached(p, cached, w))
         return false;
@@ -491,6 +516,7 @@ bool page_pool_walk(const struct page_pool *p, struct walk *w)
     ASSERT_OF(cached == p->cached, "%u pages are cached, %u counted", cached, p->cached);
     ASSERT_OF(leased == p->leased && lease_refs == p->lease_refs, "%u pages are leased, %u counted", leased,
               p->leased);
+    ASSERT(hold_refs == p->hold_refs);
     ASSERT_OF(wished == p->wished_count, "%u pages have a wish, %u counted", wished, p->wished_count);
     return true;
 }

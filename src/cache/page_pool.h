@@ -61,6 +61,10 @@ void page_pool_keep(struct page_pool *p, uint32_t page, uint32_t share);
 /* As `page_pool_ref()` and `page_pool_unref()`, but for a lease: the page is kept, and counts as leased. */
 void page_pool_lease(struct page_pool *p, uint32_t page);
 void page_pool_unlease(struct page_pool *p, uint32_t page);
+/* As `page_pool_lease()` and `page_pool_unlease()`, but for an agent's place (cache/agents.h): the page does
+ * not count as leased. */
+void page_pool_hold(struct page_pool *p, uint32_t page);
+void page_pool_unhold(struct page_pool *p, uint32_t page);
 /* Adds a wish to a kept page: while it has one, other cached pages are evicted first. At most UINT16_MAX. */
 void page_pool_wish(struct page_pool *p, uint32_t page);
 /* Takes one back, if the page has any: a page that was dropped has lost them. */
@@ -72,6 +76,7 @@ void page_pool_drop(struct page_pool *p, uint32_t page);
 
 uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
 uint32_t page_pool_leases(const struct page_pool *p, uint32_t page);
+uint32_t page_pool_holds(const struct page_pool *p, uint32_t page);
 uint32_t page_pool_wishes(const struct page_pool *p, uint32_t page);
 /* Kept pages without a reference. */
 uint32_t page_pool_cached(const struct page_pool *p);
@@ -100,6 +105,7 @@ struct page_pool_numbers {
     uint32_t referenced, kept;  /* kept: cached now */
     uint32_t leased, wished;    /* pages with a lease; with a wish */
     uint64_t lease_refs;        /* references of all leases */
+    uint64_t hold_refs;         /* and of the places of agents */
 };
 void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret);
 /* Leased pages of one share. */

@@ -14,6 +14,7 @@ struct page {
     uint8_t share;       /* whose; while it is kept */
     uint16_t leases;     /* references of leases, a part of `refs` */
     uint16_t wishes;     /* see page_pool_wish() */
+    uint16_t holds;      /* references of the places of agents, a part of `refs` */
 };
 
 struct page_pool {
@@ -29,6 +30,7 @@ struct page_pool {
     uint32_t referenced, cached;
     uint32_t leased, wished_count; /* pages with a lease, with a wish */
     uint64_t lease_refs;           /* references of all leases */
+    uint64_t hold_refs;            /* references of the places of agents */
     uint32_t uses;                 /* unless it is shared */
     uint64_t now_ns;
 };

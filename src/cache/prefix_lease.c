@@ -77,6 +77,27 @@ void prefix_index_unlease(struct prefix_index *ix, uint32_t node)
     prefix_index_released(ix, node);
 }
 
+void prefix_index_hold(struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(prefix_state_is_end(ix, node));
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        each_page(ix, node, g, page_pool_hold);
+    ASSERT(refs_of(ix, node) > 0);
+    if (ix->states)
+        prefix_index_pin(ix, node);
+}
+
+void prefix_index_unhold(struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(ix->nodes[node].depth > 0 && refs_of(ix, node) > 0);
+    if (ix->states)
+        prefix_index_unpin(ix, node);
+    /* The first group last, as above. */
+    for (uint32_t g = ix->group_count; g-- > 0;)
+        each_page(ix, node, g, page_pool_unhold);
+    prefix_index_released(ix, node);
+}
+
 /* ---- wishes ---- */
 
 void prefix_index_wish(struct prefix_index *ix, uint32_t node)

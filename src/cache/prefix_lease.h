@@ -18,6 +18,9 @@ uint32_t prefix_index_parent(const struct prefix_index *ix, uint32_t node);
 void prefix_index_lease(struct prefix_index *ix, uint32_t node);
 /* Gives that back, and calls prefix_index_released(). */
 void prefix_index_unlease(struct prefix_index *ix, uint32_t node);
+/* As `prefix_index_lease()` and `prefix_index_unlease()`, but for an agent's place (cache/agents.h). */
+void prefix_index_hold(struct prefix_index *ix, uint32_t node);
+void prefix_index_unhold(struct prefix_index *ix, uint32_t node);
 /* The cache evicts the prefix that ends here after those without a wish. */
 void prefix_index_wish(struct prefix_index *ix, uint32_t node);
 /* Takes one wish back. */

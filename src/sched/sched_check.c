@@ -166,9 +166,9 @@ static void name_wrong_page(const struct sched *s, uint32_t group)
     const struct page_pool *pool = s->opts.groups[group].pages;
     for (uint32_t page = 0; page < page_pool_pages_max(pool); page++) {
         uint32_t refs = page_pool_refs(pool, page), held = count_in_tables(s, group, page);
-        held += page_pool_leases(pool, page);
-        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u of sequences and leases", page, group,
-                  refs, held);
+        held += page_pool_leases(pool, page) + page_pool_holds(pool, page);
+        ASSERT_OF(refs == held, "page %u of group %u: %u references, %u of sequences, leases and agents",
+                  page, group, refs, held);
     }
 }
 
@@ -179,7 +179,7 @@ static bool walk_references(const struct sched *s, uint32_t group, uint64_t held
     uint64_t refs = 0;
     struct page_pool_numbers n;
     page_pool_numbers(pool, &n);
-    held += n.lease_refs;
+    held += n.lease_refs + n.hold_refs;
     uint32_t end = walk_end(w, page_pool_end(pool), page_pool_pages_max(pool));
     for (uint32_t i = 0; i < end && walk_on(w); i++)
         refs += page_pool_refs(pool, i);

@@ -1,156 +1,25 @@
 /* Leases: what survives pressure, when it ends, where it moves, and who pays. */
 #define TEST_SEEDS 6 /* two accounts each, and the ledger of a test has 16 */
 #include "test_rng.h"
-#include "test_blocks.h"
-#include "test_ledger.h"
+#include "test_chains.h"
 
 #include "base/check.h"
-#include "base/none.h"
-#include "cache/leases.h"
-#include "cache/page_pool.h"
-#include "cache/prefix_index.h"
-#include "cache/prefix_lease.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { PAGE_BYTES = 4096, STATE_BYTES = 8192, CHAIN_MAX = 12, LEASES_MAX = 32 };
-
-struct fixture {
-    struct arena *arena;
-    struct account *kv, *state;
-    struct page_pool *pages;
-    struct block_pool *states;
-    struct prefix_index *index;
-    struct leases *leases;
-};
-
-static void on_evict(void *arg, uint32_t page)
-{
-    prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
-}
-
-static void on_leaving(void *arg, uint32_t node)
-{
-    leases_leaving(((struct fixture *)arg)->leases, node);
-}
+enum { LEASES_MAX = 32 };
 
 /* `pages`: the limit of sessions, in pages of bytes. */
 static void open_leases(struct fixture *f, uint32_t pages_max, uint32_t states_max, uint32_t pages)
 {
-    *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
-    struct page_pool_opts page_opts = {
-        .pages_max = pages_max, .page_bytes = PAGE_BYTES, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct block_pool_opts states = {
-        .blocks_max = states_max, .block_bytes = STATE_BYTES, .account = f->state};
-    struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &page_opts, &f->pages), 0);
-    if (states_max)
-        assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
-    struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = PAGE_BYTES}},
-                                      .group_count = 1,
-                                      .states = f->states,
-                                      .state_bytes = STATE_BYTES,
-                                      .bytes_max = UINT64_MAX,
-                                      .leaving = on_leaving,
-                                      .leaving_arg = f};
-    assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
+    open_chains(f, pages_max, states_max);
     struct leases_opts leases = {.index = f->index,
                                  .count_max = LEASES_MAX,
                                  .bytes_max = pages * (uint64_t)PAGE_BYTES,
                                  .pages_max = pages_max - CHAIN_MAX,
                                  .states_max = states_max ? states_max - 1 : 0};
     assert_int_equal(leases_create(f->arena, &leases, &f->leases), 0);
-}
-
-static void check(const struct fixture *f)
-{
-    leases_check(f->leases);
-    prefix_index_check(f->index);
-    page_pool_check(f->pages);
-}
-
-static void close_leases(struct fixture *f)
-{
-    check(f);
-    leases_done(f->leases);
-    prefix_index_check(f->index);
-    assert_int_equal(prefix_index_leased_bytes(f->index), 0);
-    assert_int_equal(prefix_index_wished_bytes(f->index), 0);
-    prefix_index_done(f->index);
-    page_pool_check(f->pages);
-    page_pool_done(f->pages);
-    block_pool_done(f->states);
-    arena_free(f->arena);
-    assert_int_equal(account_numbers(f->kv).reserved, 0);
-    assert_int_equal(account_numbers(f->state).reserved, 0);
-}
-
-/* A text is a letter per page; the tenant's salt is in the keys. */
-static uint32_t keys_of(uint64_t tenant, const char *text, struct prefix_key *ret)
-{
-    struct slice salt = {(const char *)&tenant, sizeof(tenant)};
-    struct prefix_key parent = prefix_key_root(&salt, 1);
-    uint32_t count = 0;
-    for (; text[count]; count++) {
-        uint32_t tokens[PAGE_TOKENS];
-        for (uint32_t i = 0; i < PAGE_TOKENS; i++)
-            tokens[i] = (uint32_t)(uint8_t)text[count] * 100 + i;
-        parent = ret[count] = prefix_key_next(&parent, tokens, NULL, 0);
-    }
-    return count;
-}
-
-struct seq {
-    struct prefix_key keys[CHAIN_MAX];
-    uint32_t count, table[CHAIN_MAX], pages, node;
-};
-
-static uint32_t take_state(struct fixture *f)
-{
-    uint32_t state;
-    if (block_pool_take(f->states, &state) == 0)
-        return state;
-    return prefix_index_evict_snapshot(f->index) && block_pool_take(f->states, &state) == 0 ? state : NONE;
-}
-
-/* Computes the text as a sequence does, with a snapshot at its end. False: all pages are in use. */
-static bool begin(struct fixture *f, struct seq *s, uint64_t tenant, const char *text)
-{
-    struct prefix_hit hit;
-    *s = (struct seq){.node = NONE};
-    s->count = keys_of(tenant, text, s->keys);
-    prefix_index_find(f->index, s->keys, s->count, &hit);
-    prefix_index_take(f->index, &hit, &(uint32_t *){s->table});
-    if (hit.state != NONE)
-        prefix_index_unpin(f->index, hit.node);
-    s->pages = hit.pages;
-    s->node = hit.node;
-    for (; s->pages < s->count; s->pages++) {
-        if (page_pool_take(f->pages, &s->table[s->pages]) < 0)
-            return false;
-        s->node = prefix_index_add(f->index, tenant, s->node, &s->keys[s->pages], &s->table[s->pages]);
-    }
-    uint32_t state = f->states ? take_state(f) : NONE;
-    if (state != NONE && !prefix_index_snapshot(f->index, s->node, state))
-        block_pool_give(f->states, state);
-    return true;
-}
-
-static void end(struct fixture *f, struct seq *s)
-{
-    for (uint32_t i = s->pages; i > 0; i--)
-        page_pool_unref(f->pages, s->table[i - 1]);
-    prefix_index_released(f->index, s->node);
-}
-
-static uint32_t found(struct fixture *f, uint64_t tenant, const char *text)
-{
-    struct prefix_key keys[CHAIN_MAX];
-    struct prefix_hit hit;
-    prefix_index_find(f->index, keys, keys_of(tenant, text, keys), &hit);
-    return hit.pages;
 }
 
 /* Moves the snapshot into another block, as a pool does that empties a unit. */
@@ -197,20 +66,6 @@ static int hold(struct fixture *f, uint32_t number, uint64_t tenant, const char 
     return r;
 }
 
-static void pass(struct fixture *f, uint64_t tenant, const char *text)
-{
-    struct seq s;
-    assert_true(begin(f, &s, tenant, text));
-    end(f, &s);
-}
-
-/* Thirty other prompts, each of six pages. */
-static void press(struct fixture *f, uint64_t tenant)
-{
-    for (char c = 'A'; c < 'A' + 30; c++)
-        pass(f, tenant, (char[]){c, c, c, c, c, c, 0});
-}
-
 static uint32_t wish(struct fixture *f, uint64_t tenant, const char *text, uint64_t deadline_ns)
 {
     struct seq s;
@@ -246,7 +101,7 @@ static void sessions_survive(uint32_t states)
     assert_int_equal(found(&f, 7, "abcd"), 4);
     press(&f, 7);
     assert_int_equal(found(&f, 7, "abcd"), 0);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(a_session_survives_pressure_and_clears_until_its_deadline)
@@ -275,7 +130,7 @@ static void wishes_go_last(uint32_t states)
     assert_false(begin(&f, &s, 9, "x"));
     for (uint32_t i = 0; i < 4; i++)
         end(&f, &all[i]);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(wished_entries_are_evicted_after_all_others_and_refuse_no_sequence)
@@ -300,7 +155,7 @@ TEST(a_snapshot_that_moves_takes_its_wish_along)
     assert_int_equal(prefix_index_wished_bytes(f.index), 4 * PAGE_BYTES + STATE_BYTES);
     assert_true(leases_expire(f.leases, 100));
     assert_int_equal(prefix_index_wished_bytes(f.index), 0);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 static void copy_info(void *arg, uint32_t i, const struct lease_info *info)
@@ -335,7 +190,7 @@ TEST(the_end_of_a_chain_takes_its_lease_along)
     /* A shorter wish does not bring the deadline forward. */
     assert_int_equal(leases_due_ns(f.leases), 100);
     check(&f);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(each_breakpoint_of_a_request_has_its_own_wish)
@@ -362,7 +217,7 @@ TEST(each_breakpoint_of_a_request_has_its_own_wish)
         ;
     assert_int_equal(numbers(&f).wishes, 1);
     assert_int_equal(prefix_index_wished_bytes(f.index), 2 * PAGE_BYTES);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(a_tenant_holds_half_of_what_others_leave)
@@ -393,7 +248,7 @@ TEST(a_tenant_holds_half_of_what_others_leave)
     assert_int_equal(leases_grow(f.leases, &more.id, 7, 0, &why), -ENOENT);
     assert_true(leases_end(f.leases, &more.id, 8));
     assert_int_equal(numbers(&f).promised_bytes, 0);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(a_session_that_would_leave_no_room_for_a_sequence_stays_where_it_was)
@@ -409,7 +264,7 @@ TEST(a_session_that_would_leave_no_room_for_a_sequence_stays_where_it_was)
     assert_int_equal(prefix_index_leased_bytes(f.index), 3 * PAGE_BYTES);
     assert_true(begin(&f, &s, 9, "zyxwvutsrqpo"));
     end(&f, &s);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST(the_table_has_room_for_sessions_when_wishes_fill_it)
@@ -422,7 +277,7 @@ TEST(the_table_has_room_for_sessions_when_wishes_fill_it)
     for (uint32_t i = 0; i < LEASES_MAX / 4; i++)
         assert_int_equal(open_session(&f, i, 7, 1, 100), 0);
     assert_int_equal(open_session(&f, 100, 7, 1, 100), -ENFILE);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 static void do_something(struct fixture *f, struct rng *rng, uint32_t number, uint64_t now_ns)
@@ -470,7 +325,7 @@ PROPERTY(thousands_of_leases_end_with_the_ledger_as_it_began, seed)
         ;
     assert_int_equal(numbers(&f).sessions + numbers(&f).wishes, 0);
     assert_int_equal(numbers(&f).promised_bytes, 0);
-    close_leases(&f);
+    close_chains(&f);
 }
 
 TEST_MAIN()
