@@ -54,8 +54,8 @@ class Conversation:
         self.messages = self.messages + [{"role": "assistant", "content": "Done. " + self.words(40)}, {"role": "user", "content": asked}]
 
     def seen(self):
-        """Messages with an image, of turns before this one."""
-        return [i for i, m in enumerate(self.messages[:-2]) if isinstance(m["content"], list)]
+        """Messages with an image that have a turn behind them: too little is lost with the last one."""
+        return [i for i, m in enumerate(self.messages[:-3]) if isinstance(m["content"], list)]
 
     def summarize(self):
         """The client compacts: a last question without tools."""
@@ -77,7 +77,7 @@ class Conversation:
             what = "order"  # that model's last turn has other parts than this one
         if what == "model":
             self.model = other
-            return (None if self.model in self.known else "model"), None, None
+            return ("evicted" if self.model in self.stale else None if self.model in self.known else "model"), None, None
         self.known = {self.model}  # the other model's turns have another prompt
         if what == "system":
             at = self.rng.randrange(len(SYSTEM))
