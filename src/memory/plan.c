@@ -50,6 +50,12 @@ static uint64_t seqs_states(const struct plan_model *m, const struct plan_wish *
     return m->state_bytes ? (uint64_t)m->seqs * (w->prefix_cache_bytes ? 2 : 1) : 0;
 }
 
+static uint64_t agents_states(const struct plan_model *m, const struct plan_wish *w)
+{
+    ASSERT(w->agents <= PLAN_AGENTS_MOST);
+    return m->state_bytes ? (uint64_t)w->agents * PLAN_AGENT_ENDS : 0;
+}
+
 /* States of the sequences, and of snapshots, of which there are never more. */
 static uint64_t states_most(const struct plan_model *m, const struct plan_wish *w)
 {
@@ -98,16 +104,40 @@ uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length)
     return bytes;
 }
 
-/* Pages of one sequence, in the units of each group's pool. */
-static uint64_t kv_floor(const struct plan_model *m, uint32_t length)
+static uint32_t agent_tokens(const struct plan_wish *w, uint32_t length)
 {
-    return in_units(pages_of(m, length) * full_page_bytes(m)) + windows_bytes(m, length, 1, 0);
+    return w->agent_tokens ? MIN_OF(w->agent_tokens, length) : length;
 }
 
-/* Pages for one sequence and the states of the batch: with these every admitted request can finish. */
+/* Pages of one sequence and of all agents. */
+static uint64_t pages_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
+{
+    return pages_of(m, length) + w->agents * pages_of(m, agent_tokens(w, length));
+}
+
+/* Sequences that have windows of their own at least. */
+static uint32_t windows_floor(const struct plan_wish *w)
+{
+    return 1 + w->agents * PLAN_AGENT_ENDS;
+}
+
+/* Bytes of pages_floor(), in the units of each group's pool. */
+static uint64_t kv_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
+{
+    return in_units(pages_floor(m, w, length) * full_page_bytes(m)) +
+           windows_bytes(m, length, windows_floor(w), 0);
+}
+
+static uint64_t state_floor(const struct plan_model *m, const struct plan_wish *w)
+{
+    return in_units((seqs_states(m, w) + agents_states(m, w)) * m->state_bytes);
+}
+
+/* Pages for one sequence and the states of the batch: with these every admitted request can finish. Beside
+ * them, all that agents hold. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
-    return kv_floor(m, length) + in_units(seqs_states(m, w) * m->state_bytes);
+    return kv_floor(m, w, length) + state_floor(m, w);
 }
 
 uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain)
@@ -173,9 +203,9 @@ static struct need needed_bytes(const struct plan_process *p, const struct plan_
 {
     ASSERT(length > 0);
     struct need all = fixed_bytes(p, m);
-    struct need running =
-        need_of(m, requests_bytes(p, m, length) + tables_bytes(m, pages_of(m, length), states_most(m, w)),
-                pools_floor(m, w, length));
+    struct need running = need_of(
+        m, requests_bytes(p, m, length) + tables_bytes(m, pages_floor(m, w, length), states_most(m, w)),
+        pools_floor(m, w, length));
     all.machine += MAX_OF(running.machine, m->loading_bytes);
     all.device += running.device;
     return all;
@@ -274,7 +304,7 @@ static uint64_t room_beside(const struct plan *p, const struct plan_wish *w, uin
     const struct plan_model *m = &p->model;
     uint64_t taken = pools ? pools_floor(m, w, p->max_model_len) : 0;
     if (tables)
-        taken += tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
+        taken += tables_bytes(m, pages_floor(m, w, p->max_model_len), states_most(m, w));
     return left > taken ? left - taken : 0;
 }
 
@@ -368,21 +398,24 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     *computing -= share_images(ret, w, *computing);
     left.machine -= share_matchers(ret, w, left.machine);
     left.machine -= share_grammars(ret, w, left.machine);
-    uint64_t states = seqs_states(m, w), states_bytes = in_units(states * m->state_bytes);
-    uint64_t pages_seqs = pages_of(m, ret->max_model_len) * m->seqs;
+    uint64_t states = seqs_states(m, w), states_bytes = state_floor(m, w);
+    uint64_t pages_least = pages_floor(m, w, ret->max_model_len);
+    uint64_t pages_seqs = pages_least + pages_of(m, ret->max_model_len) * (m->seqs - 1);
+    uint32_t windows_seqs = m->seqs - 1 + windows_floor(w);
     uint64_t snapshots = 0;
     if (w->prefix_cache_bytes && m->state_bytes)
         snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, *computing) / m->state_bytes, SNAPSHOTS_MAX);
-    uint64_t windows = windows_bytes(m, ret->max_model_len, m->seqs, 0);
+    snapshots = MAX_OF(snapshots, agents_states(m, w));
+    uint64_t windows = windows_bytes(m, ret->max_model_len, windows_seqs, 0);
     uint64_t pages = pages_left(m, left, states_bytes + windows, states + snapshots);
     pages = MIN_OF(pages, pages_seqs + cached_pages(m, w->prefix_cache_bytes));
-    pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
+    pages = MIN_OF(MAX_OF(pages, pages_least), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
     ret->states_max = (uint32_t)(states + snapshots);
     uint64_t tables = tables_bytes(m, pages, states + snapshots);
     ret->engine_bytes = m->engine_bytes + tables;
     ret->kv_bytes = in_units(pages * full_page_bytes(m)) +
-                    windows_bytes(m, ret->max_model_len, m->seqs, pages - MIN_OF(pages, pages_seqs));
+                    windows_bytes(m, ret->max_model_len, windows_seqs, pages - MIN_OF(pages, pages_seqs));
     ret->state_bytes = in_units(ret->states_max * m->state_bytes);
     ASSERT(left.machine >= tables);
     left.machine -= tables;
@@ -394,8 +427,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ret->prefix_cache_bytes = MIN_OF(w->prefix_cache_bytes, ret->pools_bytes);
     ASSERT(ret->kv_bytes <= ret->pools_bytes && ret->state_bytes <= ret->pools_bytes);
     ASSERT(ret->prefix_cache_bytes <= ret->pools_bytes);
-    ASSERT(ret->pages_max >= pages_of(m, ret->max_model_len));
-    ASSERT(ret->states_max >= states);
+    ASSERT(ret->pages_max >= pages_least);
+    ASSERT(ret->states_max >= states + agents_states(m, w));
     ASSERT(ret->pools_bytes >= pools_floor(m, w, ret->max_model_len));
 }
 
@@ -520,8 +553,7 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
 static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t kv = kv_floor(m, p->max_model_len);
-    uint64_t state = in_units(seqs_states(m, w) * m->state_bytes);
+    uint64_t kv = kv_floor(m, w, p->max_model_len), state = state_floor(m, w);
     const struct model_line lines[] = {
         {COMPUTING, 1, "pools", kv + state, p->pools_bytes, "these together, units of 2 MiB"},
         {COMPUTING, 2, "kv", kv, p->kv_bytes, "pages of 32 tokens"},
@@ -572,7 +604,8 @@ static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engin
 static void add_model(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), seqs_states(m, w));
+    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_floor(m, w, p->max_model_len),
+                                                     seqs_states(m, w) + agents_states(m, w));
     struct need floor;
     plan_model(p, w, engine, &floor);
     add(p, 0, m->name, ACCOUNT_ANON, floor.machine, p->model_bytes, "");
@@ -613,11 +646,24 @@ static void add_lines(struct plan *p, const struct plan_wish *w)
 static void share_least(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
-    p->kv_bytes = kv_floor(m, p->max_model_len);
-    p->state_bytes = in_units(seqs_states(m, w) * m->state_bytes);
+    p->engine_bytes =
+        m->engine_bytes + tables_bytes(m, pages_floor(m, w, p->max_model_len), states_most(m, w));
+    p->kv_bytes = kv_floor(m, w, p->max_model_len);
+    p->state_bytes = state_floor(m, w);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
     p->images_bytes = m->image_bytes;
+}
+
+/* The most agents that fit with this context. */
+static uint32_t most_agents(const struct plan_process *process, const struct plan_model *m,
+                            const struct plan_wish *w, uint32_t length)
+{
+    struct plan_wish fewer = *w;
+    ASSERT(length > 0);
+    ASSERT(w->agents == 0 || w->prefix_cache_bytes > 0);
+    while (fewer.agents > 0 && !fits(process, m, &fewer, length))
+        fewer.agents--;
+    return fewer.agents;
 }
 
 static void explain(struct plan *p, plan_model_fn *model, void *arg, const struct plan_wish *w,
@@ -631,7 +677,8 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
                                  .needed_bytes = device ? need.device : need.machine,
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
-                                 .seqs_max = most_seqs(process, model, arg, p->seqs, w, p->max_model_len)};
+                                 .seqs_max = most_seqs(process, model, arg, p->seqs, w, p->max_model_len),
+                                 .agents_max = most_agents(process, m, w, p->max_model_len)};
     why->ceiling_bytes = plan_ceiling_bytes(process, why->domain);
     ASSERT(why->needed_bytes > why->ceiling_bytes);
     ASSERT(why->seqs_max <= p->seqs);
@@ -664,6 +711,17 @@ static void plan_length(const struct plan_process *process, const struct plan_wi
     ASSERT(p->max_model_len > p->reserve && p->max_model_len <= m->context_max);
 }
 
+static void plan_agents(const struct plan_wish *w, struct plan *p)
+{
+    struct plan_wish none = *w;
+    none.agents = 0;
+    p->agents = w->agents;
+    p->agent_tokens = w->agents ? agent_tokens(w, p->max_model_len) : 0;
+    p->agents_bytes =
+        pools_floor(&p->model, w, p->max_model_len) - pools_floor(&p->model, &none, p->max_model_len);
+    ASSERT(w->agents > 0 || p->agents_bytes == 0);
+}
+
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t seqs,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why)
 {
@@ -674,7 +732,9 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
         *why = (struct plan_refusal){.context_max = m->context_max};
         return -EINVAL;
     }
+    ASSERT(wish->agents == 0 || wish->prefix_cache_bytes > 0);
     plan_length(process, wish, &p);
+    plan_agents(wish, &p);
     p.queue = m->queue;
     p.loading_bytes = m->loading_bytes;
     p.requests_bytes = requests_bytes(process, m, p.max_model_len);

@@ -95,12 +95,18 @@ struct plan_model {
 
 #define PLAN_RESERVE_DEFAULT UINT32_MAX
 
+#define PLAN_AGENTS_MOST 512
+#define PLAN_AGENT_ENDS  2 /* snapshots of an agent's place, cache/agents.h */
+
 struct plan_wish {
     uint32_t max_model_len; /* 0: the model's own limit, or the longest that fits */
     /* Tokens that only compactions may use: beyond max_model_len, as far as the model's limit and the memory
      * allow, else part of the context, at most half. PLAN_RESERVE_DEFAULT: a sixteenth of a context of at
      * least 8192 tokens, at most 4096. */
     uint32_t reserve;
+    /* Number of agents, and tokens of each one's pages, which are reserved with snapshots at their ends
+     * beside the pages of one sequence. agent_tokens 0, or more than the context: the context. */
+    uint32_t agents, agent_tokens;
     /* PLAN_ALL: the rest, as far as the tables of its pages stay small; 0: no prefix cache. */
     uint64_t prefix_cache_bytes;
     /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the model's
@@ -138,7 +144,9 @@ struct plan {
     struct plan_device device;
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
-    uint32_t reserve; /* part of max_model_len for compactions, see plan_wish */
+    uint32_t reserve;              /* part of max_model_len for compactions, see plan_wish */
+    uint32_t agents, agent_tokens; /* see plan_wish; agent_tokens: of each */
+    uint64_t agents_bytes;         /* part of pools_floor_bytes */
     uint32_t pages_max, states_max;
     /* Bytes of the machine that a load reserves before it begins: the minimum for the model to run, with its
      * engine's tables whole; and the parts of that for the pools and for one request. */
@@ -170,6 +178,7 @@ struct plan_refusal {
     uint32_t context_max, context; /* context: the longest that would fit with all sequences; 0: none */
     /* How many sequences would fit with the requested context (or the least); 0: none. */
     uint32_t seqs_max;
+    uint32_t agents_max; /* number of agents that would fit with all sequences and that context */
 };
 
 /* Pages of a group with a window that `seqs` sequences of `length` tokens have at most, during a step of

@@ -108,8 +108,11 @@ static void check_plan(const struct plan *p)
     /* One sequence at full length, and states for all rows, have their places in units. */
     const struct plan_model *m = &p->model;
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
-    assert_true(p->pages_max >= pages);
-    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
+    uint64_t states = m->seqs + p->agents * PLAN_AGENT_ENDS;
+    pages += (uint64_t)p->agents * DIV_UP(p->agent_tokens, m->page_tokens);
+    assert_true(p->pages_max >= pages && (m->state_bytes == 0 || p->states_max >= states));
+    assert_true(p->pools_bytes >= pages * m->page_bytes + states * m->state_bytes);
+    assert_true(p->agents_bytes <= p->pools_floor_bytes);
     assert_true(p->requests_bytes >= (m->job_bytes + m->job_token_bytes * p->max_model_len) * m->seqs);
     assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
 }
@@ -346,6 +349,38 @@ TEST(the_largest_default_reserve_has_4096_tokens)
     assert_int_equal(p.reserve, 4096);
 }
 
+TEST(agents_have_pages_and_states_of_their_own)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(4096 * MIB);
+    struct plan_wish wish = {.max_model_len = 8192, .prefix_cache_bytes = PLAN_ALL};
+    struct plan_refusal why;
+    struct plan none, p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &none, &why), 0);
+    assert_int_equal(none.agents_bytes, 0);
+    /* Each takes 256 pages of 64 KiB, and two states of 1 MiB. */
+    wish.agents = 8;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, &why), 0);
+    check_plan(&p);
+    assert_int_equal(p.agent_tokens, 8192);
+    assert_int_equal(p.agents_bytes, 8 * (16 + 2) * MIB);
+    assert_int_equal(p.pools_floor_bytes - none.pools_floor_bytes, p.agents_bytes);
+    wish.agent_tokens = 4096;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, &why), 0);
+    assert_int_equal(p.agent_tokens, 4096);
+    assert_int_equal(p.agents_bytes, 8 * (8 + 2) * MIB);
+    /* Too many agents are refused, with the number that fits. */
+    o.ceiling_bytes = none.floor_bytes + 100 * MIB;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, &why), -ENOMEM);
+    assert_in_range(why.agents_max, 1, 7);
+    /* Without a requested context all have a shorter one. */
+    wish = (struct plan_wish){.agents = 8, .prefix_cache_bytes = PLAN_ALL};
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, &why), 0);
+    check_plan(&p);
+    assert_in_range(p.max_model_len, PLAN_CONTEXT_LEAST, 8191);
+    assert_int_equal(p.agent_tokens, p.max_model_len);
+}
+
 /* A context that fits without the reserve is not refused for it. */
 TEST(without_memory_beyond_it_the_reserve_is_part_of_the_context)
 {
@@ -399,6 +434,9 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
             .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .grammar_cache_bytes = rng_below(&rng, 2) * up_to(&rng, 100 * MIB)};
+        if (wish.prefix_cache_bytes > 0 && rng_below(&rng, 2))
+            wish.agents = (uint32_t)up_to(&rng, 16);
+        wish.agent_tokens = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max));
         uint32_t seqs = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;
         struct plan p;
@@ -409,6 +447,15 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         }
         assert_int_equal(r, -ENOMEM);
         assert_true(why.needed_bytes > o.ceiling_bytes);
+        if (why.agents_max > 0) {
+            struct plan_wish fewer = wish;
+            fewer.agents = why.agents_max;
+            assert_true(fewer.agents < wish.agents);
+            fewer.max_model_len = p.max_model_len;
+            assert_int_equal(plan_make(&o, numbers_of, &m, seqs, &fewer, &p, &why), 0);
+            check_plan(&p);
+            continue;
+        }
         if (why.context) {
             struct plan_wish shorter = wish;
             shorter.max_model_len = why.context;
