@@ -233,6 +233,10 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
     case FINISH_MEMORY_TAKEN:
         why->retry_after_s = ENGINE_RETRY_TAKEN_S;
         return !reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", f->error);
+    case FINISH_AGENTS_FULL:
+        why->retry_after_s = f->retry_after_s;
+        return !reject_set(why, x->request.gen.opens_session ? REJECT_OUT_OF_MEMORY : REJECT_AGENTS_FULL,
+                           NULL, "%s", f->error);
     case FINISH_LEASE_REFUSED:
         return !reject_set(why, REJECT_OUT_OF_MEMORY, NULL, "%s", f->error);
     case FINISH_SHUTDOWN:

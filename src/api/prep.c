@@ -10,6 +10,7 @@
 #include "api/reply.h"
 #include "api/request/later_tools.h"
 #include "api/request/utility_form.h"
+#include "api/turns/agent_key.h"
 #include "api/turns/prompt_parts.h"
 #include "api/utility.h"
 #include "api/wait.h"
@@ -153,6 +154,7 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         x->gen.max_tokens_default = max_tokens_default(x);
         if (!sessions_check(x) || !place_later_tools(x) || !read_parts(x))
             return PREPARE_REFUSED;
+        x->request.gen.agent = agent_key_find(x);
         x->stage = EXCHANGE_AT_GEN;
         /* fall through */
     case EXCHANGE_AT_GEN:

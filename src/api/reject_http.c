@@ -54,6 +54,7 @@ static const struct row {
     [REJECT_TOO_MANY_REQUESTS] = {429, "too_many_requests", "rate_limit_error"},
     [REJECT_REQUEST_CANCELLED] = {499, "request_cancelled", INVALID},
     [REJECT_ENGINE_ERROR] = {500, "engine_error", SERVER},
+    [REJECT_AGENTS_FULL] = {503, "agents_full", SERVER},
     [REJECT_MEMORY_SHORT] = {503, "memory_short", SERVER},
     [REJECT_MODEL_FAILED] = {503, "model_failed", SERVER},
     [REJECT_MODEL_LOAD_FAILED] = {503, "model_load_failed", SERVER},

@@ -131,6 +131,18 @@ static void request_cells(struct table *t, const json_t *r)
     table_cell(t, "%s", age);
 }
 
+static void show_agents(const json_t *models)
+{
+    const json_t *m;
+    size_t i;
+    json_array_foreach(models, i, m)
+        if (at(m, "agents", NULL))
+            show_line("agents        %llu of %llu places of %s, %llu running, %llu refused",
+                      count(at(m, "agents", "active")), count(at(m, "agents", "limit")),
+                      text(at(m, "id", NULL)), count(at(m, "agents", "running")),
+                      count(at(m, "agents", "refused")));
+}
+
 /* Prints /api/status and /api/memory. Missing fields show as 0 or "-". */
 static void show_status(const char *where, const json_t *status, const json_t *memory)
 {
@@ -144,6 +156,7 @@ static void show_status(const char *where, const json_t *status, const json_t *m
               bytes(at(memory, "reserved_bytes", NULL)).text, bytes(at(memory, "limit_bytes", NULL)).text);
     show_line("prefix cache  %s of %s", bytes(at(host, "bytes", NULL)).text,
               bytes(at(host, "limit_bytes", NULL)).text);
+    show_agents(at(status, "models", NULL));
     print_table(at(status, "models", NULL), model_columns, COUNT_OF(model_columns), model_cells);
     if (json_array_size(at(status, "requests", NULL)) > 0)
         print_table(at(status, "requests", NULL), request_columns, COUNT_OF(request_columns), request_cells);

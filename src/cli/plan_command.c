@@ -146,6 +146,10 @@ static void print_table(const struct planning *p)
         p->model.shape.layers, plan_context(plan), plan->model.context_max, plan->seqs, plan->queue);
     if (plan->reserve > 0)
         plain_printf(stdout, "%u tokens more are for compaction (--compaction-reserve)\n", plan->reserve);
+    if (plan->agents > 0)
+        plain_printf(stdout,
+                     "%u agents have pages of %u tokens each, %s together (--agents, --agent-context)\n",
+                     plan->agents, plan->agent_tokens, bytes_text(plan->agents_bytes).text);
     if (p->seqs == 0 && plan->device.name)
         plain_printf(stdout, "%u sequences are what the memory of %s carries (--max-num-seqs)\n", plan->seqs,
                      plan->device.name);
@@ -269,8 +273,10 @@ static void json_model(const struct planning *p, struct json_out *j)
     json_open(j, NULL);
     JSON_PUT_STRINGS(j, {"id", plan->model.name}, {"form", p->model.shape.form});
     JSON_PUT_U64S(j, {"max_model_len", plan_context(plan)}, {"compaction_reserve", plan->reserve},
-                  {"context_max", plan->model.context_max}, {"max_num_seqs", plan->seqs},
-                  {"max_queue", plan->queue}, {"ceiling_bytes", plan->ceiling_bytes});
+                  {"agents", plan->agents}, {"agent_context", plan->agent_tokens},
+                  {"agents_bytes", plan->agents_bytes}, {"context_max", plan->model.context_max},
+                  {"max_num_seqs", plan->seqs}, {"max_queue", plan->queue},
+                  {"ceiling_bytes", plan->ceiling_bytes});
     json_put_string(j, "max_num_seqs_from",
                     p->seqs > 0         ? "--max-num-seqs"
                     : plan->device.name ? "the device's memory"

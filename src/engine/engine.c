@@ -11,8 +11,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/agents.h"
 #include "grammar/matcher.h"
 #include "memory/accounts.h"
+#include "memory/plan.h"
 #include "reclaim/holders.h"
 #include "tokenizer/tokenizer.h"
 
@@ -121,6 +123,7 @@ struct layout {
 static uint32_t states_of(const struct engine_opts *o, const struct model_shape *shape)
 {
     uint64_t snapshots = shape->state_bytes ? o->prefix_cache_bytes / shape->state_bytes : 0;
+    snapshots = MAX_OF(snapshots, o->agents * (uint64_t)AGENT_ENDS);
     return (o->prefix_cache_bytes ? 2 : 1) * o->max_num_seqs + (uint32_t)MIN_OF(snapshots, SNAPSHOTS_MAX);
 }
 
@@ -134,18 +137,24 @@ static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct 
     return (struct mailbox_opts){places_of(o) + 1 + ORDERS_MAX, sizeof(struct engine_message), false, charge};
 }
 
-/* Leases have half of the prefix cache, and leave room for the longest sequence and for every place's states.
- */
+/* Leases have half of the prefix cache, and leave room for the longest sequence, for every place's states and
+ * for all that agents hold. */
 static void lay_out_leases(const struct engine_opts *o, const struct model_shape *shape,
                            struct pools_opts *ret)
 {
-    uint64_t bytes = o->prefix_cache_bytes / 2, longest = sched_pages(o->max_model_len);
-    uint64_t least = longest * shape->page_bytes + 2 * (uint64_t)o->max_num_seqs * shape->state_bytes;
+    _Static_assert(PLAN_AGENT_ENDS == AGENT_ENDS, "a plan has the snapshots that an agent holds");
+    uint64_t pages = sched_pages(o->max_model_len) + o->agents * (uint64_t)sched_pages(o->agent_tokens);
+    uint64_t states = 2 * (uint64_t)o->max_num_seqs + o->agents * (uint64_t)AGENT_ENDS;
+    uint64_t bytes = o->prefix_cache_bytes / 2;
+    uint64_t least = pages * shape->page_bytes + states * shape->state_bytes;
     if (o->pools_bytes_max)
         bytes = MIN_OF(bytes, o->pools_bytes_max - MIN_OF(least, o->pools_bytes_max));
     ret->lease_bytes_max = bytes;
-    ret->lease_pages_max = ret->pages_max - (uint32_t)MIN_OF(longest, ret->pages_max);
-    ret->lease_states_max = ret->states_max - MIN_OF(2 * o->max_num_seqs, ret->states_max);
+    ret->lease_pages_max = ret->pages_max - (uint32_t)MIN_OF(pages, ret->pages_max);
+    ret->lease_states_max = ret->states_max - (uint32_t)MIN_OF(states, ret->states_max);
+    ret->agents = o->agents;
+    ret->agent_tokens = o->agent_tokens;
+    ret->agent_idle_ns = o->agent_idle_ns;
 }
 
 static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)

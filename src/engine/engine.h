@@ -71,10 +71,13 @@ void engine_job_limits(const struct engine *en, const struct job_spec *job, stru
 uint32_t engine_retry_after_s(struct engine *en);
 
 /* Sessions in force, of all tenants: how many hold or are promised so many bytes, each entry counted once;
- * tokens of all their prefixes; and the last deadline, 0 without a session. Any thread. */
+ * tokens of all their prefixes; and the last deadline, 0 without a session. Agents with a place, and when the
+ * last idle place is free. Any thread. */
 struct engine_held {
     uint32_t sessions;
     uint64_t bytes, tokens, until_ns;
+    uint32_t agents;
+    uint64_t agents_until_ns;
 };
 struct engine_held engine_held(struct engine *en);
 

@@ -25,9 +25,11 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
     uint64_t now_ns = clock_now_ns();
     image_sched_leave(&en->image_sched, j);
     engine_leases_hold(en, j, why);
+    engine_agents_hold(en, j);
     if (j->seq.phase != SCHED_NEW)
         sched_remove(en->sched, &j->seq);
     engine_leases_end(en, j);
+    engine_agents_leave(en, j);
     j->over = true;
     job_release_held(j);
     j->finish.reason = why;

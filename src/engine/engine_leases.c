@@ -10,6 +10,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/agents.h"
 #include "cache/leases.h"
 #include "cache/prefix_index.h"
 #include "cache/prefix_lease.h"
@@ -111,12 +112,9 @@ bool engine_leases_enter(struct engine *en, struct job *j)
     return false;
 }
 
-/* The last node of the job's prefix that a later request can use. */
 static uint32_t end_of(const struct engine *en, const struct job *j, uint32_t tokens)
 {
-    struct prefix_hit hit;
-    prefix_index_find(en->pools.index, j->keys, MIN_OF(j->seq.key_count, tokens / PAGE_TOKENS), &hit);
-    return hit.node;
+    return pools_prefix_end(&en->pools, j->keys, MIN_OF(j->seq.key_count, tokens / PAGE_TOKENS));
 }
 
 static void hold(struct engine *en, struct job *j)
@@ -134,7 +132,8 @@ static bool is_leased(const struct engine *en, const struct job *j)
 void engine_leases_hold(struct engine *en, struct job *j, enum finish_reason why)
 {
     bool whole = why == FINISH_STOP || why == FINISH_LENGTH || why == FINISH_REPETITION;
-    if (!is_leased(en, j) || j->leases.session == JOB_NO_SESSION || why == FINISH_LEASE_REFUSED)
+    if (!is_leased(en, j) || j->leases.session == JOB_NO_SESSION || why == FINISH_LEASE_REFUSED ||
+        why == FINISH_AGENTS_FULL)
         return;
     if (j->leases.session == JOB_OPENS_SESSION && !whole) {
         (void)leases_end(en->pools.leases, session_of(j), j->seq.tenant_id);
@@ -192,11 +191,13 @@ static bool take_order(struct engine_leases *l, struct engine_session *ret)
 static void obey(struct engine *en)
 {
     struct engine_session s;
-    while (take_order(&en->leases, &s))
+    while (take_order(&en->leases, &s)) {
         if (s.ended)
             (void)leases_end(en->pools.leases, &s.is.id, s.is.tenant);
         else
             (void)leases_extend(en->pools.leases, &s.is.id, s.is.tenant, s.is.deadline_ns);
+        engine_agents_obey(en, &s);
+    }
 }
 
 static void list_session(void *arg, uint32_t i, const struct lease_info *is)
@@ -225,14 +226,18 @@ void engine_leases_publish(struct engine *en)
 
 void engine_leases_tend(struct engine *en)
 {
-    if (!en->pools.leases)
-        return;
-    (void)leases_expire(en->pools.leases, clock_now_ns());
+    uint64_t now_ns = clock_now_ns();
+    if (en->pools.leases)
+        (void)leases_expire(en->pools.leases, now_ns);
+    if (en->pools.agents)
+        (void)agents_expire(en->pools.agents, now_ns);
 }
 
 uint64_t engine_leases_wait_ns(const struct engine *en, uint64_t now_ns)
 {
     uint64_t due_ns = en->pools.leases ? leases_due_ns(en->pools.leases) : UINT64_MAX;
+    if (en->pools.agents)
+        due_ns = MIN_OF(due_ns, agents_due_ns(en->pools.agents));
     if (due_ns == UINT64_MAX)
         return UINT64_MAX;
     return due_ns > now_ns ? due_ns - now_ns : 0;

@@ -104,7 +104,9 @@ static void take_message(struct engine *en, const struct engine_message *m)
     image_sched_enter(&en->image_sched, j);
     int r = sched_add(en->sched, &j->seq);
     ASSERT(r == 0);
-    if (!engine_leases_enter(en, j))
+    if (!engine_agents_enter(en, j))
+        engine_end_job(en, j, FINISH_AGENTS_FULL);
+    else if (!engine_leases_enter(en, j))
         engine_end_job(en, j, FINISH_LEASE_REFUSED);
 }
 

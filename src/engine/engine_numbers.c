@@ -124,6 +124,7 @@ void engine_publish(struct engine *en, bool idle)
     en->now.idle = idle;
     log_losses(en);
     engine_leases_publish(en);
+    engine_agents_publish(en);
     publish_write(&en->publish, &en->now, &en->jobs, &en->over, clock_now_ns());
 }
 

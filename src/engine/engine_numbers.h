@@ -62,6 +62,9 @@ struct engine_numbers {
     uint32_t sessions, wishes;
     uint64_t leased_bytes, promised_bytes, lease_bytes_max, wished_bytes;
     uint64_t sessions_opened, sessions_refused, leases_expired, wishes_dropped;
+    /* Places of agents; running: with a request; zeros without --agents. */
+    uint32_t agents, agents_running, agents_max, agent_tokens_max;
+    uint64_t agent_tokens, agents_taken, agents_refused, agents_expired;
     struct engine_pool_numbers kv, state;   /* state: zeros without recurrent layers */
     uint64_t cached_tokens;                 /* prompt tokens in the prefix cache when they were first read */
     uint64_t fetched_hits, pinned_hits;     /* requests with a prefix from the SSD tier, from pinned memory */

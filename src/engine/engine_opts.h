@@ -86,6 +86,10 @@ struct engine_opts {
     /* Size of the tier below it in the machine's memory (cache/pinned_tier.h), for a model on a device; 0, or
      * no prefix cache: none. */
     uint64_t pinned_cache_bytes;
+    /* Places of agents (cache/agents.h), each of agent_tokens; 0, or no prefix cache: none, and no request is
+     * refused for one. */
+    uint32_t agents, agent_tokens;
+    uint64_t agent_idle_ns;
     /* Size of the cache for image embeddings that no request needs now. Embeddings in use may take more,
      * but not more than this or the largest image. */
     uint64_t image_cache_bytes;

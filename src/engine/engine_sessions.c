@@ -20,6 +20,10 @@ struct engine_held engine_held(struct engine *en)
         ret.tokens += s->is.tokens;
         ret.until_ns = MAX_OF(ret.until_ns, s->is.deadline_ns);
     }
+    if (en->leases.agents_until_ns > now_ns) {
+        ret.agents = en->leases.agents;
+        ret.agents_until_ns = en->leases.agents_until_ns;
+    }
     ret.bytes = ret.sessions > 0 ? en->leases.bytes : 0;
     pthread_mutex_unlock(&en->leases.lock);
     return ret;

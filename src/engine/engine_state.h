@@ -112,8 +112,10 @@ struct engine_leases {
     pthread_mutex_t lock;
     struct engine_session *list; /* [POOLS_LEASES_MAX]; NULL: none was made */
     uint32_t count;
-    uint64_t bytes; /* held by all of them, and promised */
-    bool edited;    /* an entry of the list has an order */
+    uint64_t bytes;           /* held by all of them, and promised */
+    bool edited;              /* an entry of the list has an order */
+    uint32_t agents;          /* with a place */
+    uint64_t agents_until_ns; /* the last idle place is free then */
 };
 
 struct engine {
@@ -291,12 +293,23 @@ bool engine_leases_enter(struct engine *en, struct job *j);
 /* A job ends: before its sequence goes, and after that. */
 void engine_leases_hold(struct engine *en, struct job *j, enum finish_reason why);
 void engine_leases_end(struct engine *en, struct job *j);
-/* Obeys what other threads asked for, and ends one lease whose time has come. Beside requests. */
+/* Ends one lease and one agent's place whose time has come. Beside requests. */
 void engine_leases_tend(struct engine *en);
 /* Time until engine_leases_tend() has something to do; UINT64_MAX: nothing. */
 uint64_t engine_leases_wait_ns(const struct engine *en, uint64_t now_ns);
 /* Other threads see the sessions as they are. */
 void engine_leases_publish(struct engine *en);
+
+/* engine_agents.c. A job has come, perhaps of an agent. False: all places are taken, and finish.error says
+ * it. */
+bool engine_agents_enter(struct engine *en, struct job *j);
+/* A job ends: before its sequence goes, and after that. */
+void engine_agents_hold(struct engine *en, struct job *j);
+void engine_agents_leave(struct engine *en, struct job *j);
+/* A session has ended, or has another deadline, and so has its agent's place. */
+void engine_agents_obey(struct engine *en, const struct engine_session *s);
+/* Other threads see how many agents have a place. */
+void engine_agents_publish(struct engine *en);
 
 /* engine_parts.c: connects the parts with the engine. No part has run before. */
 void engine_parts_init(struct engine *en);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/agents.h"
 #include "cache/block_pool.h"
 #include "cache/leases.h"
 #include "cache/page_pool.h"
@@ -65,6 +66,8 @@ static bool walk(struct engine *en, struct walk *w)
     check_pools(p);
     if (p->leases)
         leases_check(p->leases);
+    if (p->agents)
+        agents_check(p->agents);
     if (en->tiers.pinned)
         pinned_tier_check(en->tiers.pinned);
     if (en->image_sched.embedding_cache)

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/none.h"
 #include "constraint/grammar_cache.h"
 #include "grammar/matcher.h"
@@ -433,4 +434,9 @@ bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf 
         job_release_held(j);
     job_flush(j);
     return found;
+}
+
+uint64_t job_session_agent(const uint8_t id[16])
+{
+    return hash_bytes(id, 16) | 1;
 }

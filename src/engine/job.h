@@ -53,6 +53,7 @@ struct job {
     struct prefix_key root;
     struct stream_lost lost;
     struct job_leases leases;
+    bool in_place; /* it has entered its agent's place */
     /* Its images, ascending. */
     uint32_t image_count;
     uint64_t image_bytes;      /* bytes of their pixels; charged to their maker */

@@ -62,8 +62,11 @@ struct job_leases {
     enum job_session session;
     uint8_t id[16]; /* id of the session, a struct lease_id */
     uint32_t ttl_s;
-    bool follows; /* it moves with any request that continues its end */
+    bool follows;   /* it moves with any request that continues its end */
+    uint64_t agent; /* key of its agent (cache/agents.h); 0: the job has no agent */
 };
+/* Key of the agent that is this session. */
+uint64_t job_session_agent(const uint8_t id[16]);
 
 struct job_spec {
     enum job_output output;

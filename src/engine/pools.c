@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "cache/block_pool.h"
+#include "cache/agents.h"
 #include "cache/leases.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_index.h"
@@ -214,7 +215,8 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
     }
     return bytes + (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max ? index_bytes(opts) : 0) +
-           (opts->lease_bytes_max ? leases_arena_bytes(POOLS_LEASES_MAX) : 0);
+           (opts->lease_bytes_max ? leases_arena_bytes(POOLS_LEASES_MAX) : 0) +
+           (opts->agents ? agents_arena_bytes(opts->agents) : 0);
 }
 
 static int open_accounts(struct pools *p, const struct pools_opts *o)
@@ -283,6 +285,15 @@ static int create_leases(struct arena *a, const struct pools_opts *o, struct poo
     return p->index && o->lease_bytes_max ? leases_create(a, &leases, &p->leases) : 0;
 }
 
+static int create_agents(struct arena *a, const struct pools_opts *o, struct pools *p)
+{
+    struct agents_opts agents = {.index = p->index,
+                                 .count_max = o->agents,
+                                 .tokens_max = MAX_OF(o->agent_tokens, (uint32_t)PAGE_TOKENS),
+                                 .idle_ns = o->agent_idle_ns};
+    return p->index && o->agents ? agents_create(a, &agents, &p->agents) : 0;
+}
+
 static int create_index(struct arena *a, const struct pools_opts *o, struct pools *p)
 {
     struct prefix_index_opts index = {.group_count = p->group_count,
@@ -321,7 +332,9 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
         r = create_states(a, opts, p);
     if (r == 0)
         r = create_index(a, opts, p);
-    return r == 0 ? create_leases(a, opts, p) : r;
+    if (r == 0)
+        r = create_leases(a, opts, p);
+    return r == 0 ? create_agents(a, opts, p) : r;
 }
 
 /* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
@@ -345,6 +358,8 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
 {
     leases_done(p->leases);
     p->leases = NULL;
+    agents_done(p->agents);
+    p->agents = NULL;
     prefix_index_done(p->index);
     p->index = NULL;
     if (p->prefix_cache)
@@ -405,6 +420,14 @@ void pools_move_accounts(struct pools *p)
     show(p->state, p->leased, &p->states_leased, states_leased);
     show(p->kv, p->prefix_cache, &p->on_prefix_cache, cached);
     show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->state_bytes);
+}
+
+uint32_t pools_prefix_end(const struct pools *p, const struct prefix_key *keys, uint32_t count)
+{
+    struct prefix_hit hit;
+    ASSERT(p->index && (keys || count == 0));
+    prefix_index_find(p->index, keys, count, &hit);
+    return hit.node;
 }
 
 void pools_clock(struct pools *p, uint64_t now_ns)

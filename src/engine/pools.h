@@ -18,6 +18,7 @@
 struct arena;
 struct holder;
 struct prefix_index;
+struct prefix_key;
 
 struct pools {
     /* Constant. */
@@ -33,6 +34,7 @@ struct pools {
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
     struct leases *leases; /* NULL: none */
+    struct agents *agents; /* NULL: no places of agents */
     struct account *all, *kv, *state, *snapshots, *prefix_cache, *leased;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
@@ -68,6 +70,8 @@ struct pools_opts {
     /* Limits of leases (cache/leases.h): bytes, and pages and snapshots that sessions hold. 0: no leases. */
     uint64_t lease_bytes_max;
     uint32_t lease_pages_max, lease_states_max;
+    uint32_t agents, agent_tokens; /* places of agents; 0: none */
+    uint64_t agent_idle_ns;
     struct holder *holder; /* its budget limits the cache too; may be NULL */
     /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all
      * others refuse a unit. False: there is nothing. NULL: never. */
@@ -105,6 +109,8 @@ int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64
 
 /* Moves bytes between the accounts as the blocks are used now. Never fails: the sum is unchanged. */
 void pools_move_accounts(struct pools *p);
+/* The last node of the chain keys[count] that a later request can use; NONE: no such node. */
+uint32_t pools_prefix_end(const struct pools *p, const struct prefix_key *keys, uint32_t count);
 void pools_clock(struct pools *p, uint64_t now_ns);
 
 struct pools_given {

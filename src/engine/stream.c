@@ -70,6 +70,7 @@ const char *stream_finish_name(enum finish_reason r)
         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
         [FINISH_MEMORY_TAKEN] = "memory_short",
         [FINISH_LEASE_REFUSED] = "lease_refused",
+        [FINISH_AGENTS_FULL] = "agents_full",
         [FINISH_SHUTDOWN] = "shutdown",
         [FINISH_ERROR] = "error",
     };

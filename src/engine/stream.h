@@ -40,6 +40,7 @@ enum finish_reason {
     FINISH_QUEUE_TIMEOUT, /* waited too long for a place */
     FINISH_MEMORY_TAKEN,  /* never had a place: other programs have the memory for it; see `error` */
     FINISH_LEASE_REFUSED, /* its session does not fit, or is gone; see `error` */
+    FINISH_AGENTS_FULL,   /* all places of agents are taken; see `error` and retry_after_s */
     FINISH_SHUTDOWN,      /* the model is being unloaded or the server stops */
     FINISH_ERROR          /* see `error` */
 };
@@ -67,8 +68,9 @@ struct stream_finish {
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
     uint32_t leased_tokens;                    /* tokens of its prefix that its session holds */
     uint32_t wished_tokens;                    /* tokens of its prefix with a wish */
-    char error[320]; /* with FINISH_ERROR, FINISH_MEMORY_TAKEN, FINISH_LEASE_REFUSED: a sentence for the
-                        client */
+    uint32_t retry_after_s;                    /* with FINISH_AGENTS_FULL */
+    char error[320]; /* with FINISH_ERROR, FINISH_MEMORY_TAKEN, FINISH_LEASE_REFUSED, FINISH_AGENTS_FULL: a
+                        sentence for the client */
 };
 
 struct stream;

@@ -128,7 +128,7 @@ static bool scores_by_head(const struct gen *g)
 static struct job_leases leases_of(const struct gen *g, const struct prompt_ids *p)
 {
     const struct gen_request *r = g->request;
-    struct job_leases ret = {.wish_count = 0};
+    struct job_leases ret = {.agent = r->agent};
     if (r->keep_head_s > 0 && p->head > 0)
         ret.wishes[ret.wish_count++] = (struct job_wish){p->head, r->keep_head_s};
     if (r->keep_s > 0)

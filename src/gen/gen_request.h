@@ -120,6 +120,7 @@ struct gen_request {
     bool opens_session; /* the prompt becomes a session, with the request's id */
     bool has_session;   /* this session moves to the request's end */
     uint8_t session_id[16];
+    uint64_t agent; /* key of its agent (cache/agents.h); 0: none */
     uint32_t session_ttl_s;
     int session_follows; /* 0: it stays at the end of this prompt */
 

@@ -131,7 +131,7 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
 {
     char where[DOMAIN_HOLDER_BYTES] = "";
     const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
-    char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96];
+    char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96], agents[160] = "";
     const char *elsewhere = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
@@ -140,6 +140,12 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     if (why->seqs_max && why->seqs_max < p->plan.seqs)
         snprintf(seqs, sizeof(seqs), " %u sequences instead of %u would fit (--max-num-seqs %u).",
                  why->seqs_max, p->plan.seqs, why->seqs_max);
+    if (p->plan.agents)
+        snprintf(agents, sizeof(agents),
+                 " The pages of %u agents of %u tokens take %s of that (--agents, --agent-context); %u would "
+                 "fit.",
+                 p->plan.agents, p->plan.agent_tokens, bytes_text(p->plan.agents_bytes).text,
+                 why->agents_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;
@@ -152,15 +158,21 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
         elsewhere = " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
-        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s", name,
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s", name,
         where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context, seqs,
-        context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.", image_sched,
-        elsewhere);
+        context[0] || seqs[0] || why->agents_max ? "" : " No shorter context or smaller batch would fit.",
+        agents, image_sched, elsewhere);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
  * others. */
 #define CONTEXT_PART 4
+
+/* Only conversations have agents. */
+static uint32_t agents_of(const struct planning *p)
+{
+    return p->serves && p->kind == MODEL_GENERATES ? p->settings->model.engine.agents : 0;
+}
 
 static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
@@ -173,6 +185,8 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
     return (struct plan_wish){
         .max_model_len = length,
         .reserve = p->serves && p->kind == MODEL_GENERATES ? o->model.compaction_reserve : 0,
+        .agents = agents_of(p),
+        .agent_tokens = o->model.engine.agent_tokens,
         .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
         .image_cache_bytes = o->model.engine.image_cache_bytes,
         .grammar_cache_bytes = o->model.grammar_cache_bytes,
@@ -290,6 +304,10 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     if (r < 0)
         return r;
     p->sees |= p->model.shape.vision.present;
+    p->model.agents = agents_of(p);
+    if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
+        return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
+                       p->model.agents);
     r = make(p, &device, &process, &why, e);
     if (r == -ENODEV)
         return r;

@@ -39,6 +39,14 @@ const struct setting_row settings_table[] = {
      "context that only compaction may use, so that a full conversation can be compacted: beyond "
      "--max-model-len where there is room, else at most half of it [default: a sixteenth of a context from "
      "8192 tokens on, at most 4096]"},
+    {GROUP_MODEL, "agents", "N", SETTING_COUNT, AT(model.engine.agents), 0, 512, "0", COMMAND_SIZE | SECTION,
+     "set memory aside for the prefixes of N agents: none of these is evicted, and one agent more is refused "
+     "at its first request; 0: any number, and no promise"},
+    {GROUP_MODEL, "agent-context", "TOKENS", SETTING_COUNT, AT(model.engine.agent_tokens), 0, 1e7, "0",
+     COMMAND_SIZE | SECTION,
+     "tokens that the prefix of an agent of --agents has room for; 0: the whole context length"},
+    {GROUP_MODEL, "agent-idle", "SECONDS", SETTING_SECONDS, AT(model.engine.agent_idle_ns), 1, 1e7, "600",
+     COMMAND_SERVE | SECTION, "an agent of --agents gives its place up after SECONDS without a request"},
     {GROUP_MODEL, "ctx", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, NULL,
      FIRST | COMMAND_PLAN, "the same as --max-model-len"},
     {GROUP_MODEL, "max-image-pixels", "N", SETTING_COUNT, AT(model.image_pixels_max), 0, 268435456, "4194304",

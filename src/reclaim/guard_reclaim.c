@@ -95,8 +95,8 @@ static void explain(const struct guard_refusal *r, const char *name, bool own_li
     snprintf(ret, bytes_max,
              "There is no memory to load %.100s: with its %llu bytes %s would hold %llu, and its "
              "ceiling is %llu. It holds %llu now. Of that %llu can be released (free units %llu, caches "
-             "%llu, idle models %llu); the rest belongs to models that are busy, pinned or hold sessions, "
-             "and to the server itself. Unload or unpin a model, or raise %s.",
+             "%llu, idle models %llu); the rest belongs to models that are busy, pinned or hold sessions or "
+             "agents, and to the server itself. Unload or unpin a model, or raise %s.",
              name, (ull)r->wanted_bytes, domain_holder(r->domain, holder), (ull)r->projected_bytes,
              (ull)r->ceiling_bytes, (ull)r->current_bytes,
              (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes), (ull)r->free_bytes, (ull)r->cached_bytes,

@@ -285,6 +285,8 @@ static int create_engine(struct load *l)
     opts.pools_bytes_max = plan->pools_bytes;
     opts.requests_bytes_max = plan->requests_bytes;
     opts.prefix_cache_bytes = plan->prefix_cache_bytes;
+    opts.agents = plan->agents;
+    opts.agent_tokens = plan->agent_tokens;
     opts.pinned_cache_bytes = plan->pinned_cache_bytes;
     opts.image_cache_bytes = plan->image_cache_bytes;
     opts.faults = l->opts->engine_faults;

@@ -217,6 +217,7 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 struct registry_sessions {
     uint32_t count;
     uint64_t bytes, tokens, until_ns;
+    uint64_t agents_until_ns; /* when the last agent's place is free; 0: no agent has one */
 };
 
 struct registry_unloading {
@@ -244,12 +245,12 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
 uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
 /* About the same of unpinned models that requests use, or that load for them (`loads`). */
 uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);
-/* Unloads idle unpinned models without sessions, those whose reload is cheapest, until the domain's root has
- * room for `bytes` more by the ledger and by the driver's figures, and waits for it. None goes when all of
- * them together would not do. Busy, pinned and leased ones are never touched. `name` is the model that the
- * room is for; NULL: the machine runs short, and models with sessions go, too, if the others do not suffice.
- * Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on an idle model,
- * and from one thread at a time (a load's, as a rule). */
+/* Unloads idle unpinned models without sessions and agents, those whose reload is cheapest, until the
+ * domain's root has room for `bytes` more by the ledger and by the driver's figures, and waits for it. None
+ * goes when all of them together would not do. Busy, pinned and leased ones are never touched. `name` is the
+ * model that the room is for; NULL: the machine runs short, and models with sessions or agents go, too, if
+ * the others do not suffice. Returns by how much the root's reserved bytes fell. Not under a lease that the
+ * caller has on an idle model, and from one thread at a time (a load's, as a rule). */
 uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes,
                             const char *name);
 

@@ -19,7 +19,7 @@ uint64_t registry_lacks(const struct domain *domain, uint64_t bytes)
     return bytes > f.free_bytes ? bytes - f.free_bytes : 0;
 }
 
-/* Under the lock. `sessions`: also models that hold some. */
+/* Under the lock. `sessions`: also models that hold some, or prefixes of agents. */
 static uint32_t list_victims(struct registry *r, const struct domain *domain, bool sessions,
                              struct victim *ret)
 {
@@ -29,7 +29,8 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, bo
         const struct entry *e = &r->entries[i];
         if (!registry_is_idle(e) || e->pinned || e->looks > 0)
             continue;
-        if (!sessions && registry_held(e).count > 0)
+        struct registry_sessions held = registry_held(e);
+        if (!sessions && (held.count > 0 || held.agents_until_ns > 0))
             continue;
         struct account *a = loaded_model_account(&e->loaded, domain);
         if (a)

@@ -71,7 +71,7 @@ struct registry_sessions registry_held(const struct entry *e)
         return (struct registry_sessions){0};
     struct engine_held h = engine_held(e->loaded.engine);
     ASSERT((h.sessions > 0) == (h.until_ns > 0));
-    return (struct registry_sessions){h.sessions, h.bytes, h.tokens, h.until_ns};
+    return (struct registry_sessions){h.sessions, h.bytes, h.tokens, h.until_ns, h.agents_until_ns};
 }
 
 const char *registry_unload_name(enum unload_reason why)

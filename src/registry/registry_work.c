@@ -529,12 +529,13 @@ static void drain(struct entry *e, uint64_t now_ns)
     registry_tell(e->registry);
 }
 
-/* Sessions keep an idle model until the last one ends. */
+/* Sessions and agents keep an idle model until the last one ends. */
 static uint64_t ttl_end_ns(const struct entry *e)
 {
     if (!registry_is_idle(e) || e->known.options.ttl_ns == 0 || e->pinned)
         return UINT64_MAX;
-    return MAX_OF(e->last_used_ns + e->known.options.ttl_ns, registry_held(e).until_ns);
+    struct registry_sessions held = registry_held(e);
+    return MAX_OF(e->last_used_ns + e->known.options.ttl_ns, MAX_OF(held.until_ns, held.agents_until_ns));
 }
 
 /* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */

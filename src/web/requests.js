@@ -13,7 +13,7 @@ const DOING = {
 };
 const PHASES = [["receiving", "Received"], ["preparing", "Prepared"], ["media", "Images"], ["loading", "Waited for the model"], ["queued", "Queued"],
   ["prefilling", "Prompt read"], ["decoding", "Answer written"], ["sending", "Rest sent"]];
-const ENDS = { stop: "done", length: "cut at max tokens", left: "client left", aborted: "stopped", client_too_slow: "client read too slowly", queue_timeout: "waited too long", memory_short: "no memory", shutdown: "model unloaded", error: "failed" };
+const ENDS = { stop: "done", length: "cut at max tokens", left: "client left", aborted: "stopped", client_too_slow: "client read too slowly", queue_timeout: "waited too long", memory_short: "no memory", lease_refused: "session refused", agents_full: "no place for its agent", shutdown: "model unloaded", error: "failed" };
 
 // ---- under way ----
 

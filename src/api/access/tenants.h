@@ -1,7 +1,7 @@
 /* tenants.h - counters of each tenant's requests for each model: the series that /metrics shows to a tenant.
  *
  * A tenant is an API key, or a client's address where there are no keys. Bound: TENANTS_MAX pairs of a tenant
- * and a model, of 160 bytes. When it is reached, the pair unused for longest is dropped, and its counters
+ * and a model, of 168 bytes. When it is reached, the pair unused for longest is dropped, and its counters
  * start at 0 again. Network thread. */
 #ifndef PLATEAU_API_TENANTS_H
 #define PLATEAU_API_TENANTS_H

@@ -26,6 +26,7 @@ const char *metrics_end_name(uint32_t end)
                                         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
                                         [FINISH_MEMORY_TAKEN] = "memory_short",
                                         [FINISH_LEASE_REFUSED] = "lease_refused",
+                                        [FINISH_AGENTS_FULL] = "agents_full",
                                         [FINISH_SHUTDOWN] = "shutdown",
                                         [FINISH_ERROR] = "error"};
     ASSERT(end < COUNT_OF(names));

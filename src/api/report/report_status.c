@@ -24,6 +24,8 @@ static void write_objects(const struct report_model *n, struct json_out *j)
 {
     const struct gauge_table *t = &report_model_gauges;
     gauges_put_object(t, "cache", n, j);
+    if (n->engine.agents_max > 0)
+        gauges_put_object(t, "agents", n, j);
     gauges_put_object(t, "grammars", n, j);
     gauges_put_object(t, "images", n, j);
     json_open(j, "pools");

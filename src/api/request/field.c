@@ -7,6 +7,7 @@
 #include "gen/reject.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -79,6 +80,15 @@ bool field_string(struct request *r, const struct field *f, json_t *v, struct re
     if (strlen(json_string_value(v)) != json_string_length(v))
         return reject_value(why, f->name, "%s must not hold a zero byte.", f->name);
     *(const char **)member_of(r, f) = json_string_value(v);
+    return true;
+}
+
+bool field_cache_key(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!field_accept_string(r, f, v, why))
+        return false;
+    size_t length = json_string_length(v);
+    r->gen.agent = length > 0 ? hash_bytes(json_string_value(v), length) | 1 : 0;
     return true;
 }
 

@@ -60,11 +60,12 @@ bool fields_openai_check(struct request *r, struct reject *why);
 
 /* ---- plain values, to the member at f->at ---- */
 
-field_read_fn field_bool;     /* bool */
-field_read_fn field_tristate; /* int: 0 or 1 */
-field_read_fn field_real;     /* double, from f->min to f->max */
-field_read_fn field_integer;  /* int64_t, likewise */
-field_read_fn field_string;   /* const char *, without a zero byte */
+field_read_fn field_bool;      /* bool */
+field_read_fn field_tristate;  /* int: 0 or 1 */
+field_read_fn field_real;      /* double, from f->min to f->max */
+field_read_fn field_integer;   /* int64_t, likewise */
+field_read_fn field_string;    /* const char *, without a zero byte */
+field_read_fn field_cache_key; /* a string that names the client's agent: gen.agent */
 
 /* The limit of a reply's length, under f->name; and stop strings, one or a list. */
 field_read_fn field_max_tokens, field_stop;

@@ -98,7 +98,7 @@ static const struct field shared[] = {
     /* Labels for the client's accounting. */
     {"user", field_accept_string},
     {"safety_identifier", field_accept_string},
-    {"prompt_cache_key", field_accept_string},
+    {"prompt_cache_key", field_cache_key},
     {"prompt_cache_retention", field_cache_retention},
     {"prompt_cache_options", field_cache_options},
     {"metadata", field_accept_object},

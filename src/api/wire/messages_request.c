@@ -162,6 +162,13 @@ static bool read_betas(struct request *r, const struct field *f, json_t *v, stru
     return true;
 }
 
+static bool read_metadata(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const struct field user = {.name = "metadata.user_id"};
+    json_t *id = json_is_object(v) ? json_object_get(v, "user_id") : NULL;
+    return field_accept_object(r, f, v, why) && (!json_is_string(id) || field_cache_key(r, &user, id, why));
+}
+
 /* ---- the fields ---- */
 
 static const struct field fields[] = {
@@ -172,7 +179,7 @@ static const struct field fields[] = {
     {"thinking", read_thinking},
     {"output_config", read_output_config},
     {"stop_sequences", field_stop},
-    {"metadata", field_accept_object},
+    {"metadata", read_metadata},
     {"service_tier", field_service_tier},
     {"betas", read_betas},
     {"diagnostics", read_diagnostics},

@@ -204,7 +204,7 @@ static const struct field fields[] = {
     {"client_metadata", field_accept_object},
     {"user", field_accept_string},
     {"safety_identifier", field_accept_string},
-    {"prompt_cache_key", field_accept_string},
+    {"prompt_cache_key", field_cache_key},
     {"prompt_cache_retention", field_cache_retention},
     {"prompt_cache_options", field_cache_options},
     {"service_tier", field_service_tier},

@@ -173,6 +173,7 @@ static const char *path_of(const char *object)
                  {"model", "models[]."},
                  {"speculation", "models[].speculation."},
                  {"cache", "models[].cache."},
+                 {"agents", "models[].agents."},
                  {"grammars", "models[].grammars."},
                  {"images", "models[].images."},
                  {"kv", "models[].pools.kv."},
