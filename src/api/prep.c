@@ -152,9 +152,9 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         if (r != PREPARE_DONE)
             return r;
         x->gen.max_tokens_default = max_tokens_default(x);
+        x->request.gen.agent = agent_key_find(x);
         if (!sessions_check(x) || !place_later_tools(x) || !read_parts(x))
             return PREPARE_REFUSED;
-        x->request.gen.agent = agent_key_find(x);
         x->stage = EXCHANGE_AT_GEN;
         /* fall through */
     case EXCHANGE_AT_GEN:

@@ -204,3 +204,16 @@ def test_the_account_and_its_gauges_hold_the_table(cached):
     assert 0 < n["turns"] <= n["turns_limit"] and n["turns_compared"] > 0
     assert n["turns_bytes"] + n["bytes"] <= account(cached.memory(), "conversations")["used_bytes"] <= 8 << 20
     assert n["turns_bytes"] <= 2 << 20 and n["turns_limit"] > 250
+
+
+def test_a_history_that_its_agent_replaces_is_named(cached):
+    """A client's compaction that keeps the last turns."""
+    clear(cached)
+    messages = begun("What is compacted?" + LONG)
+    for i in range(2):
+        assert turn(cached, messages, prompt_cache_key="agent") is None
+        messages = later(messages, f"And {i}?")
+    kept = [messages[0], {"role": "user", "content": "A summary." + LONG}, *messages[2:]]
+    assert turn(cached, kept, prompt_cache_key="agent") == "messages[1]"
+    other = [messages[0], {"role": "user", "content": "Another summary." + LONG}, *messages[2:]]
+    assert turn(cached, other, prompt_cache_key="nobody") == "unknown"

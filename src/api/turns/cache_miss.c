@@ -81,10 +81,15 @@ static void find_unknown(const struct prompt_compared *c, uint32_t cached, struc
     bool recent = clock_now_ns() - c->loss.since_ns < RECENT_NS;
     if (!c->turn.replied || !recent || cached + SLACK_PAGES * PAGE_TOKENS >= c->earlier_tokens)
         return;
+    ret->lost_tokens = less(c->earlier_tokens, cached);
+    if (c->loss.begins_anew) {
+        snprintf(ret->part, sizeof(ret->part), "messages[%u]", c->turn.skipped);
+        ret->side = "client";
+        return;
+    }
     snprintf(ret->part, sizeof(ret->part), "unknown");
     ret->cause = c->loss.displaced ? "displaced" : "restart";
     ret->seconds = seconds_since(c->loss.since_ns);
-    ret->lost_tokens = less(c->earlier_tokens, cached);
 }
 
 static void find_part(const struct prompt_loss *l, struct cache_miss *ret)

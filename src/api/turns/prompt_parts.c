@@ -158,8 +158,10 @@ void prompt_turn_read(const struct gen_request *r, uint64_t tenant, const char *
 {
     const json_t *each;
     size_t i, media = 0;
-    *ret = (struct prompt_turn){
-        .tenant = tenant, .model = hash_bytes(model, strlen(model)), .offered = json_digest(r->tools)};
+    *ret = (struct prompt_turn){.tenant = tenant,
+                                .model = hash_bytes(model, strlen(model)),
+                                .agent = r->agent,
+                                .offered = json_digest(r->tools)};
     json_array_foreach(gen_head_tools(r), i, each) {
         add_part(ret, json_digest(each));
         ret->tools++;
@@ -405,6 +407,18 @@ void prompt_parts_compare(struct prompt_parts *p, const struct prompt_turn *t, c
         find_place(r, &marks, &ret->place);
 }
 
+/* Helpers of an agent have another system and their own conversations. */
+static bool has_agent(const struct prompt_parts *p, const struct prompt_turn *t)
+{
+    for (uint32_t i = 0; t->agent && i < p->used; i++) {
+        const struct prompt_turn *e = &p->entries[i].turn;
+        if (e->key && e->tenant == t->tenant && e->agent == t->agent && e->model == t->model &&
+            e->system == t->system)
+            return true;
+    }
+    return false;
+}
+
 void prompt_parts_match(struct prompt_parts *p, const struct prompt_turn *t, const uint32_t *ids,
                         struct prompt_loss *ret)
 {
@@ -421,6 +435,7 @@ void prompt_parts_match(struct prompt_parts *p, const struct prompt_turn *t, con
         ret->before_ns = p->entries[index].used_ns;
         p->compared++;
     }
+    ret->begins_anew = index == NONE && has_agent(p, t);
     ret->since_ns = p->since_ns;
     ret->displaced = p->evicted > 0;
     pthread_mutex_unlock(&p->lock);

@@ -26,6 +26,7 @@ struct prompt_parts;
 struct prompt_turn {
     uint64_t key; /* hash of the tenant and the first message of a user; 0: no such message */
     uint64_t tenant, model, system;
+    uint64_t agent;           /* gen_request.agent; 0: none */
     uint64_t id, previous;    /* hashes of its request's id, and of that which the client names; 0: none */
     uint64_t offered;         /* hash of the list of tools, before later ones were placed */
     uint32_t tools, messages; /* how many; messages exclude the system at the start */
@@ -43,6 +44,7 @@ enum prompt_side { PROMPT_SIDE_CLIENT, PROMPT_SIDE_SERVER };
 /* A turn against an earlier one. */
 struct prompt_loss {
     bool known, named;            /* there is such a turn; it is the one that the client names */
+    bool begins_anew;             /* not known, and its agent had turns with other first messages */
     char part[PROMPT_PART_BYTES]; /* the first part that differs; empty: none does */
     enum prompt_side side;        /* side that changed the part */
     struct prompt_place place;    /* in that part; within 0: an image, or not known */

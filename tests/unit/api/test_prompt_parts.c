@@ -142,6 +142,38 @@ TEST(the_table_never_grows_and_says_how_far_it_goes_back)
     prompt_parts_free(s.parts);
 }
 
+TEST(an_agent_may_begin_anew)
+{
+    struct scene s = begin(4);
+    struct gen_request r = {.messages = list_of("[" SYSTEM "," ASK "," REPLY "," ASK "]"), .agent = 5};
+    prompt_turn_read(&r, 1, "m", &s.turn);
+    prompt_turn_tokens(&s.turn, s.ids, 64);
+    prompt_parts_keep(s.parts, &s.turn, 2);
+    json_decref(r.messages);
+    const struct {
+        bool helper;
+        uint64_t tenant, agent;
+        bool anew;
+    } cases[] = {{false, 1, 5, true},
+                 {false, 1, 6, false},
+                 {false, 2, 5, false},
+                 {true, 1, 5, false},
+                 {false, 1, 0, false}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char text[1024];
+        snprintf(text, sizeof(text),
+                 "[%s,{\"role\":\"user\",\"content\":\"A summary %zu.\"}," REPLY "," ASK "]",
+                 cases[i].helper ? "{\"role\":\"system\",\"content\":\"A helper.\"}" : SYSTEM, i);
+        r = (struct gen_request){.messages = list_of(text), .agent = cases[i].agent};
+        prompt_turn_read(&r, cases[i].tenant, "m", &s.turn);
+        prompt_parts_match(s.parts, &s.turn, s.ids, &s.loss);
+        assert_false(s.loss.known);
+        assert_int_equal(s.loss.begins_anew, cases[i].anew);
+        json_decref(r.messages);
+    }
+    prompt_parts_free(s.parts);
+}
+
 TEST(a_client_may_name_an_earlier_turn)
 {
     struct scene s = begin(4);
