@@ -121,6 +121,7 @@ def test_a_reply_says_it_where_asked_for(cached):
             place = places(path, stream, text[:40] + "?" + text[41:], **asked)
             why = [p["usage"]["cache_miss_reason"] for p in place if p.get("usage")][-1]
             assert (why["type"], why["part"], why["at"], why["side"]) == ("system_changed", "system", "content", "client")
+            assert "cause" not in why and "for" not in why and None not in why.values()
             assert 0 <= 40 - why["character"] < why["within"] and why["cache_missed_input_tokens"] > 64
             if path == "/v1/messages":
                 [said] = [p["diagnostics"] for p in place if "diagnostics" in p]

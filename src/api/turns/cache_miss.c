@@ -18,7 +18,6 @@
 #include "gen/choice.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -195,6 +194,12 @@ static const char *type_of(const struct cache_miss *m)
     return strcmp(m->part, "unknown") == 0 ? "previous_message_not_found" : "unavailable";
 }
 
+static void put_known(struct json_out *j, const char *key, const char *text)
+{
+    if (text && text[0])
+        json_put_string(j, key, text);
+}
+
 void cache_miss_write(const struct cache_miss *m, const char *key, struct json_out *j)
 {
     if (!m->part[0]) {
@@ -204,11 +209,15 @@ void cache_miss_write(const struct cache_miss *m, const char *key, struct json_o
     json_open(j, key);
     json_put_string(j, "type", type_of(m));
     json_put_u64(j, "cache_missed_input_tokens", m->lost_tokens);
-    JSON_PUT_STRINGS(j, {"part", m->part}, {"at", m->at[0] ? m->at : NULL});
-    json_put_fixed(j, "character", 0, m->within > 0 ? m->character : NAN);
-    json_put_fixed(j, "within", 0, m->within > 0 ? m->within : NAN);
-    JSON_PUT_STRINGS(j, {"side", m->side}, {"cause", m->cause}, {"for", m->whom[0] ? m->whom : NULL});
-    json_put_fixed(j, "seconds", 0, m->cause ? m->seconds : NAN);
+    json_put_string(j, "part", m->part);
+    put_known(j, "at", m->at);
+    if (m->within > 0)
+        JSON_PUT_U64S(j, {"character", m->character}, {"within", m->within});
+    put_known(j, "side", m->side);
+    put_known(j, "cause", m->cause);
+    put_known(j, "for", m->whom);
+    if (m->cause)
+        json_put_u64(j, "seconds", m->seconds);
     json_close(j);
 }
 
