@@ -144,6 +144,8 @@ bool request_join_parts(json_t *message, const char *name, bool whole, struct re
 
 /* A client's mark, unless there is one or the request has GEN_MARKS_MAX. */
 void request_mark(struct request *r, size_t message, size_t bytes);
+/* Messages from index `head` on leave, with all images and their own marks. */
+void request_drop_messages(struct request *r, size_t head);
 /* A mark after the texts of `parts`, which are those of a message so far, if the last one was made of a part
  * with a `prompt_cache_breakpoint`. The list only grows between two marks of a message: each part is counted
  * once. */

@@ -48,6 +48,20 @@ void request_mark_part(struct request *r, size_t message, const json_t *parts, c
     request_mark(r, message, t->bytes);
 }
 
+void request_drop_messages(struct request *r, size_t head)
+{
+    uint32_t kept = 0;
+    ASSERT(r->gen.mark_count <= GEN_MARKS_MAX);
+    while (json_array_size(r->gen.messages) > head)
+        json_array_remove(r->gen.messages, json_array_size(r->gen.messages) - 1);
+    json_array_clear(r->gen.media);
+    for (uint32_t i = 0; i < r->gen.mark_count; i++)
+        if (r->gen.marks[i].message < head)
+            r->gen.marks[kept++] = r->gen.marks[i];
+    r->gen.mark_count = kept;
+    r->texts = (struct request_texts){0};
+}
+
 static bool refuse_message(const struct place *p, const char *what)
 {
     char param[64];

@@ -367,20 +367,6 @@ static bool add_thinking(struct messages_place *p, json_t *turn, const json_t *b
     return list && add_text(p, list, json_object_get(block, "thinking"));
 }
 
-/* All messages but the system's first one leave, with their images and marks. */
-static void drop_messages(const struct messages_place *p)
-{
-    struct request *r = p->request;
-    uint32_t kept = 0;
-    while (json_array_size(r->gen.messages) > p->head)
-        json_array_remove(r->gen.messages, json_array_size(r->gen.messages) - 1);
-    json_array_clear(r->gen.media);
-    for (uint32_t i = 0; i < r->gen.mark_count; i++)
-        if (r->gen.marks[i].message < p->head)
-            r->gen.marks[kept++] = r->gen.marks[i];
-    r->gen.mark_count = kept;
-}
-
 /* A summary stands for all messages before it; without one the compaction failed, and they stay. */
 static bool add_compaction(struct messages_place *p, const json_t *block)
 {
@@ -389,7 +375,7 @@ static bool add_compaction(struct messages_place *p, const json_t *block)
         return true;
     if (!json_is_string(summary))
         return refuse(p, ".content must be a string or null.");
-    drop_messages(p);
+    request_drop_messages(p->request, p->head);
     json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content"), *change;
     bool ok = turn && add_glue(p, parts, SUMMARY) && add_text(p, parts, summary) &&
               (tool_set_restart(&p->set) || messages_no_memory(p));

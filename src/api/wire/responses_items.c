@@ -266,10 +266,7 @@ static bool drop_before(struct responses_place *p)
 {
     json_t *all = p->request->gen.messages;
     size_t head = json_array_size(all) > 0 && is_role(json_array_get(all, 0), "system");
-    while (json_array_size(all) > head)
-        json_array_remove(all, json_array_size(all) - 1);
-    json_array_clear(p->request->gen.media);
-    p->request->texts = (struct request_texts){0};
+    request_drop_messages(p->request, head);
     json_t *turn = turn_of(p, "user");
     return turn &&
            (tool_set_carry(&p->set, "These tools are available:\n", json_object_get(turn, "content")) ||

@@ -269,4 +269,20 @@ TEST(a_sealed_summary_is_read_by_any_server)
     buf_done(&back);
 }
 
+TEST(a_compaction_takes_the_marks_of_its_messages_along)
+{
+#define MARKED                                                                                               \
+    "{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\","                               \
+    "\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}},{\"type\":\"input_text\",\"text\":\"b\"}]}"
+    struct parsed *p = parse("\"input\":[" MARKED "," SAYS(
+        "assistant", "c") "," MARKED
+                          ",{\"type\":\"compaction_trigger\"},{\"type\":\"compaction\",\"encrypted_content\":"
+                          "\"R2P77YO13l6orpZGA8TzJkOmKE9jGDnT0Gz70c0Krog=U29tZSB3b3Jkcy4=\"}," SAYS(
+                              "assistant", "d") "," MARKED "]");
+    assert_true(p->ok);
+    assert_int_equal(p->request.gen.mark_count, 1);
+    assert_int_equal(p->request.gen.marks[0].message, json_array_size(p->request.gen.messages) - 1);
+    done(p);
+}
+
 TEST_MAIN()
