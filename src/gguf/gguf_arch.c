@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "gguf/gguf.h"
 
 #include <stdio.h>
 
@@ -51,6 +52,42 @@ static const struct gguf_key granite_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key cohere_keys[] = {
+    {"attention.layer_norm_epsilon", "layer_norm_eps"},
+    {"logit_scale", "logit_scale"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key glm_keys[] = {
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_shared_count", "n_shared_experts"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key lfm_keys[] = {
+    {"attention.layer_norm_rms_epsilon", "norm_eps"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "num_dense_layers"},
+    {"shortconv.l_cache", "conv_L_cache"},
+    {NULL, NULL},
+};
+
+/* The width of minimax's experts is its intermediate_size. */
+static const struct gguf_key minimax_keys[] = {
+    {"expert_feed_forward_length", "intermediate_size"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key ministral_keys[] = {
+    {"attention.temperature_scale", "rope.llama_4_scaling_beta"},
+    {"rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"},
+    {NULL, NULL},
+};
+
 static const struct gguf_key bert_keys[] = {
     {"attention.layer_norm_epsilon", "layer_norm_eps"},
     {NULL, NULL},
@@ -81,10 +118,15 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_DELTA_DT_BIAS] = "ssm_dt.bias",
     [ROLE_DELTA_NORM] = "ssm_norm",
     [ROLE_DELTA_OUT] = "ssm_out",
+    [ROLE_SHORT_CONV_IN] = "shortconv.in_proj",
+    [ROLE_SHORT_CONV] = "shortconv.conv",
+    [ROLE_SHORT_CONV_BIAS] = "shortconv.conv.bias",
+    [ROLE_SHORT_CONV_OUT] = "shortconv.out_proj",
     [ROLE_GATE] = "ffn_gate",
     [ROLE_UP] = "ffn_up",
     [ROLE_DOWN] = "ffn_down",
     [ROLE_ROUTER] = "ffn_gate_inp",
+    [ROLE_ROUTER_CORRECTION] = "exp_probs_b.bias",
     [ROLE_EXPERTS_GATE] = "ffn_gate_exps",
     [ROLE_EXPERTS_UP] = "ffn_up_exps",
     [ROLE_EXPERTS_DOWN] = "ffn_down_exps",
@@ -114,6 +156,10 @@ static const struct tensor_name norms_of_stream[] = {{ROLE_MIXER_NORM_AFTER, "at
 
 /* Gate and up in one tensor. */
 static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP, "-"}, {ROLE_NONE, NULL}};
+
+/* The norm of the last hidden state has the name that others have for the embedding's. */
+static const struct tensor_name norm_of_embedding[] = {{ROLE_FINAL_NORM, "token_embd_norm"},
+                                                       {ROLE_NONE, NULL}};
 
 static const struct tensor_ordered paired[] = {
     {ROLE_Q, ORDER_PAIRS}, {ROLE_K, ORDER_PAIRS}, {ROLE_NONE, ORDER_PAIRS}};
@@ -157,27 +203,48 @@ static const struct gguf_arch archs[] = {
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .naming.own = norm_after_attention},
     {"bert", GGUF_NAMES, .model_type = "bert", .keys = bert_keys, .naming.own = norms_of_stream},
+    {"cohere2", GGUF_NAMES, .model_type = "cohere2", .keys = cohere_keys},
     {"ernie4_5", GGUF_NAMES, .model_type = "ernie4_5"},
-    {"exaone4", GGUF_NAMES, .windowed = true, .model_type = "exaone4"},
+    {"exaone4", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "exaone4"},
     {"exaone4", GGUF_NAMES, .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
     {"glm4", GGUF_NAMES, .model_type = "glm4", .naming.own = fused_up},
+    {"glm4moe", GGUF_NAMES, .experts = true, .model_type = "glm4_moe", .keys = glm_keys,
+     .naming.own = norm_after_attention},
     {"granite", GGUF_NAMES, .model_type = "granite", .keys = granite_keys, .naming.own = apart,
      .naming.ordered = paired},
     {"granitemoe", GGUF_NAMES, .experts = true, .model_type = "granitemoe", .keys = granite_keys,
      .naming.own = apart, .naming.ordered = paired},
     {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
-    {"olmo2", GGUF_NAMES, .windowed = true, .model_type = "olmo3"},
+    {"lfm2", GGUF_NAMES, .model_type = "lfm2", .keys = lfm_keys, .kinds = {"conv", "full_attention"},
+     .facts = "{\"block_auto_adjust_ff_dim\": false}", .naming.own = norm_of_embedding},
+    {"lfm2moe", GGUF_NAMES, .experts = true, .model_type = "lfm2_moe", .keys = lfm_keys,
+     .kinds = {"conv", "full_attention"}, .naming.own = norm_of_embedding},
+    {"minimax-m2", GGUF_NAMES, .experts = true, .model_type = "minimax_m2", .keys = minimax_keys},
+    {"mistral3", GGUF_NAMES, .needs = "attention.temperature_scale", .model_type = "ministral3",
+     .keys = ministral_keys, .facts = "{\"sliding_window\": null, \"rope_parameters\": {\"mscale\": 1}}",
+     .naming.own = apart, .naming.ordered = paired},
+    {"mistral3", GGUF_NAMES, .model_type = "mistral", .facts = "{\"sliding_window\": null}",
+     .naming.own = apart, .naming.ordered = paired},
+    {"olmo2", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "olmo3"},
     {"olmo2", GGUF_NAMES, .model_type = "olmo2"},
     {"phi3", GGUF_NAMES, .model_type = "phi3", .naming.own = fused_up},
     {"seed_oss", GGUF_NAMES, .model_type = "seed_oss", .naming.own = norm_after_attention},
     {"smollm3", GGUF_NAMES, .model_type = "smollm3", .naming.own = apart, .naming.ordered = paired},
 };
 
-const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed)
+static bool has_key(const struct gguf *g, const struct gguf_arch *a)
+{
+    char key[128];
+    int n = snprintf(key, sizeof(key), "%s.%s", a->name, a->needs);
+    ASSERT(n > 0 && n < (int)sizeof(key));
+    return g && gguf_find(g, key);
+}
+
+const struct gguf_arch *gguf_arch_find(const struct gguf *g, struct slice name, bool experts)
 {
     for (size_t i = 0; i < COUNT_OF(archs); i++) {
         if (slice_eq(name, slice_of(archs[i].name)) && archs[i].experts == experts &&
-            (windowed || !archs[i].windowed))
+            (!archs[i].needs || has_key(g, &archs[i])))
             return &archs[i];
     }
     return NULL;
@@ -188,7 +255,7 @@ const char *gguf_arch_list(char *ret, size_t bytes_max)
     size_t at = 0;
     ret[0] = 0;
     for (size_t i = 0; i < COUNT_OF(archs) && at < bytes_max; i++) {
-        if (archs[i].windowed)
+        if (archs[i].needs)
             continue;
         at += (size_t)snprintf(ret + at, bytes_max - at, "%s%s%s", i ? ", " : "", archs[i].name,
                                archs[i].experts ? " (experts)" : "");

@@ -11,27 +11,36 @@
 
 #include <stddef.h>
 
+struct gguf;
 struct slice;
 
-/* A key of the metadata, without "ARCHITECTURE.", and the key of config.json that it is. */
+/* A key of the metadata, without "ARCHITECTURE.", and the key of config.json that it is, or with "rope." in
+ * front that of its rope_parameters. */
 struct gguf_key {
     const char *key; /* NULL: the end */
     const char *name;
 };
 
+/* layer_types of layers without keys of attention, as head_count_kv lists them, and of the others. */
+struct gguf_kinds {
+    const char *without, *with; /* NULL: the metadata list no kinds */
+};
+
 struct gguf_arch {
     const char *name;       /* general.architecture */
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
-    bool windowed;          /* the row of files with a window, which comes before the row of those without */
+    const char *needs;      /* a key of the row's files; the row of files without it follows; NULL: none */
     const char *model_type; /* its model_type in config.json */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
-    uint32_t score_by_width;     /* a model of this many layers scales scores by hidden / heads; 0: none */
+    struct gguf_kinds kinds;
+    uint32_t score_by_width; /* a model of this many layers scales scores by hidden / heads; 0: none */
     struct tensor_naming naming;
 };
 
-/* NULL: an architecture that is not read. */
-const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed);
+/* The row of the file `g`; NULL for a file without the keys that some rows need. Returns NULL if the
+ * architecture is not read. */
+const struct gguf_arch *gguf_arch_find(const struct gguf *g, struct slice name, bool experts);
 /* "llama, qwen2, ..." */
 const char *gguf_arch_list(char *ret, size_t bytes_max);
 /* Keys that all architectures share. */

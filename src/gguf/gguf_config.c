@@ -18,6 +18,8 @@
 #define FACTORS_MAX 320  /* numbers of a list of factors: half of the longest head */
 #define LAYERS_MAX  1024 /* layers of a list that is made */
 
+#define ROPE "rope." /* in front of a key of rope_parameters (struct gguf_key) */
+
 struct view {
     const struct gguf_head *file;
     const struct gguf_arch *arch;
@@ -38,15 +40,24 @@ static bool same_item(const struct gguf_item *x, const struct gguf_item *y)
     return x->kind == y->kind && x->real == y->real && x->flag == y->flag && slice_eq(x->string, y->string);
 }
 
-/* The value, or the one that all values of a list are. Numbers that differ between layers have no key. */
+static bool is_zero(const struct gguf_item *item)
+{
+    return item->kind == GGUF_IS_NUMBER && item->real == 0;
+}
+
+/* The value, or the one that all values of a list are. Numbers that differ between layers have no key. Zeros
+ * among others are of layers of another kind, where the architecture has kinds. */
 static int only_value(struct view *v, const char *key, const struct gguf_value *value, struct gguf_item *ret)
 {
     struct gguf_walk w = {.value = value};
     struct gguf_item next;
+    const bool kinds = v->arch->kinds.with != NULL;
     if (!gguf_next(&w, ret))
         return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
     while (gguf_next(&w, &next)) {
-        if (!same_item(ret, &next))
+        if (kinds && is_zero(ret))
+            *ret = next;
+        else if (!same_item(ret, &next) && !(kinds && is_zero(&next)))
             return err_set(v->e, -ENOTSUP,
                            "metadata %s.%s: values that differ between layers are not supported",
                            v->arch->name, key);
@@ -85,8 +96,10 @@ static int copy_key(struct view *v, const char *key, json_t *object, const char 
 static int copy_keys(struct view *v, const struct gguf_key *keys)
 {
     int r = 0;
-    for (; r == 0 && keys && keys->key; keys++)
-        r = copy_key(v, keys->key, v->root, keys->name);
+    for (; r == 0 && keys && keys->key; keys++) {
+        const bool rope = strncmp(keys->name, ROPE, strlen(ROPE)) == 0;
+        r = copy_key(v, keys->key, rope ? v->rope : v->root, keys->name + (rope ? strlen(ROPE) : 0));
+    }
     return r;
 }
 
@@ -234,7 +247,7 @@ static int copy_rope(struct view *v)
 
 static int find_arch(struct view *v)
 {
-    char known[1024], count[128], window[128];
+    char known[1024], count[128];
     uint64_t experts = 0;
     struct slice name;
     if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
@@ -247,8 +260,7 @@ static int find_arch(struct view *v)
     snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
         experts = 0;
-    snprintf(window, sizeof(window), "%.*s.attention.sliding_window", SLICE_ARGS(name));
-    v->arch = gguf_arch_find(name, experts > 0, gguf_find(&v->file->head, window) != NULL);
+    v->arch = gguf_arch_find(&v->file->head, name, experts > 0);
     return v->arch ? 0
                    : err_set(v->e, -ENOTSUP,
                              "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
@@ -298,12 +310,27 @@ static int copy_windows(struct view *v)
     return set(v, v->root, "layer_types", kinds);
 }
 
+/* Layers without heads of keys are of another kind. */
+static int copy_kinds(struct view *v)
+{
+    const struct gguf_value *value = find(v, "attention.head_count_kv");
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    if (!v->arch->kinds.with || !value || !value->list)
+        return 0;
+    json_t *kinds = json_array();
+    while (gguf_next(&w, &item))
+        json_array_append_new(kinds,
+                              json_string(is_zero(&item) ? v->arch->kinds.without : v->arch->kinds.with));
+    return set(v, v->root, "layer_types", kinds);
+}
+
 /* Numbers that llama.cpp reads of every architecture, and of which these have one value. */
 static int check_numbers(struct view *v)
 {
     const uint64_t groups = number(v, "expert_group_count"), rotate = number(v, "rope.dimension_count"),
                    local = number(v, "rope.dimension_count_swa");
-    if (groups > 1)
+    if (groups > 1 && !json_object_get(v->root, "n_group"))
         return err_set(v->e, -ENOTSUP, "metadata %s.expert_group_count: %llu is not supported", v->arch->name,
                        (ull)groups);
     if (local > 0 && rotate > 0 && local != rotate)
@@ -338,6 +365,8 @@ static int fill(struct view *v)
         r = copy_rope(v);
     if (r == 0)
         r = copy_windows(v);
+    if (r == 0)
+        r = copy_kinds(v);
     if (r == 0)
         r = check_numbers(v);
     if (r == 0 && number(v, "attention.sliding_window") == 0)

@@ -3,6 +3,7 @@
 #include "test_gguf.h"
 #include "test_rng.h"
 
+#include "model/blocks/blocks.h"
 #include "model/config/config.h"
 #include "gguf/gguf_arch.h"
 #include "model/config/pooling.h"
@@ -328,14 +329,54 @@ TEST(windows_are_a_list_or_a_number)
     refuses(-ENOTSUP, "layer_types[0] is 'sliding_attention'");
 }
 
+static void put_kv_heads(const char *key, const int32_t *heads, uint32_t count)
+{
+    test_gguf_list(&file, key, GGUF_I32, count);
+    test_gguf_put(&file, heads, count * sizeof(heads[0]));
+}
+
+TEST(layers_without_heads_of_keys_are_of_another_kind)
+{
+    struct config c;
+    begin_model("lfm2", 1);
+    put_kv_heads("lfm2.attention.head_count_kv", (const int32_t[]){0, 2, 0, 2}, 4);
+    loads(&c);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(c.layer[i].mixer == (i % 2 ? &block_attention : &block_short_conv));
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.intermediate, 96);
+    begin_model("lfm2", 1);
+    put_kv_heads("lfm2.attention.head_count_kv", (const int32_t[]){0, 2, 4, 0}, 4);
+    refuses(-ENOTSUP, "lfm2.attention.head_count_kv: values that differ between layers");
+    begin_model("qwen3", 1);
+    put_kv_heads("qwen3.attention.head_count_kv", (const int32_t[]){0, 2, 2, 2}, 4);
+    refuses(-ENOTSUP, "qwen3.attention.head_count_kv: values that differ between layers");
+}
+
+TEST(a_key_may_choose_the_family)
+{
+    struct config c;
+    begin_model("mistral3", 0);
+    loads(&c);
+    assert_string_equal(c.family_name, "mistral");
+    assert_int_equal(c.layer[0].window, 0);
+    begin_model("mistral3", 4);
+    test_gguf_key_f32(&file, "mistral3.attention.temperature_scale", 0.25f);
+    test_gguf_key_text(&file, "mistral3.rope.scaling.type", "yarn");
+    test_gguf_key_f32(&file, "mistral3.rope.scaling.factor", 4);
+    test_gguf_key_u32(&file, "mistral3.rope.scaling.original_context_length", 250);
+    loads(&c);
+    assert_string_equal(c.family_name, "ministral3");
+}
+
 /* Rows of queries and keys in pairs, and rows of values in one matrix have no order of their own. */
 TEST(a_fused_matrix_is_not_read_where_heads_lie_in_pairs)
 {
     static const char *const paired[] = {"llama", "granite", "smollm3"};
     for (size_t i = 0; i < COUNT_OF(paired); i++)
         assert_string_equal(
-            tensor_naming_of(&gguf_arch_find(slice_of(paired[i]), false, false)->naming, ROLE_QKV), "-");
-    assert_string_equal(tensor_naming_of(&gguf_arch_find(SLICE("phi3"), false, false)->naming, ROLE_QKV),
+            tensor_naming_of(&gguf_arch_find(NULL, slice_of(paired[i]), false)->naming, ROLE_QKV), "-");
+    assert_string_equal(tensor_naming_of(&gguf_arch_find(NULL, SLICE("phi3"), false)->naming, ROLE_QKV),
                         "attn_qkv");
 }
 
@@ -412,15 +453,14 @@ TEST(metadata_that_are_refused)
 /* A role of a tensor that files of this architecture do not have. */
 TEST(names_are_by_role)
 {
-    const struct gguf_arch *qwen = gguf_arch_find(SLICE("qwen35moe"), true, false);
+    const struct gguf_arch *qwen = gguf_arch_find(NULL, SLICE("qwen35moe"), true);
     assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_MLP_NORM), "post_attention_norm");
     assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_DELTA_DECAY), "ssm_a");
-    assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_SSM_IN), "-");
-    assert_null(gguf_arch_find(SLICE("qwen35moe"), false, false));
-    assert_null(gguf_arch_find(SLICE("llam"), false, false));
-    assert_string_equal(gguf_arch_find(SLICE("olmo2"), false, true)->model_type, "olmo3");
-    assert_string_equal(gguf_arch_find(SLICE("olmo2"), false, false)->model_type, "olmo2");
-    assert_string_equal(gguf_arch_find(SLICE("llama"), false, true)->model_type, "llama");
+    assert_string_equal(tensor_naming_of(&qwen->naming, ROLE_GATE_UP), "-");
+    assert_null(gguf_arch_find(NULL, SLICE("qwen35moe"), false));
+    assert_null(gguf_arch_find(NULL, SLICE("llam"), false));
+    assert_string_equal(gguf_arch_find(NULL, SLICE("olmo2"), false)->model_type, "olmo2");
+    assert_string_equal(gguf_arch_find(NULL, SLICE("llama"), false)->model_type, "llama");
 }
 
 TEST_MAIN()

@@ -42,7 +42,7 @@ static int find(const char *dir, struct arena *a, struct vector_head_source *ret
 {
     struct config c = {.hidden = HIDDEN,
                        .family = family_find("qwen3"),
-                       .naming = &gguf_arch_find(SLICE("qwen3"), false, false)->naming};
+                       .naming = &gguf_arch_find(NULL, SLICE("qwen3"), false)->naming};
     struct pooling_config pooling;
     struct checkpoint *checkpoint;
     assert_non_null(c.family);
