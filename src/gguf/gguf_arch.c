@@ -58,7 +58,7 @@ static const struct gguf_key cohere_keys[] = {
     {NULL, NULL},
 };
 
-static const struct gguf_key glm_keys[] = {
+static const struct gguf_key corrected_keys[] = {
     {"expert_group_count", "n_group"},
     {"expert_group_used_count", "topk_group"},
     {"expert_shared_count", "n_shared_experts"},
@@ -73,6 +73,23 @@ static const struct gguf_key lfm_keys[] = {
     {"expert_weights_scale", "routed_scaling_factor"},
     {"leading_dense_block_count", "num_dense_layers"},
     {"shortconv.l_cache", "conv_L_cache"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key falcon_keys[] = {
+    {"ssm.inner_size", "mamba_d_ssm"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key nemotron_keys[] = {
+    {"attention.layer_norm_epsilon", "layer_norm_epsilon"},
+    {"attention.layer_norm_rms_epsilon", "layer_norm_epsilon"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"moe_latent_size", "moe_latent_size"},
     {NULL, NULL},
 };
 
@@ -109,6 +126,14 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_Q_NORM] = "attn_q_norm",
     [ROLE_K_NORM] = "attn_k_norm",
     [ROLE_SINKS] = "attn_sinks",
+    [ROLE_LATENT_Q_A] = "attn_q_a",
+    [ROLE_LATENT_Q_NORM] = "attn_q_a_norm",
+    [ROLE_LATENT_Q_B] = "attn_q_b",
+    [ROLE_LATENT_KV_A] = "attn_kv_a_mqa",
+    [ROLE_LATENT_KV_NORM] = "attn_kv_a_norm",
+    [ROLE_LATENT_KV_B] = "attn_kv_b",
+    [ROLE_LATENT_K] = "attn_k_b",
+    [ROLE_LATENT_V] = "attn_v_b",
     [ROLE_DELTA_QKV] = "attn_qkv",
     [ROLE_DELTA_Z] = "attn_gate",
     [ROLE_DELTA_B] = "ssm_beta",
@@ -118,6 +143,14 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_DELTA_DT_BIAS] = "ssm_dt.bias",
     [ROLE_DELTA_NORM] = "ssm_norm",
     [ROLE_DELTA_OUT] = "ssm_out",
+    [ROLE_SSM_IN] = "ssm_in",
+    [ROLE_SSM_CONV] = "ssm_conv1d",
+    [ROLE_SSM_CONV_BIAS] = "ssm_conv1d.bias",
+    [ROLE_SSM_DECAY] = "ssm_a",
+    [ROLE_SSM_DT_BIAS] = "ssm_dt.bias",
+    [ROLE_SSM_SKIP] = "ssm_d",
+    [ROLE_SSM_NORM] = "ssm_norm",
+    [ROLE_SSM_OUT] = "ssm_out",
     [ROLE_SHORT_CONV_IN] = "shortconv.in_proj",
     [ROLE_SHORT_CONV] = "shortconv.conv",
     [ROLE_SHORT_CONV_BIAS] = "shortconv.conv.bias",
@@ -148,6 +181,10 @@ static const char *const names[TENSOR_ROLES] = {
 /* One norm after the mixer, where others have one in front of the MLP. */
 static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
                                                           {ROLE_NONE, NULL}};
+
+/* Gates of a delta net in one matrix. */
+static const struct tensor_name next_names[] = {
+    {ROLE_MLP_NORM, "post_attention_norm"}, {ROLE_DELTA_BA, "ssm_ba"}, {ROLE_NONE, NULL}};
 
 /* Norms of the residual stream itself. */
 static const struct tensor_name norms_of_stream[] = {{ROLE_MIXER_NORM_AFTER, "attn_output_norm"},
@@ -193,6 +230,8 @@ static const struct gguf_arch archs[] = {
      .facts = "{\"norm_topk_prob\": true}"},
     {"qwen3moe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe",
      .facts = "{\"norm_topk_prob\": true}"},
+    {"qwen3next", GGUF_NAMES, .experts = true, .model_type = "qwen3_next", .keys = delta_net_keys,
+     .naming.own = next_names},
     {"qwen35", GGUF_NAMES, .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",
      .naming.own = norm_after_attention, .naming.ordered = tiled},
     {"qwen35moe", GGUF_NAMES, .experts = true, .model_type = "qwen3_5_moe", .keys = delta_net_keys,
@@ -204,16 +243,25 @@ static const struct gguf_arch archs[] = {
      .naming.own = norm_after_attention},
     {"bert", GGUF_NAMES, .model_type = "bert", .keys = bert_keys, .naming.own = norms_of_stream},
     {"cohere2", GGUF_NAMES, .model_type = "cohere2", .keys = cohere_keys},
+    {"deepseek2", GGUF_NAMES, .experts = true, .model_type = "deepseek_v3", .keys = corrected_keys,
+     .latent = true},
+    {"deepseek2", GGUF_NAMES, .model_type = "youtu", .latent = true},
     {"ernie4_5", GGUF_NAMES, .model_type = "ernie4_5"},
     {"exaone4", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "exaone4"},
     {"exaone4", GGUF_NAMES, .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
+    {"falcon-h1", GGUF_NAMES, .ssm = true, .model_type = "falcon_h1", .keys = falcon_keys,
+     .flag = {"blk.0.ssm_norm.weight", "mamba_rms_norm"}, .facts = "{\"mamba_norm_before_gate\": false}"},
     {"glm4", GGUF_NAMES, .model_type = "glm4", .naming.own = fused_up},
-    {"glm4moe", GGUF_NAMES, .experts = true, .model_type = "glm4_moe", .keys = glm_keys,
-     .naming.own = norm_after_attention},
+    {"glm4moe", GGUF_NAMES, .experts = true, .model_type = "glm4_moe", .keys = corrected_keys,
+     .flag = {"blk.0.attn_q_norm.weight", "use_qk_norm"}, .naming.own = norm_after_attention},
     {"granite", GGUF_NAMES, .model_type = "granite", .keys = granite_keys, .naming.own = apart,
      .naming.ordered = paired},
     {"granitemoe", GGUF_NAMES, .experts = true, .model_type = "granitemoe", .keys = granite_keys,
      .naming.own = apart, .naming.ordered = paired},
+    {"granitehybrid", GGUF_NAMES, .experts = true, .ssm = true, .model_type = "granitemoehybrid",
+     .keys = granite_keys, .kinds = {"mamba", "attention"}, .naming.own = apart, .naming.ordered = paired},
+    {"granitehybrid", GGUF_NAMES, .ssm = true, .model_type = "granitemoehybrid", .keys = granite_keys,
+     .kinds = {"mamba", "attention"}, .naming.own = apart, .naming.ordered = paired},
     {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
     {"lfm2", GGUF_NAMES, .model_type = "lfm2", .keys = lfm_keys, .kinds = {"conv", "full_attention"},
      .facts = "{\"block_auto_adjust_ff_dim\": false}", .naming.own = norm_of_embedding},
@@ -225,6 +273,10 @@ static const struct gguf_arch archs[] = {
      .naming.own = apart, .naming.ordered = paired},
     {"mistral3", GGUF_NAMES, .model_type = "mistral", .facts = "{\"sliding_window\": null}",
      .naming.own = apart, .naming.ordered = paired},
+    {"nemotron_h", GGUF_NAMES, .ssm = true, .model_type = "nemotron_h", .keys = nemotron_keys,
+     .kinds = {"mamba", "attention", "mlp"}},
+    {"nemotron_h_moe", GGUF_NAMES, .experts = true, .ssm = true, .model_type = "nemotron_h",
+     .keys = nemotron_keys, .kinds = {"mamba", "attention", "moe"}},
     {"olmo2", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "olmo3"},
     {"olmo2", GGUF_NAMES, .model_type = "olmo2"},
     {"phi3", GGUF_NAMES, .model_type = "phi3", .naming.own = fused_up},

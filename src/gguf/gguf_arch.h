@@ -21,9 +21,10 @@ struct gguf_key {
     const char *name;
 };
 
-/* layer_types of layers without keys of attention, as head_count_kv lists them, and of the others. */
+/* layer_types of layers with keys of attention, as head_count_kv lists them, and of those without. */
 struct gguf_kinds {
     const char *without, *with; /* NULL: the metadata list no kinds */
+    const char *mlp; /* of those without keys whose feed_forward_length is over 0; NULL: as without */
 };
 
 struct gguf_arch {
@@ -32,7 +33,10 @@ struct gguf_arch {
     const char *needs;      /* a key of the row's files; the row of files without it follows; NULL: none */
     const char *model_type; /* its model_type in config.json */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
+    struct gguf_key flag;        /* a tensor, and the key of config.json that is true if the file has it */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
+    bool ssm;                    /* True if some layers are Mamba-2 */
+    bool latent;                 /* True if attention is latent: keys and values of all heads are one row */
     struct gguf_kinds kinds;
     uint32_t score_by_width; /* a model of this many layers scales scores by hidden / heads; 0: none */
     struct tensor_naming naming;

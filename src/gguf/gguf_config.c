@@ -18,6 +18,8 @@
 #define FACTORS_MAX 320  /* numbers of a list of factors: half of the longest head */
 #define LAYERS_MAX  1024 /* layers of a list that is made */
 
+#define GATING_SIGMOID 2 /* value of expert_gating_func */
+
 #define ROPE "rope." /* in front of a key of rope_parameters (struct gguf_key) */
 
 struct view {
@@ -234,13 +236,95 @@ static int copy_rope(struct view *v)
     int r = 0;
     if (head == 0 && number(v, "attention.head_count") > 0)
         head = number(v, "embedding_length") / number(v, "attention.head_count");
-    if (rotate > 0 && rotate < head)
+    if (rotate > 0 && rotate < head && !v->arch->latent)
         r = set(v, v->root, "partial_rotary_factor", json_real((double)rotate / (double)head));
     if (r == 0)
         r = copy_scaling(v);
     if (r == 0)
         r = read_factors(v);
     return r == 0 ? copy_sections(v) : r;
+}
+
+/* ---- latent attention ---- */
+
+/* A length of a head, which files from before keys and values were one row have under the plain key. */
+static uint64_t head_length(const struct view *v, const char *latent, const char *plain)
+{
+    return find(v, latent) ? number(v, latent) : number(v, plain);
+}
+
+static int set_number(struct view *v, const char *name, uint64_t value)
+{
+    return set(v, v->root, name, json_integer((json_int_t)MIN_OF(value, (uint64_t)UINT32_MAX)));
+}
+
+/* The key holds a tenth of mscale_all_dim, which mscale equals. */
+static int copy_latent_scale(struct view *v)
+{
+    const double scale = 10 * real(v, "rope.scaling.yarn_log_multiplier", 0);
+    int r = scale != 0 ? set(v, v->rope, "mscale_all_dim", json_real(scale)) : 0;
+    return r == 0 && scale != 0 ? set(v, v->rope, "mscale", json_real(scale)) : r;
+}
+
+static int copy_latent(struct view *v)
+{
+    const uint64_t rope = number(v, "rope.dimension_count");
+    const uint64_t key = head_length(v, "attention.key_length_mla", "attention.key_length");
+    if (!v->arch->latent)
+        return 0;
+    if (key <= rope)
+        return err_set(v->e, -EINVAL,
+                       "metadata %s.attention.key_length_mla is %llu, not over rope.dimension_count %llu",
+                       v->arch->name, (ull)key, (ull)rope);
+    int r = set_number(v, "qk_rope_head_dim", rope);
+    if (r == 0)
+        r = set_number(v, "qk_nope_head_dim", key - rope);
+    if (r == 0)
+        r = set_number(v, "v_head_dim",
+                       head_length(v, "attention.value_length_mla", "attention.value_length"));
+    if (r == 0)
+        r = copy_key(v, "attention.kv_lora_rank", v->root, "kv_lora_rank");
+    if (r == 0)
+        r = set(v, v->root, "q_lora_rank", json_null());
+    if (r == 0)
+        r = copy_key(v, "attention.q_lora_rank", v->root, "q_lora_rank");
+    return r == 0 ? copy_latent_scale(v) : r;
+}
+
+/* What the keys of experts mean where they are absent, other than in config.json. */
+static const char absent_router[] = "{\"first_k_dense_replace\": 0, \"n_group\": 1, \"n_shared_experts\": 0, "
+                                    "\"norm_topk_prob\": false, \"routed_scaling_factor\": 1}";
+
+/* Files of DeepSeek-V2 do not name the function of scores. The others have corrections. */
+static bool is_corrected(const struct view *v)
+{
+    static const char end[] = ".exp_probs_b.bias";
+    const struct gguf *g = &v->file->head;
+    if (find(v, "expert_gating_func"))
+        return number(v, "expert_gating_func") == GATING_SIGMOID;
+    for (uint32_t i = 0; i < g->tensor_count; i++) {
+        const struct slice name = g->tensors[i].name;
+        if (name.len > strlen(end) && memcmp(name.ptr + name.len - strlen(end), end, strlen(end)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int copy_latent_router(struct view *v)
+{
+    const bool corrected = is_corrected(v);
+    if (!v->arch->latent || !v->arch->experts)
+        return 0;
+    json_t *absent = json_loads(absent_router, 0, NULL);
+    int r = json_object_update_missing(v->root, absent) == 0 ? 0 : -ENOMEM;
+    json_decref(absent);
+    if (r < 0)
+        return err_set(v->e, r, "no memory left for the configuration");
+    const char *method = corrected                             ? "noaux_tc"
+                         : number(v, "expert_group_count") > 1 ? "group_limited_greedy"
+                                                               : "greedy";
+    r = set(v, v->root, "scoring_func", json_string(corrected ? "sigmoid" : "softmax"));
+    return r == 0 ? set(v, v->root, "topk_method", json_string(method)) : r;
 }
 
 /* ---- the object ---- */
@@ -310,19 +394,70 @@ static int copy_windows(struct view *v)
     return set(v, v->root, "layer_types", kinds);
 }
 
-/* Layers without heads of keys are of another kind. */
-static int copy_kinds(struct view *v)
+/* Layers of text, without those of an MTP head. */
+static uint64_t layers_of(const struct view *v)
 {
-    const struct gguf_value *value = find(v, "attention.head_count_kv");
+    const uint64_t blocks = number(v, "block_count"), heads = number(v, "nextn_predict_layers");
+    return blocks > heads ? blocks - heads : blocks;
+}
+
+/* Which layers are delta nets, where a list says so. */
+static int copy_recurrent(struct view *v)
+{
+    const struct gguf_value *value = find(v, "attention.recurrent_layers");
     struct gguf_walk w = {.value = value};
     struct gguf_item item;
-    if (!v->arch->kinds.with || !value || !value->list)
+    if (!value || !value->list || value->type != GGUF_BOOL || !find(v, "full_attention_interval"))
         return 0;
     json_t *kinds = json_array();
-    while (gguf_next(&w, &item))
-        json_array_append_new(kinds,
-                              json_string(is_zero(&item) ? v->arch->kinds.without : v->arch->kinds.with));
+    while (json_array_size(kinds) < layers_of(v) && gguf_next(&w, &item))
+        json_array_append_new(kinds, json_string(item.flag ? "linear_attention" : "full_attention"));
     return set(v, v->root, "layer_types", kinds);
+}
+
+/* Layers without heads of keys are of another kind, and those of them with an MLP of a third one. */
+static int copy_kinds(struct view *v)
+{
+    const struct gguf_kinds *k = &v->arch->kinds;
+    const struct gguf_value *value = find(v, "attention.head_count_kv");
+    struct gguf_walk w = {.value = value}, mlps = {.value = k->mlp ? find(v, "feed_forward_length") : NULL};
+    struct gguf_item heads, width;
+    if (!k->with || !value || !value->list)
+        return 0;
+    json_t *kinds = json_array();
+    while (json_array_size(kinds) < layers_of(v) && gguf_next(&w, &heads)) {
+        const bool mlp = mlps.value && mlps.value->list && gguf_next(&mlps, &width) && !is_zero(&width);
+        json_array_append_new(kinds, json_string(!is_zero(&heads) ? k->with : mlp ? k->mlp : k->without));
+    }
+    return set(v, v->root, "layer_types", kinds);
+}
+
+/* ---- Mamba-2 ---- */
+
+/* Files of granitehybrid say with rope.scaling.finetuned whether attention rotates. */
+static int copy_ssm(struct view *v)
+{
+    static const struct gguf_key keys[] = {
+        {"ssm.conv_kernel", "mamba_d_conv"},
+        {"ssm.state_size", "mamba_d_state"},
+        {"ssm.group_count", "mamba_n_groups"},
+        {"ssm.time_step_rank", "mamba_n_heads"},
+        {NULL, NULL},
+    };
+    const uint64_t heads = number(v, "ssm.time_step_rank"), inner = number(v, "ssm.inner_size");
+    struct gguf_item item;
+    struct gguf_walk w = {.value = find(v, "rope.scaling.finetuned")};
+    if (!v->arch->ssm)
+        return 0;
+    if (heads == 0 || inner % heads != 0)
+        return err_set(v->e, -EINVAL,
+                       "metadata %s.ssm.time_step_rank is %llu, which does not divide ssm.inner_size %llu",
+                       v->arch->name, (ull)heads, (ull)inner);
+    int r = copy_keys(v, keys);
+    if (r == 0)
+        r = set_number(v, "mamba_d_head", inner / heads);
+    const bool rotates = w.value && gguf_next(&w, &item) && item.kind == GGUF_IS_BOOL && item.flag;
+    return r == 0 ? set(v, v->root, "position_embedding_type", json_string(rotates ? "rope" : "nope")) : r;
 }
 
 /* Numbers that llama.cpp reads of every architecture, and of which these have one value. */
@@ -344,6 +479,8 @@ static int check_numbers(struct view *v)
 static int add_facts(struct view *v)
 {
     int r = set(v, v->root, "model_type", json_string(v->arch->model_type));
+    if (r == 0 && v->arch->flag.key)
+        r = set(v, v->root, v->arch->flag.name, json_boolean(find_tensor(v, v->arch->flag.key) != NULL));
     if (r < 0 || !v->arch->facts)
         return r;
     json_t *facts = json_loads(v->arch->facts, 0, NULL);
@@ -364,9 +501,17 @@ static int fill(struct view *v)
     if (r == 0)
         r = copy_rope(v);
     if (r == 0)
+        r = copy_latent(v);
+    if (r == 0)
+        r = copy_latent_router(v);
+    if (r == 0)
         r = copy_windows(v);
     if (r == 0)
+        r = copy_recurrent(v);
+    if (r == 0)
         r = copy_kinds(v);
+    if (r == 0)
+        r = copy_ssm(v);
     if (r == 0)
         r = check_numbers(v);
     if (r == 0 && number(v, "attention.sliding_window") == 0)

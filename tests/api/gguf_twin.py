@@ -13,12 +13,40 @@ NAMES = {
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
 }
+LATENT_NAMES = {
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b",
+}
 LFM_NAMES = {
     "embedding_norm": "token_embd_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "conv.in_proj": "shortconv.in_proj", "conv.conv": "shortconv.conv",
     "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias", "feed_forward.experts.w1": "ffn_gate_exps",
     "feed_forward.experts.w3": "ffn_up_exps", "feed_forward.experts.w2": "ffn_down_exps",
+}
+MAMBA_NAMES = {
+    "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.dt_bias": "ssm_dt.bias",
+    "mamba.norm": "ssm_norm", "mamba.out_proj": "ssm_out",
+}
+FALCON_NAMES = {
+    **MAMBA_NAMES, "final_layernorm": "output_norm", "pre_ff_layernorm.weight": "ffn_norm", "feed_forward.gate_proj": "ffn_gate",
+    "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+}
+GRANITE_NAMES = {
+    **MAMBA_NAMES, "block_sparse_moe.router.layer": "ffn_gate_inp", "block_sparse_moe.input_linear": "ffn_gate_up_exps",
+    "block_sparse_moe.output_linear": "ffn_down_exps", "shared_mlp.input_linear": "shared_in", "shared_mlp.output_linear": "shared_out",
+}
+NEMOTRON_NAMES = {
+    "embeddings": "token_embd", "norm_f": "output_norm", "norm": "attn_norm", **{f"mixer.{k[6:]}": v for k, v in MAMBA_NAMES.items()},
+    **{f"mixer.{n}_proj": f"attn_{n if n != 'o' else 'output'}" for n in "qkvo"}, "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down",
+    "mixer.gate": "ffn_gate_inp", "mixer.gate.e_score_correction_bias": "exp_probs_b.bias", "mixer.experts.up_proj": "ffn_up_exps",
+    "mixer.experts.down_proj": "ffn_down_exps", "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp",
+}
+NEXT_NAMES = {
+    "post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkvz": "qkvz", "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d", "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out", "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
 MINIMAX_NAMES = {
     "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
@@ -93,7 +121,7 @@ def experts(c, count, width):
 def yarn(c):
     r = c["rope_parameters"]
     return {"rope.scaling.type": "yarn", "rope.scaling.factor": r["factor"], "rope.scaling.original_context_length": r["original_max_position_embeddings"],
-            "rope.scaling.yarn_beta_fast": r["beta_fast"], "rope.scaling.yarn_beta_slow": r["beta_slow"]}
+            "rope.scaling.yarn_beta_fast": float(r.get("beta_fast", 32)), "rope.scaling.yarn_beta_slow": float(r.get("beta_slow", 1))}
 
 
 def cohere2(c):
@@ -101,6 +129,62 @@ def cohere2(c):
     return {**common(c), "attention.layer_norm_epsilon": c["layer_norm_eps"], "logit_scale": c["logit_scale"],
             "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": c["sliding_window_pattern"],
             "rope.dimension_count": c["head_dim"], "rope.scaling.type": "none"}
+
+
+def deepseek(c):
+    rope, scaling = c["qk_rope_head_dim"], c.get("rope_parameters") or {}
+    more = {**common(c), "attention.head_count_kv": 1, "attention.key_length": c["kv_lora_rank"] + rope, "attention.value_length": c["kv_lora_rank"],
+            "attention.key_length_mla": c["qk_nope_head_dim"] + rope, "attention.value_length_mla": c["v_head_dim"],
+            "attention.kv_lora_rank": c["kv_lora_rank"], **({"attention.q_lora_rank": c["q_lora_rank"]} if c["q_lora_rank"] else {}),
+            **experts(c, "n_routed_experts", "moe_intermediate_size"), "expert_shared_count": c["n_shared_experts"],
+            "leading_dense_block_count": c["first_k_dense_replace"], "expert_weights_scale": c["routed_scaling_factor"], "rope.dimension_count": rope}
+    if c.get("n_group"):
+        more.update({"expert_group_count": c["n_group"], "expert_group_used_count": c["topk_group"]})
+    if c.get("norm_topk_prob"):
+        more["expert_weights_norm"] = True
+    if scaling.get("rope_type") == "yarn":
+        more.update(yarn(c))
+        more["rope.scaling.yarn_log_multiplier"] = 0.1 * scaling["mscale_all_dim"]
+    return more
+
+
+def deepseek_whole(c):
+    """As files were before keys and values of latents became one row."""
+    more = {k: v for k, v in deepseek(c).items() if not k.endswith("_mla")}
+    return {**more, "attention.head_count_kv": c["num_attention_heads"], "attention.key_length": c["qk_nope_head_dim"] + c["qk_rope_head_dim"],
+            "attention.value_length": c["v_head_dim"]}
+
+
+def mamba(conv, state, groups, heads, inner):
+    return {"ssm.conv_kernel": conv, "ssm.state_size": state, "ssm.group_count": groups, "ssm.time_step_rank": heads, "ssm.inner_size": inner}
+
+
+def falcon_h1(c):
+    return {**common(c), **mamba(*(c["mamba_" + k] for k in ["d_conv", "d_state", "n_groups", "n_heads", "d_ssm"]))}
+
+
+def granite_hybrid(c):
+    inner = c["mamba_n_heads"] * c["mamba_d_head"]
+    more = {"attention.head_count_kv": [c["num_key_value_heads"] if k == "attention" else 0 for k in c["layer_types"]],
+            "attention.scale": c["attention_multiplier"], "embedding_scale": c["embedding_multiplier"], "residual_scale": c["residual_multiplier"],
+            "logit_scale": c["logits_scaling"], "expert_shared_feed_forward_length": c["shared_intermediate_size"],
+            "rope.dimension_count": c["hidden_size"] // c["num_attention_heads"], "rope.scaling.finetuned": c["position_embedding_type"] == "rope",
+            "expert_count": c["num_local_experts"], "expert_used_count": c["num_experts_per_tok"] if c["num_local_experts"] else 0}
+    return {**common(c), **more, **mamba(c["mamba_d_conv"], c["mamba_d_state"], c["mamba_n_groups"], c["mamba_n_heads"], inner)}
+
+
+def nemotron_h(c):
+    pattern, wide = c["hybrid_override_pattern"], c["intermediate_size"]
+    more = {"attention.head_count_kv": [c["num_key_value_heads"] if k == "*" else 0 for k in pattern], "attention.layer_norm_epsilon": c["layer_norm_epsilon"],
+            "rope.dimension_count": c["hidden_size"] // c["num_attention_heads"],
+            **mamba(c["conv_kernel"], c["ssm_state_size"], c["n_groups"], c["mamba_num_heads"], c["mamba_num_heads"] * c["mamba_head_dim"])}
+    if "E" in pattern:
+        wide = c["moe_intermediate_size"]
+        more.update({**experts(c, "n_routed_experts", "moe_intermediate_size"), "expert_shared_count": c["n_shared_experts"],
+                     "expert_shared_feed_forward_length": c["moe_shared_expert_intermediate_size"], "expert_weights_norm": c["norm_topk_prob"],
+                     "expert_weights_scale": c["routed_scaling_factor"], "expert_group_count": c["n_group"], "expert_group_used_count": c["topk_group"]})
+    more["feed_forward_length"] = [wide if k in "E-" else 0 for k in pattern]
+    return {**common({"rope_theta": 10000.0, **c}), **more}
 
 
 def glm4_moe(c):
@@ -119,6 +203,14 @@ def lfm2(c):
                 "leading_dense_block_count": c["num_dense_layers"], "expert_weights_scale": c["routed_scaling_factor"]}
     width = int(2 * c["intermediate_size"] / 3)
     return {**common(c), **more, "feed_forward_length": -(-width // c["block_multiple_of"]) * c["block_multiple_of"]}
+
+
+def qwen3_next(c):
+    return {**common(c), **experts(c, "num_experts", "moe_intermediate_size"), "expert_shared_feed_forward_length": c["shared_expert_intermediate_size"],
+            **mamba(c["linear_conv_kernel_dim"], c["linear_key_head_dim"], c["linear_num_key_heads"], c["linear_num_value_heads"],
+                    c["linear_num_value_heads"] * c["linear_value_head_dim"]),
+            "attention.recurrent_layers": [k == "linear_attention" for k in c["layer_types"]], "full_attention_interval": 4,
+            "rope.dimension_count": int(c["head_dim"] * c["partial_rotary_factor"])}
 
 
 def minimax(c):
@@ -140,6 +232,82 @@ def squeezed(c, name, values):
     return name, values.shaped(values.shape[0], values.shape[2]) if "conv" in name and len(values.shape) == 3 else values
 
 
+def halves_of_latents(c, name, values):
+    """Keys and values of the latent part as stacks of heads, keys transposed."""
+    if ".attn_kv_b." not in name:
+        return name, values
+    heads, n, width = c["num_attention_heads"], c["qk_nope_head_dim"], c["kv_lora_rank"]
+    step = values.shape[0] // heads
+    keys, rest = values.take([h * step + i for h in range(heads) for i in range(n)]), step - n
+    turned = array.array("f", (keys.numbers[(h * n + i) * width + k] for h in range(heads) for k in range(width) for i in range(n)))
+    return {name.replace("kv_b", "k_b"): Values([heads, width, n], turned),
+            name.replace("kv_b", "v_b"): values.take([h * step + n + i for h in range(heads) for i in range(rest)]).shaped(heads, rest, width)}
+
+
+def mamba_parts(groups):
+    def change(c, name, values):
+        end = name.rpartition("blk.")[2].partition(".")[2]
+        if end == "ssm_conv1d.weight":
+            values = values.shaped(values.shape[0], values.shape[2])
+        elif end in ("ssm_a", "ssm_d"):
+            values = (values.mapped(lambda x: -math.exp(x)) if end == "ssm_a" else values).shaped(values.shape[0], 1)
+        elif end == "ssm_norm.weight":
+            values = values.shaped(c[groups], values.shape[0] // c[groups])
+        return name, values
+    return change
+
+
+def next_parts(c, name, values):
+    """q, k, v of all heads, and z; norms are w - 1 in the checkpoint."""
+    kind = name.split(".")[-2]
+    if kind != "qkvz":
+        if len(values.shape) == 1 and kind.endswith("norm") and kind != "ssm_norm":
+            return name, values.mapped(lambda x: x + 1)
+        name, values = mamba_parts("linear_num_key_heads")(c, name, values) if kind != "ssm_norm" else (name, values)
+        return name, values.shaped(len(values.numbers)) if name.endswith("ssm_a") else values
+    heads, key, value = c["linear_num_key_heads"], c["linear_key_head_dim"], c["linear_num_value_heads"] // c["linear_num_key_heads"] * c["linear_value_head_dim"]
+    spans, at, order = [key, key, value, value], 0, []
+    for span in spans:
+        order.append([h * sum(spans) + at + i for h in range(heads) for i in range(span)])
+        at += span
+    return {name.replace(kind, "attn_qkv"): values.take(order[0] + order[1] + order[2]), name.replace(kind, "attn_gate"): values.take(order[3])}
+
+
+def granite_parts(c, name, values):
+    """Gate and up in a tensor each; the dense MLP has the place of the shared expert."""
+    kind = name.split(".")[-2]
+    down = "ffn_down_shexp" if c["num_local_experts"] else "ffn_down"
+    if kind == "shared_out":
+        return name.replace(kind, down), values
+    if kind not in ("shared_in", "ffn_gate_up_exps"):
+        return mamba_parts("mamba_n_groups")(c, *pairs_of_heads(c, name, values))
+    count = values.shape[0] if len(values.shape) == 3 else 1
+    flat = values.shaped(count * values.shape[-2], values.shape[-1])
+    half, found = values.shape[-2] // 2, {}
+    for at, end in enumerate(["gate", "up"]):
+        part = flat.take([i * 2 * half + at * half + k for i in range(count) for k in range(half)])
+        to = down.replace("down", end) if count == 1 else f"ffn_{end}_exps"
+        found[name.replace(kind, to)] = part.shaped(count, half, part.shape[1]) if len(values.shape) == 3 else part
+    return found
+
+
+def falcon_parts(c, name, values):
+    """Factors are in the weights."""
+    name, values = mamba_parts("mamba_n_groups")(c, name, values)
+    kind = re.sub(r"^blk\.\d+\.|\.weight$", "", name)
+    inner, states = c["mamba_d_ssm"], c["mamba_n_groups"] * c["mamba_d_state"]
+    into = c["attention_in_multiplier"]
+    factor = {"ffn_down": c["mlp_multipliers"][1], "ffn_gate": c["mlp_multipliers"][0], "attn_k": c["key_multiplier"] * into, "attn_q": into, "attn_v": into,
+              "attn_output": c["attention_out_multiplier"], "ssm_out": c["ssm_out_multiplier"], "output": c["lm_head_multiplier"],
+              "token_embd": c["embedding_multiplier"]}.get(kind)
+    if kind == "ssm_in":
+        spans = [inner, inner, states, states, c["mamba_n_heads"]]
+        factors = [c["ssm_in_multiplier"] * f for f, span in zip(c["ssm_multipliers"], spans) for _ in range(span)]
+        width = values.shape[1]
+        return name, Values(values.shape, array.array("f", (x * factors[i // width] for i, x in enumerate(values.numbers))))
+    return name, values.mapped(lambda x: x * factor) if factor else values
+
+
 def as_is(c, name, values):
     return name, values
 
@@ -147,6 +315,14 @@ def as_is(c, name, values):
 # model_type: architecture, keys, names before the common ones, what happens to a tensor
 FAMILIES = {
     "cohere2": ("cohere2", cohere2, {}, as_is),
+    "deepseek_v2": ("deepseek2", deepseek, LATENT_NAMES, halves_of_latents),
+    "deepseek_v2_whole": ("deepseek2", deepseek_whole, LATENT_NAMES, as_is),
+    "deepseek_v3": ("deepseek2", deepseek, LATENT_NAMES, halves_of_latents),
+    "falcon_h1": ("falcon-h1", falcon_h1, FALCON_NAMES, falcon_parts),
+    "granitemoehybrid": ("granitehybrid", granite_hybrid, GRANITE_NAMES, granite_parts),
+    "qwen3_next": ("qwen3next", qwen3_next, NEXT_NAMES, next_parts),
+    "nemotron_h": ("nemotron_h", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
+    "nemotron_h_moe": ("nemotron_h_moe", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
     "glm4_moe": ("glm4moe", glm4_moe, {"post_attention_layernorm": "post_attention_norm"}, as_is),
     "lfm2": ("lfm2", lfm2, LFM_NAMES, squeezed),
     "lfm2_moe": ("lfm2moe", lfm2, LFM_NAMES, squeezed),
@@ -170,9 +346,11 @@ def renamed(name, own):
     return prefix + names[stem] + dot + kind, expert and int(expert[1])
 
 
-def twin_of(config, tensors):
-    """Its architecture, keys and tensors."""
-    arch, keys, own, change = FAMILIES[config["model_type"]]
+def twin_of(config, tensors, kind=None):
+    """Its architecture, keys and tensors; `kind` is a row of FAMILIES."""
+    if not kind:
+        kind = config["model_type"] + ("_moe" if "E" in config.get("hybrid_override_pattern", "") else "")
+    arch, keys, own, change = FAMILIES[kind]
     plain, stacks = {}, {}
     for name, values in tensors.items():
         name, expert = renamed(name, own)
@@ -182,7 +360,8 @@ def twin_of(config, tensors):
             stacks.setdefault(name, {})[expert] = values
     for name, parts in stacks.items():
         plain[name] = stacked([parts[i] for i in range(len(parts))])
-    return arch, keys(config), dict(change(config, name, values) for name, values in plain.items())
+    changed = [change(config, name, values) for name, values in plain.items()]
+    return arch, keys(config), {n: v for one in changed for n, v in (one.items() if isinstance(one, dict) else [one])}
 
 
 def text(s):
@@ -209,6 +388,19 @@ def write(path, arch, keys, tensors):
         data += raw + bytes(-len(raw) % 32)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs) + table
     path.write_bytes(head + bytes(-len(head) % 32) + data)
+
+
+def write_safetensors(folder, config, tensors):
+    """The checkpoint itself, in float32."""
+    table, at = {}, 0
+    for name, t in tensors.items():
+        size = 4 * len(t.numbers)
+        table[name] = {"dtype": "F32", "shape": t.shape, "data_offsets": [at, at + size]}
+        at += size
+    head = json.dumps(table).encode()
+    data = b"".join(t.numbers.tobytes() for t in tensors.values())
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def make(folder, path):

@@ -1,6 +1,10 @@
-"""Architectures of GGUF files: the twin of a golden gives the golden's logits and tokens."""
+"""Architectures of GGUF files: a checkpoint and its twin give the same bits, and those of a golden its numbers."""
+import array
+import math
 import os
 import pathlib
+import random
+import re
 import shutil
 import subprocess
 
@@ -8,7 +12,7 @@ import gguf_twin
 import pytest
 
 TOP = pathlib.Path(__file__).parents[2]
-GOLDEN = pathlib.Path(os.environ.get("PLATEAU_PROGRAM", str(TOP / "build/plateau"))).parent / "golden"
+BUILD = pathlib.Path(os.environ.get("PLATEAU_PROGRAM", str(TOP / "build/plateau"))).parent
 DATA = TOP / "tests/golden/data"
 BESIDE = TOP / "../shared/golden"  # goldens that are too large for the project
 
@@ -16,17 +20,131 @@ BESIDE = TOP / "../shared/golden"  # goldens that are too large for the project
 def holds(folder, tmp_path):
     gguf_twin.make(folder, tmp_path / "model.gguf")
     shutil.copy(folder / "golden.json", tmp_path)
-    ran = subprocess.run([GOLDEN, "--compute", "f32", tmp_path], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([BUILD / "golden", "--compute", "f32", tmp_path], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def logits_of(config, tensors, tmp_path, kind=None):
+    """The hash and the logits of the checkpoint and of its twin."""
+    plain, twin = tmp_path / "plain", tmp_path / "twin"
+    plain.mkdir()
+    twin.mkdir()
+    gguf_twin.write_safetensors(plain, config, tensors)
+    gguf_twin.write(twin / "model.gguf", *gguf_twin.twin_of(config, tensors, kind))
+    ran = subprocess.run([BUILD / "tests/api/model_logits", plain, twin], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "refused" not in ran.stdout, ran.stdout + ran.stderr
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    assert len(lines) == 2, ran.stdout + ran.stderr
+    return [(line[0], [float(x) for x in line[1:]]) for line in lines]
+
+
+def same(config, tensors, tmp_path, kind=None):
+    plain, twin = logits_of(config, tensors, tmp_path, kind)
+    assert plain == twin
+
+
+def of_layers(name, layers):
+    """The name of a tensor in a model of these layers; empty: a tensor of another layer."""
+    found = re.search(r"layers\.(\d+)\.", name)
+    if not found:
+        return name
+    layer = int(found[1])
+    return re.sub(r"layers\.\d+", f"layers.{layers.index(layer)}", name) if layer in layers else ""
 
 
 @pytest.mark.parametrize("name", ["cohere2", "lfm2", "lfm2_moe", "minimax_m2", "ministral3"])
 def test_a_twin_is_the_checkpoint(name, tmp_path):
     holds(DATA / name, tmp_path)
+    same(*gguf_twin.read(DATA / name), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["glm4_moe", "lfm2"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_deepseek_v2(whole, tmp_path):
+    """A file has one number for mscale and mscale_all_dim. Old ones have one matrix of keys and values."""
+    config, tensors = gguf_twin.read(DATA / "deepseek_v2")
+    config["rope_parameters"]["mscale"] = config["rope_parameters"]["mscale_all_dim"]
+    same(config, tensors, tmp_path, "deepseek_v2_whole" if whole else None)
+
+
+def drawn(shapes, layers):
+    """Random tensors; `#` in a name is each layer, and norms are near their centre."""
+    draw, found = random.Random(1), {}
+    for name, shape in shapes.items():
+        for n in [name.replace("#", str(i)) for i in range(layers)] if "#" in name else [name]:
+            found[n] = gguf_twin.Values(shape, array.array("f", (draw.gauss(1, 0.1) if "norm" in n else draw.gauss(0, 0.2) for _ in range(math.prod(shape)))))
+    return found
+
+
+def model(*parts):
+    """Shapes of a layer's parts under their prefix, and those around the layers."""
+    shapes = {"model.embed_tokens.weight": [48, 32], "model.norm.weight": [32], "lm_head.weight": [48, 32],
+              "model.layers.#.input_layernorm.weight": [32], "model.layers.#.post_attention_layernorm.weight": [32]}
+    for prefix, names in parts:
+        shapes.update({f"{prefix}.{name}": shape for name, shape in names.items()})
+    return shapes
+
+
+COMMON = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+          "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 12, "tie_word_embeddings": False}
+MLP = {"gate_proj.weight": [24, 32], "up_proj.weight": [24, 32], "down_proj.weight": [32, 24]}
+EXPERT = {"gate_proj.weight": [12, 32], "up_proj.weight": [12, 32], "down_proj.weight": [32, 12]}
+HEADS = {"q_proj.weight": [64, 32], "k_proj.weight": [32, 32], "v_proj.weight": [32, 32], "o_proj.weight": [32, 64]}
+HEAD_NORMS = {"q_norm.weight": [16], "k_norm.weight": [16]}
+
+
+def test_glm4_moe(tmp_path):
+    config = {**COMMON, "model_type": "glm4_moe", "num_hidden_layers": 2, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2,
+              "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "partial_rotary_factor": 0.5, "attention_bias": True, "use_qk_norm": True}
+    biases = {"q_proj.bias": [64], "k_proj.bias": [32], "v_proj.bias": [32]}
+    layer = "model.layers.1.mlp"
+    shapes = model(("model.layers.#.self_attn", {**HEADS, **HEAD_NORMS, **biases}), ("model.layers.0.mlp", MLP), (layer, {"gate.weight": [4, 32]}),
+                   (layer + ".gate", {"e_score_correction_bias": [4]}), (layer + ".shared_experts", EXPERT), *((f"{layer}.experts.{i}", EXPERT) for i in range(4)))
+    same(config, drawn(shapes, 2), tmp_path)
+
+
+def test_qwen3_next(tmp_path):
+    config = {**COMMON, "model_type": "qwen3_next", "num_hidden_layers": 2, "num_experts": 4, "shared_expert_intermediate_size": 12, "norm_topk_prob": True,
+              "layer_types": ["linear_attention", "full_attention"], "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+              "linear_num_key_heads": 2, "linear_num_value_heads": 4, "partial_rotary_factor": 0.25}
+    net = {"in_proj_qkvz.weight": [192, 32], "in_proj_ba.weight": [8, 32], "conv1d.weight": [128, 1, 4], "A_log": [4], "dt_bias": [4], "norm.weight": [16],
+           "out_proj.weight": [32, 64]}
+    layer = "model.layers.#.mlp"
+    shapes = model(("model.layers.0.linear_attn", net), ("model.layers.1.self_attn", {**HEADS, **HEAD_NORMS, "q_proj.weight": [128, 32]}),
+                   (layer, {"gate.weight": [4, 32], "shared_expert_gate.weight": [1, 32]}), (layer + ".shared_expert", EXPERT),
+                   *((f"{layer}.experts.{i}", EXPERT) for i in range(4)))
+    tensors = drawn(shapes, 2)
+    for name, values in tensors.items():
+        if "norm" in name and "linear_attn" not in name:
+            tensors[name] = values.mapped(lambda x: x - 1)
+    same(config, tensors, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe", "lfm2", "qwen3_next"])
 def test_a_twin_of_a_large_golden_is_the_checkpoint(name, tmp_path):
     if not (BESIDE / name).is_dir():
         pytest.skip(f"no {BESIDE}")
     holds(BESIDE / name, tmp_path)
+
+
+def test_granite_hybrid(tmp_path):
+    config, tensors = gguf_twin.read(DATA / "granitemoehybrid")
+    config["layer_types"] = ["mamba", "attention"]
+    same(config, tensors, tmp_path)
+
+
+def test_falcon_h1(tmp_path):
+    """Factors are in the file's weights, which rounds them."""
+    config, tensors = gguf_twin.read(DATA / "falcon_h1")
+    config.update(mamba_norm_before_gate=False, time_step_limit=[0.0, {"__float__": "Infinity"}])
+    (_, plain), (_, twin) = logits_of(config, tensors, tmp_path)
+    assert max(abs(x - y) for x, y in zip(plain, twin)) < 1e-5 * max(map(abs, plain))
+
+
+@pytest.mark.parametrize("layers", [(0, 1, 2, 3), (0, 2, 3, 4)])
+def test_nemotron_h(layers, tmp_path):
+    """A file has experts or MLPs, not both: layers of the golden, which has."""
+    config, tensors = gguf_twin.read(DATA / "nemotron_h")
+    pattern = "".join(config["hybrid_override_pattern"][i] for i in layers)
+    config.update(hybrid_override_pattern=pattern, num_hidden_layers=len(layers))
+    same(config, {to: tensors[name] for name in tensors for to in [of_layers(name, layers)] if to}, tmp_path)

@@ -80,20 +80,52 @@ static int bind_interleaved(struct binder *b, uint32_t layer, struct delta_weigh
     return r;
 }
 
+/* q | k | v and z as they are; rows of key heads in turn of the second matrix as b and a of all heads. */
+static int bind_gates_interleaved(struct binder *b, uint32_t layer, struct delta_weights *ret)
+{
+    const struct config *c = b->config;
+    const uint32_t heads = c->key_heads, each = c->value_heads / heads;
+    const struct binder_matrix matrices[] = {{ROLE_DELTA_QKV, config_conv_channels(c)},
+                                             {ROLE_DELTA_Z, (uint64_t)c->value_heads * c->value_dim},
+                                             {ROLE_DELTA_BA, 2 * (uint64_t)c->value_heads}};
+    struct linear_source in[COUNT_OF(matrices)];
+    size_t mark = arena_mark(b->scratch);
+    struct linear_source *list = ARENA_ARRAY(b->scratch, struct linear_source, 2 + 2 * (size_t)heads);
+    int r = list ? binder_layer_matrices(b, layer, matrices, COUNT_OF(matrices), c->hidden, in) : -ENOMEM;
+    if (r == 0)
+        memcpy(list, in, 2 * sizeof(in[0]));
+    for (uint32_t i = 0; r == 0 && i < 2 * heads; i++)
+        list[2 + i] = binder_rows(&in[2], (uint64_t)(i % heads) * 2 * each + i / heads * each, each);
+    if (r == 0)
+        r = binder_projection(b, list, 2 + 2 * heads, &ret->in);
+    arena_rewind(b->scratch, mark);
+    return r;
+}
+
+/* The projections of the input, in one of the three ways in which files hold them. */
+static int bind_in(struct binder *b, uint32_t layer, struct delta_weights *ret)
+{
+    const struct config *c = b->config;
+    char path[BINDER_PATH_MAX];
+    const struct binder_matrix in[] = {{ROLE_DELTA_QKV, config_conv_channels(c)},
+                                       {ROLE_DELTA_Z, (uint64_t)c->value_heads * c->value_dim},
+                                       {ROLE_DELTA_B, c->value_heads},
+                                       {ROLE_DELTA_A, c->value_heads}};
+    if (binder_has(b, binder_path(b, layer, ROLE_DELTA_QKVZ, path)))
+        return bind_interleaved(b, layer, ret);
+    if (binder_has(b, binder_path(b, layer, ROLE_DELTA_BA, path)))
+        return bind_gates_interleaved(b, layer, ret);
+    return binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
+}
+
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
 {
     const struct config *c = b->config;
     struct delta_weights *ret = &l->delta;
     char path[BINDER_PATH_MAX];
     uint32_t channels = config_conv_channels(c), values = c->value_heads * c->value_dim;
-    const struct binder_matrix in[] = {{ROLE_DELTA_QKV, channels},
-                                       {ROLE_DELTA_Z, values},
-                                       {ROLE_DELTA_B, c->value_heads},
-                                       {ROLE_DELTA_A, c->value_heads}};
     const struct binder_matrix out = {ROLE_DELTA_OUT, c->hidden};
-    int r = binder_has(b, binder_path(b, layer, ROLE_DELTA_QKVZ, path))
-                ? bind_interleaved(b, layer, ret)
-                : binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
+    int r = bind_in(b, layer, ret);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, values, &ret->out);
     if (r == 0)

@@ -38,6 +38,15 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? binder_advance(b, from->bytes) : r;
 }
 
+/* GGUF files have some vectors as matrices: of one column, or of a row for each group. */
+static void as_vector(struct tensor *t, uint64_t n)
+{
+    if (t->rank != 2 || tensor_count(t) != n)
+        return;
+    t->rank = 1;
+    t->shape[0] = n;
+}
+
 /* Vector `path`, with or without a trailing ".weight", or as old files name a LayerNorm's. */
 static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
                        char name[BINDER_NAME_MAX])
@@ -48,6 +57,8 @@ static int find_vector(struct binder *b, const char *path, uint64_t n, struct te
         if (r < 0)
             return r;
     }
+    if (b->config->naming)
+        as_vector(t, n);
     int r = binder_check_float(b, name, t);
     return r < 0 ? r : binder_check_shape(b, name, t, 1, &n);
 }

@@ -7,6 +7,7 @@
 #include "model/config/config.h"
 #include "gguf/gguf_arch.h"
 #include "model/config/pooling.h"
+#include "compute/ops.h"
 #include "model/family/family.h"
 #include "model/load/weight_staging.h"
 #include "tensor/block_form.h"
@@ -353,6 +354,51 @@ TEST(layers_without_heads_of_keys_are_of_another_kind)
     refuses(-ENOTSUP, "qwen3.attention.head_count_kv: values that differ between layers");
 }
 
+/* Without the layers of an MTP head, which the lists have too. */
+TEST(a_list_says_which_layers_are_delta_nets)
+{
+    struct config c;
+    begin_model("qwen35", 8);
+    test_gguf_list(&file, "qwen35.attention.recurrent_layers", GGUF_BOOL, 4);
+    test_gguf_put(&file, "\0\1\0\0", 4);
+    test_gguf_key_u32(&file, "qwen35.full_attention_interval", 4);
+    test_gguf_key_u32(&file, "qwen35.nextn_predict_layers", 1);
+    test_gguf_key_u32(&file, "qwen35.ssm.conv_kernel", 4);
+    test_gguf_key_u32(&file, "qwen35.ssm.state_size", 16);
+    test_gguf_key_u32(&file, "qwen35.ssm.group_count", 2);
+    test_gguf_key_u32(&file, "qwen35.ssm.time_step_rank", 2);
+    test_gguf_key_u32(&file, "qwen35.attention.head_count_kv", 2);
+    loads(&c);
+    assert_int_equal(c.layers, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(c.layer[i].mixer == (i == 1 ? &block_delta_net : &block_attention));
+}
+
+/* Only corrections say that a file of before the key has a sigmoid's scores. */
+TEST(a_router_of_latent_attention_is_known_by_its_corrections)
+{
+    struct config c;
+    for (uint32_t function = 0; function < 3; function++) {
+        begin_model("deepseek2", function ? 9 : 8);
+        test_gguf_key_u32(&file, "deepseek2.rope.dimension_count", 8);
+        test_gguf_key_u32(&file, "deepseek2.attention.key_length_mla", 24);
+        test_gguf_key_u32(&file, "deepseek2.attention.value_length_mla", 16);
+        test_gguf_key_u32(&file, "deepseek2.attention.kv_lora_rank", 32);
+        test_gguf_key_u32(&file, "deepseek2.expert_count", 8);
+        test_gguf_key_u32(&file, "deepseek2.expert_used_count", 2);
+        test_gguf_key_u32(&file, "deepseek2.expert_feed_forward_length", 32);
+        test_gguf_key_u32(&file, "deepseek2.expert_group_count", 4);
+        if (function)
+            test_gguf_key_u32(&file, "deepseek2.expert_gating_func", function);
+        loads(&c);
+        assert_int_equal(c.route_score, function == 2 ? ROUTE_SIGMOID : ROUTE_SOFTMAX);
+        assert_int_equal(c.topk_method, function == 2 ? TOPK_CORRECTED : TOPK_GROUP_MAX);
+        assert_int_equal(c.nope_dim, 16);
+        assert_int_equal(c.q_rank, 0);
+        assert_false(c.normalise);
+    }
+}
+
 TEST(a_key_may_choose_the_family)
 {
     struct config c;
@@ -443,6 +489,14 @@ TEST(metadata_that_are_refused)
     test_gguf_key_u32(&file, "qwen3.rope.dimension_count", 32);
     test_gguf_key_u32(&file, "qwen3.rope.dimension_count_swa", 16);
     refuses(-ENOTSUP, "rope.dimension_count_swa: 16 is not supported beside rope.dimension_count 32");
+    begin_model("deepseek2", 2);
+    test_gguf_key_u32(&file, "deepseek2.rope.dimension_count", 24);
+    test_gguf_key_u32(&file, "deepseek2.attention.key_length_mla", 24);
+    refuses(-EINVAL, "deepseek2.attention.key_length_mla is 24, not over rope.dimension_count 24");
+    begin_model("falcon-h1", 2);
+    test_gguf_key_u32(&file, "falcon-h1.ssm.time_step_rank", 3);
+    test_gguf_key_u32(&file, "falcon-h1.ssm.inner_size", 64);
+    refuses(-EINVAL, "falcon-h1.ssm.time_step_rank is 3, which does not divide ssm.inner_size 64");
     test_gguf_begin(&file, 3, 1, 0);
     refuses(-EINVAL, "general.architecture is missing");
     begin_model("llama", 1);
