@@ -33,6 +33,14 @@ static const struct gguf_key gemma_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key gemma4_keys[] = {
+    {"attention.key_length_swa", "head_dim"},
+    {"attention.shared_kv_layers", "num_kv_shared_layers"},
+    {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {NULL, NULL},
+};
+
 static const struct gguf_key delta_net_keys[] = {
     {"full_attention_interval", "full_attention_interval"},
     {"ssm.conv_kernel", "linear_conv_kernel_dim"},
@@ -118,6 +126,13 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_MIXER_NORM_AFTER] = "post_attention_norm",
     [ROLE_MLP_NORM] = "ffn_norm",
     [ROLE_MLP_NORM_AFTER] = "post_ffw_norm",
+    [ROLE_LAYER_SCALE] = "layer_output_scale",
+    [ROLE_LAYER_INPUT_TABLE] = "per_layer_token_embd",
+    [ROLE_LAYER_INPUT_MODEL] = "per_layer_model_proj",
+    [ROLE_LAYER_INPUT_NORM] = "per_layer_proj_norm",
+    [ROLE_LAYER_INPUT_GATE] = "inp_gate",
+    [ROLE_LAYER_INPUT_OUT] = "proj",
+    [ROLE_LAYER_INPUT_NORM_AFTER] = "post_norm",
     [ROLE_Q] = "attn_q",
     [ROLE_K] = "attn_k",
     [ROLE_V] = "attn_v",
@@ -163,6 +178,8 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_EXPERTS_GATE] = "ffn_gate_exps",
     [ROLE_EXPERTS_UP] = "ffn_up_exps",
     [ROLE_EXPERTS_DOWN] = "ffn_down_exps",
+    [ROLE_EXPERTS_GATE_UP] = "ffn_gate_up_exps",
+    [ROLE_EXPERTS_DOWN_FUSED] = "ffn_down_exps",
     [ROLE_SHARED_SCALE] = "ffn_gate_inp_shexp",
     [ROLE_SHARED_GATE] = "ffn_gate_shexp",
     [ROLE_SHARED_UP] = "ffn_up_shexp",
@@ -177,6 +194,12 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_MTP_NORM_HIDDEN] = "nextn.hnorm",
     [ROLE_MTP_NORM] = "nextn.shared_head_norm",
 };
+
+/* Norms and factors of experts beside an MLP. */
+static const struct tensor_name beside_experts[] = {
+    {ROLE_ROUTER_NORM, "ffn_gate_inp.scale"},  {ROLE_EXPERT_SCALE, "ffn_down_exps.scale"},
+    {ROLE_EXPERTS_NORM, "pre_ffw_norm_2"},     {ROLE_EXPERTS_NORM_AFTER, "post_ffw_norm_2"},
+    {ROLE_MLP_RESULT_NORM, "post_ffw_norm_1"}, {ROLE_NONE, NULL}};
 
 /* One norm after the mixer, where others have one in front of the MLP. */
 static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
@@ -238,6 +261,9 @@ static const struct gguf_arch archs[] = {
      .facts = "{" SECTIONS "}", .naming.own = norm_after_attention, .naming.ordered = tiled},
     {"gemma2", GGUF_NAMES, .model_type = "gemma2", .keys = gemma_keys, .score_by_width = 46},
     {"gemma3", GGUF_NAMES, .model_type = "gemma3_text", .keys = gemma_keys, .score_by_width = 62},
+    {"gemma4", GGUF_NAMES, .model_type = "gemma4", .keys = gemma4_keys, .two_sizes = true},
+    {"gemma4", GGUF_NAMES, .experts = true, .model_type = "gemma4", .keys = gemma4_keys, .two_sizes = true,
+     .facts = "{\"enable_moe_block\": true}", .naming.own = beside_experts},
     {"gpt-oss", GGUF_NAMES, .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .naming.own = norm_after_attention},

@@ -24,7 +24,7 @@ struct gguf_key {
 /* layer_types of layers with keys of attention, as head_count_kv lists them, and of those without. */
 struct gguf_kinds {
     const char *without, *with; /* NULL: the metadata list no kinds */
-    const char *mlp; /* of those without keys whose feed_forward_length is over 0; NULL: as without */
+    const char *mlp;            /* layers without keys whose feed_forward_length is over 0; NULL: `without` */
 };
 
 struct gguf_arch {
@@ -35,8 +35,10 @@ struct gguf_arch {
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     struct gguf_key flag;        /* a tensor, and the key of config.json that is true if the file has it */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
-    bool ssm;                    /* True if some layers are Mamba-2 */
-    bool latent;                 /* True if attention is latent: keys and values of all heads are one row */
+    bool
+        two_sizes; /* True if layers with a window have heads of another size, and the last ones share keys */
+    bool ssm;      /* True if some layers are Mamba-2 */
+    bool latent;   /* True if attention is latent: keys and values of all heads are one row */
     struct gguf_kinds kinds;
     uint32_t score_by_width; /* a model of this many layers scales scores by hidden / heads; 0: none */
     struct tensor_naming naming;

@@ -48,7 +48,8 @@ static bool is_zero(const struct gguf_item *item)
 }
 
 /* The value, or the one that all values of a list are. Numbers that differ between layers have no key. Zeros
- * among others are of layers of another kind, where the architecture has kinds. */
+ * among others are of layers of another kind, where the architecture has kinds. Of an architecture with heads
+ * of two sizes it is the first value: copy_two_sizes() has the others. */
 static int only_value(struct view *v, const char *key, const struct gguf_value *value, struct gguf_item *ret)
 {
     struct gguf_walk w = {.value = value};
@@ -56,7 +57,7 @@ static int only_value(struct view *v, const char *key, const struct gguf_value *
     const bool kinds = v->arch->kinds.with != NULL;
     if (!gguf_next(&w, ret))
         return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
-    while (gguf_next(&w, &next)) {
+    while (!v->arch->two_sizes && gguf_next(&w, &next)) {
         if (kinds && is_zero(ret))
             *ret = next;
         else if (!same_item(ret, &next) && !(kinds && is_zero(&next)))
@@ -174,13 +175,18 @@ static int copy_scaling(struct view *v)
 }
 
 /* The numbers of a tensor. */
+static int read_numbers(struct view *v, const struct gguf_tensor *t, float ret[FACTORS_MAX])
+{
+    if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > FACTORS_MAX * sizeof(float))
+        return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
+                       FACTORS_MAX);
+    return regular_file_read(v->file->at, t->offset, ret, (size_t)t->bytes, v->e);
+}
+
 static int read_list(struct view *v, const struct gguf_tensor *t, const char *name)
 {
     float values[FACTORS_MAX];
-    if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
-        return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
-                       FACTORS_MAX);
-    int r = regular_file_read(v->file->at, t->offset, values, (size_t)t->bytes, v->e);
+    int r = read_numbers(v, t, values);
     if (r < 0)
         return r;
     json_t *list = json_array();
@@ -204,12 +210,36 @@ static int read_longrope(struct view *v, const struct gguf_tensor *small, const 
     return r == 0 ? set(v, v->rope, "rope_type", json_string("longrope")) : r;
 }
 
+/* Reads a proportional rotation: 1 for each frequency of the part that rotates, then a divisor that makes the
+ * other frequencies 0. */
+static int read_proportional(struct view *v)
+{
+    const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight");
+    float values[FACTORS_MAX];
+    uint64_t ones = 0;
+    int r = t ? read_numbers(v, t, values) : err_set(v->e, -EINVAL, "tensor rope_freqs.weight is missing");
+    for (uint64_t i = 0; r == 0 && i < t->shape[0]; i++) {
+        ones += values[i] == 1;
+        if (values[i] == 1 ? ones != i + 1 : !(values[i] >= 1e29f))
+            r = err_set(v->e, -ENOTSUP,
+                        "tensor rope_freqs.weight: %g is not supported; first 1, then 1e30 are",
+                        (double)values[i]);
+    }
+    if (r < 0)
+        return r;
+    json_t *full = json_pack("{s:s, s:f}", "rope_type", "proportional", "partial_rotary_factor",
+                             (double)ones / (double)MAX_OF(t->shape[0], (uint64_t)1));
+    return set(v, v->rope, "full_attention", full);
+}
+
 /* The numbers that divide the frequencies; absent where nothing scales them. */
 static int read_factors(struct view *v)
 {
     const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight"),
                              *small = find_tensor(v, "rope_factors_short.weight"),
                              *large = find_tensor(v, "rope_factors_long.weight");
+    if (v->arch->two_sizes)
+        return read_proportional(v);
     if (small || large)
         return read_longrope(v, small, large);
     int r = t ? read_list(v, t, "factors") : 0;
@@ -291,7 +321,7 @@ static int copy_latent(struct view *v)
     return r == 0 ? copy_latent_scale(v) : r;
 }
 
-/* What the keys of experts mean where they are absent, other than in config.json. */
+/* Values of absent keys of experts, where config.json has other defaults. */
 static const char absent_router[] = "{\"first_k_dense_replace\": 0, \"n_group\": 1, \"n_shared_experts\": 0, "
                                     "\"norm_topk_prob\": false, \"routed_scaling_factor\": 1}";
 
@@ -394,7 +424,7 @@ static int copy_windows(struct view *v)
     return set(v, v->root, "layer_types", kinds);
 }
 
-/* Layers of text, without those of an MTP head. */
+/* Returns the number of layers without the blocks of an MTP head. */
 static uint64_t layers_of(const struct view *v)
 {
     const uint64_t blocks = number(v, "block_count"), heads = number(v, "nextn_predict_layers");
@@ -415,7 +445,7 @@ static int copy_recurrent(struct view *v)
     return set(v, v->root, "layer_types", kinds);
 }
 
-/* Layers without heads of keys are of another kind, and those of them with an MLP of a third one. */
+/* Layers without heads of keys are of another kind, or of a third one if they have an MLP. */
 static int copy_kinds(struct view *v)
 {
     const struct gguf_kinds *k = &v->arch->kinds;
@@ -430,6 +460,100 @@ static int copy_kinds(struct view *v)
         json_array_append_new(kinds, json_string(!is_zero(&heads) ? k->with : mlp ? k->mlp : k->without));
     }
     return set(v, v->root, "layer_types", kinds);
+}
+
+/* ---- heads of two sizes ---- */
+
+/* A number of each layer, from a list or one for all. */
+struct number_walk {
+    struct gguf_walk w;
+    uint64_t all;
+};
+
+static struct number_walk walk_numbers(const struct view *v, const char *key)
+{
+    const struct gguf_value *value = find(v, key);
+    return (struct number_walk){.w = {.value = value && value->list ? value : NULL}, .all = number(v, key)};
+}
+
+static uint64_t next_number(struct number_walk *n)
+{
+    struct gguf_item item;
+    return n->w.value && gguf_next(&n->w, &item) && item.whole && item.number > 0 ? (uint64_t)item.number
+                                                                                  : n->all;
+}
+
+/* The MLPs of the last layers, which share keys, may be twice as wide. */
+static int copy_widths(struct view *v)
+{
+    const uint64_t layers = layers_of(v), shared = number(v, "attention.shared_kv_layers");
+    struct number_walk widths = walk_numbers(v, "feed_forward_length");
+    const uint64_t first = next_number(&widths);
+    bool wide = false;
+    for (uint64_t i = 1; i < MIN_OF(layers, LAYERS_MAX); i++) {
+        const uint64_t width = next_number(&widths);
+        const bool own = i + shared < layers;
+        wide |= width != first;
+        if (width != (wide ? 2 * first : first) || (own && wide))
+            return err_set(v->e, -ENOTSUP,
+                           "metadata %s.feed_forward_length: %llu of layer %llu is not supported beside %llu",
+                           v->arch->name, (ull)width, (ull)i, (ull)first);
+    }
+    return set(v, v->root, "use_double_wide_mlp", json_boolean(wide));
+}
+
+static bool has_values(const struct view *v, uint64_t layer)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "blk.%llu.attn_v.weight", (ull)layer);
+    return find_tensor(v, name);
+}
+
+/* Layers without a window have other heads, and perhaps keys for values. */
+static int copy_heads(struct view *v)
+{
+    const uint64_t layers = MIN_OF(layers_of(v), LAYERS_MAX),
+                   own = layers - MIN_OF(layers, number(v, "attention.shared_kv_layers"));
+    struct number_walk heads = walk_numbers(v, "attention.head_count_kv");
+    struct gguf_walk windows = {.value = find(v, "attention.sliding_window_pattern")};
+    struct gguf_item windowed;
+    json_t *full = json_object();
+    bool shares_values = false;
+    uint64_t windowed_heads = 0;
+    for (uint64_t i = 0; i < layers && gguf_next(&windows, &windowed); i++) {
+        const uint64_t count = next_number(&heads);
+        char name[24];
+        snprintf(name, sizeof(name), "%llu", (ull)i);
+        if (windowed.flag)
+            windowed_heads = windowed_heads ? windowed_heads : count;
+        else
+            json_object_set_new(full, name,
+                                json_pack("{s:I, s:I}", "head_dim",
+                                          (json_int_t)number(v, "attention.key_length"),
+                                          "num_key_value_heads", (json_int_t)count));
+        shares_values |= !windowed.flag && i < own && !has_values(v, i);
+    }
+    int r = set(v, v->root, "per_layer_config", full);
+    if (r == 0 && windowed_heads > 0)
+        r = set_number(v, "num_key_value_heads", windowed_heads);
+    return r == 0 ? set(v, v->root, "attention_k_eq_v", json_boolean(shares_values)) : r;
+}
+
+static int copy_two_sizes(struct view *v)
+{
+    const struct gguf_value *windows = find(v, "attention.sliding_window_pattern");
+    const struct gguf_tensor *inputs = find_tensor(v, "per_layer_token_embd.weight");
+    if (!v->arch->two_sizes)
+        return 0;
+    if (!windows || !windows->list || windows->type != GGUF_BOOL)
+        return err_set(v->e, -EINVAL, "metadata %s.attention.sliding_window_pattern is not a list of layers",
+                       v->arch->name);
+    int r = copy_heads(v);
+    if (r == 0)
+        r = copy_widths(v);
+    if (r == 0 && !find(v, "embedding_length_per_layer_input"))
+        r = set_number(v, "hidden_size_per_layer_input", 0);
+    return r == 0 && inputs ? set_number(v, "vocab_size_per_layer_input", inputs->shape[0]) : r;
 }
 
 /* ---- Mamba-2 ---- */
@@ -468,7 +592,8 @@ static int check_numbers(struct view *v)
     if (groups > 1 && !json_object_get(v->root, "n_group"))
         return err_set(v->e, -ENOTSUP, "metadata %s.expert_group_count: %llu is not supported", v->arch->name,
                        (ull)groups);
-    if (local > 0 && rotate > 0 && local != rotate)
+    if (local > 0 && rotate > 0 &&
+        local != (v->arch->two_sizes ? number(v, "attention.key_length_swa") : rotate))
         return err_set(v->e, -ENOTSUP,
                        "metadata %s.rope.dimension_count_swa: %llu is not supported beside "
                        "rope.dimension_count %llu",
@@ -510,6 +635,8 @@ static int fill(struct view *v)
         r = copy_recurrent(v);
     if (r == 0)
         r = copy_kinds(v);
+    if (r == 0)
+        r = copy_two_sizes(v);
     if (r == 0)
         r = copy_ssm(v);
     if (r == 0)

@@ -1,4 +1,4 @@
-"""GGUF twins of checkpoints: names, keys and the order of values as llama.cpp's converter writes them."""
+"""GGUF twins of checkpoints: names, keys and values in llama.cpp's order."""
 import array
 import json
 import math
@@ -23,6 +23,15 @@ LFM_NAMES = {
     "conv.out_proj": "shortconv.out_proj", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down",
     "feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias", "feed_forward.experts.w1": "ffn_gate_exps",
     "feed_forward.experts.w3": "ffn_up_exps", "feed_forward.experts.w2": "ffn_down_exps",
+}
+GEMMA4_NAMES = {
+    "embed_tokens_per_layer": "per_layer_token_embd", "per_layer_model_projection": "per_layer_model_proj",
+    "per_layer_projection_norm": "per_layer_proj_norm", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm", "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2", "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "layer_scalar": "layer_output_scale.weight",
+    "router.proj": "ffn_gate_inp", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
 }
 MAMBA_NAMES = {
     "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d", "mamba.dt_bias": "ssm_dt.bias",
@@ -149,7 +158,7 @@ def deepseek(c):
 
 
 def deepseek_whole(c):
-    """As files were before keys and values of latents became one row."""
+    """The keys of old files, from before latent keys and values became one row."""
     more = {k: v for k, v in deepseek(c).items() if not k.endswith("_mla")}
     return {**more, "attention.head_count_kv": c["num_attention_heads"], "attention.key_length": c["qk_nope_head_dim"] + c["qk_rope_head_dim"],
             "attention.value_length": c["v_head_dim"]}
@@ -205,6 +214,28 @@ def lfm2(c):
     return {**common(c), **more, "feed_forward_length": -(-width // c["block_multiple_of"]) * c["block_multiple_of"]}
 
 
+def full_of(c):
+    """The size of heads, and how many have keys, in layers without a window."""
+    single = next(iter(c.get("per_layer_config", {}).values()), {})
+    heads = c.get("num_global_key_value_heads") if c["attention_k_eq_v"] else None
+    return single.get("head_dim") or c["global_head_dim"], single.get("num_key_value_heads") or heads or c["num_key_value_heads"]
+
+
+def gemma4(c):
+    (size, heads), windows = full_of(c), [k == "sliding_attention" for k in c["layer_types"]]
+    layers, shared, wide = len(windows), c["num_kv_shared_layers"], 2 if c["use_double_wide_mlp"] else 1
+    rope = c["rope_parameters"]
+    more = {"attention.key_length": size, "attention.key_length_swa": c["head_dim"], "rope.dimension_count": size, "rope.dimension_count_swa": c["head_dim"],
+            "attention.head_count_kv": [c["num_key_value_heads"] if w else heads for w in windows],
+            "feed_forward_length": [c["intermediate_size"] * (wide if i + shared >= layers else 1) for i in range(layers)],
+            "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": windows, "attention.shared_kv_layers": shared,
+            "embedding_length_per_layer_input": c.get("hidden_size_per_layer_input") or 0, "final_logit_softcapping": c["final_logit_softcapping"],
+            "rope.freq_base_swa": rope["sliding_attention"]["rope_theta"]}
+    if c.get("enable_moe_block"):
+        more.update({"expert_count": c["num_experts"], "expert_used_count": c["top_k_experts"], "expert_feed_forward_length": c["moe_intermediate_size"]})
+    return {**common({**c, "rope_theta": rope["full_attention"]["rope_theta"]}), **more}
+
+
 def qwen3_next(c):
     return {**common(c), **experts(c, "num_experts", "moe_intermediate_size"), "expert_shared_feed_forward_length": c["shared_expert_intermediate_size"],
             **mamba(c["linear_conv_kernel_dim"], c["linear_key_head_dim"], c["linear_num_key_heads"], c["linear_num_value_heads"],
@@ -255,6 +286,15 @@ def mamba_parts(groups):
             values = values.shaped(c[groups], values.shape[0] // c[groups])
         return name, values
     return change
+
+
+def gemma4_parts(c, name, values):
+    """Adds the divisors of the frequencies: those beyond the part that rotates become 0."""
+    if name != "output_norm.weight":
+        return name, values
+    half = full_of(c)[0] // 2
+    ones = int(half * c["rope_parameters"]["full_attention"]["partial_rotary_factor"])
+    return {name: values, "rope_freqs.weight": Values([half], array.array("f", [1.0] * ones + [1e30] * (half - ones)))}
 
 
 def next_parts(c, name, values):
@@ -323,6 +363,8 @@ FAMILIES = {
     "qwen3_next": ("qwen3next", qwen3_next, NEXT_NAMES, next_parts),
     "nemotron_h": ("nemotron_h", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
     "nemotron_h_moe": ("nemotron_h_moe", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
+    "gemma4_text": ("gemma4", gemma4, GEMMA4_NAMES, gemma4_parts),
+    "gemma4_unified_text": ("gemma4", gemma4, GEMMA4_NAMES, gemma4_parts),
     "glm4_moe": ("glm4moe", glm4_moe, {"post_attention_layernorm": "post_attention_norm"}, as_is),
     "lfm2": ("lfm2", lfm2, LFM_NAMES, squeezed),
     "lfm2_moe": ("lfm2moe", lfm2, LFM_NAMES, squeezed),

@@ -1,4 +1,4 @@
-"""Architectures of GGUF files: a checkpoint and its twin give the same bits, and those of a golden its numbers."""
+"""A checkpoint and its GGUF twin give the same bits, for each architecture."""
 import array
 import math
 import os
@@ -52,7 +52,7 @@ def of_layers(name, layers):
     return re.sub(r"layers\.\d+", f"layers.{layers.index(layer)}", name) if layer in layers else ""
 
 
-@pytest.mark.parametrize("name", ["cohere2", "lfm2", "lfm2_moe", "minimax_m2", "ministral3"])
+@pytest.mark.parametrize("name", ["cohere2", "gemma4", "gemma4_unified", "lfm2", "lfm2_moe", "minimax_m2", "ministral3"])
 def test_a_twin_is_the_checkpoint(name, tmp_path):
     holds(DATA / name, tmp_path)
     same(*gguf_twin.read(DATA / name), tmp_path)
@@ -60,7 +60,7 @@ def test_a_twin_is_the_checkpoint(name, tmp_path):
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_deepseek_v2(whole, tmp_path):
-    """A file has one number for mscale and mscale_all_dim. Old ones have one matrix of keys and values."""
+    """A file has one number for mscale and mscale_all_dim. Old files have one matrix of keys and values."""
     config, tensors = gguf_twin.read(DATA / "deepseek_v2")
     config["rope_parameters"]["mscale"] = config["rope_parameters"]["mscale_all_dim"]
     same(config, tensors, tmp_path, "deepseek_v2_whole" if whole else None)
@@ -120,7 +120,7 @@ def test_qwen3_next(tmp_path):
     same(config, tensors, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["deepseek_v3", "glm4_moe", "lfm2", "qwen3_next"])
+@pytest.mark.parametrize("name", ["deepseek_v3", "gemma4", "glm4_moe", "lfm2", "qwen3_next"])
 def test_a_twin_of_a_large_golden_is_the_checkpoint(name, tmp_path):
     if not (BESIDE / name).is_dir():
         pytest.skip(f"no {BESIDE}")

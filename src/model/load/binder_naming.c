@@ -52,13 +52,26 @@ static int check_order(struct binder *b, const char *name, const struct linear_s
                    name, (ull)o->size, s->group);
 }
 
+/* The tensor has a role of its own. */
+static bool is_named(const struct config *c, const char *name)
+{
+    const size_t len = strlen(c->naming->layers);
+    const char *dot =
+        strncmp(name, c->naming->layers, len) == 0 && name[len] == '.' ? strchr(name + len + 1, '.') : NULL;
+    for (const struct tensor_name *own = c->naming->own; dot && own && own->role != ROLE_NONE; own++) {
+        if (strcmp(own->name, dot + 1) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The factor of all scales that a matrix of NVFP4 may have beside its blocks, or one for each expert. */
 static int find_factor(struct binder *b, const char *module, struct linear_source *s)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
     snprintf(name, sizeof(name), "%s.scale", module);
-    if (!binder_find_optional(b, name, &t))
+    if (is_named(b->config, name) || !binder_find_optional(b, name, &t))
         return 0;
     if (!s->weight.form || s->weight.form->scales != DTYPE_F8_E4M3)
         return err_set(b->e, -ENOTSUP, "tensor %s: a factor of a matrix of dtype %s is not supported", name,

@@ -9,6 +9,7 @@
 #include "model/load/binder.h"
 
 #include "base/check.h"
+#include "base/none.h"
 #include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
 
@@ -67,13 +68,27 @@ static bool is_mtp_layer(const struct binder *b, const char *head, uint32_t laye
     return false;
 }
 
+/* Keys and values of a layer that reads those of another one. */
+static bool is_shared(const struct config *c, const char *name, uint32_t layer)
+{
+    static const enum tensor_role roles[] = {ROLE_K, ROLE_V, ROLE_K_NORM};
+    char end[64];
+    for (size_t i = 0; c->layer[layer].kv_from != NONE && i < COUNT_OF(roles); i++) {
+        snprintf(end, sizeof(end), ".%s.weight", tensor_naming_of(c->naming, roles[i]));
+        if (slice_ends(slice_of(name), slice_of(end)))
+            return true;
+    }
+    return false;
+}
+
 static bool is_missed(const struct binder *b, const char *head, const char *name, bool *beyond)
 {
     uint32_t layer = 0;
-    *beyond = is_in_layer(name, head, &layer) && layer >= b->config->layers;
+    const bool inside = is_in_layer(name, head, &layer);
+    *beyond = inside && layer >= b->config->layers;
     if (*beyond)
         return !is_mtp_layer(b, head, layer);
-    return b->config->naming && !is_of_no_use(name);
+    return b->config->naming && !is_of_no_use(name) && !(inside && is_shared(b->config, name, layer));
 }
 
 int unread_check(const struct binder *b, struct err *e)

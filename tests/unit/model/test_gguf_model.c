@@ -493,6 +493,8 @@ TEST(metadata_that_are_refused)
     test_gguf_key_u32(&file, "deepseek2.rope.dimension_count", 24);
     test_gguf_key_u32(&file, "deepseek2.attention.key_length_mla", 24);
     refuses(-EINVAL, "deepseek2.attention.key_length_mla is 24, not over rope.dimension_count 24");
+    begin_model("gemma4", 0);
+    refuses(-EINVAL, "tensor rope_freqs.weight is missing");
     begin_model("falcon-h1", 2);
     test_gguf_key_u32(&file, "falcon-h1.ssm.time_step_rank", 3);
     test_gguf_key_u32(&file, "falcon-h1.ssm.inner_size", 64);
