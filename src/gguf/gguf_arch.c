@@ -310,6 +310,23 @@ static const struct gguf_arch archs[] = {
     {"smollm3", GGUF_NAMES, .model_type = "smollm3", .naming.own = apart, .naming.ordered = paired},
 };
 
+/* Families that model/family/family_refused.c gives a reason for. */
+static const struct gguf_arch refused[] = {
+    {"deepseek32", GGUF_NAMES, .refused = true, .model_type = "deepseek_v32"},
+    {"deepseek4", GGUF_NAMES, .refused = true, .model_type = "deepseek_v4"},
+    {"gemma3n", GGUF_NAMES, .refused = true, .model_type = "gemma3n"},
+    {"glm-dsa", GGUF_NAMES, .refused = true, .model_type = "glm_moe_dsa"},
+    {"jamba", GGUF_NAMES, .refused = true, .model_type = "jamba"},
+    {"kimi-k3", GGUF_NAMES, .refused = true, .model_type = "kimi_k3"},
+    {"kimi-linear", GGUF_NAMES, .refused = true, .model_type = "kimi_linear"},
+    {"llama4", GGUF_NAMES, .refused = true, .model_type = "llama4"},
+    {"minimax-m3", GGUF_NAMES, .refused = true, .model_type = "minimax_m3"},
+    {"qwen2vl", GGUF_NAMES, .refused = true, .model_type = "qwen2_vl"},
+    {"qwen4exp", GGUF_NAMES, .refused = true, .model_type = "qwen4_exp"},
+    {"rwkv6", GGUF_NAMES, .refused = true, .model_type = "rwkv6"},
+    {"rwkv7", GGUF_NAMES, .refused = true, .model_type = "rwkv7"},
+};
+
 static bool has_key(const struct gguf *g, const struct gguf_arch *a)
 {
     char key[128];
@@ -325,18 +342,9 @@ const struct gguf_arch *gguf_arch_find(const struct gguf *g, struct slice name, 
             (!archs[i].needs || has_key(g, &archs[i])))
             return &archs[i];
     }
-    return NULL;
-}
-
-const char *gguf_arch_list(char *ret, size_t bytes_max)
-{
-    size_t at = 0;
-    ret[0] = 0;
-    for (size_t i = 0; i < COUNT_OF(archs) && at < bytes_max; i++) {
-        if (archs[i].needs)
-            continue;
-        at += (size_t)snprintf(ret + at, bytes_max - at, "%s%s%s", i ? ", " : "", archs[i].name,
-                               archs[i].experts ? " (experts)" : "");
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        if (slice_eq(name, slice_of(refused[i].name)))
+            return &refused[i];
     }
-    return ret;
+    return NULL;
 }

@@ -32,6 +32,7 @@ struct gguf_arch {
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
     const char *needs;      /* a key of the row's files; the row of files without it follows; NULL: none */
     const char *model_type; /* its model_type in config.json */
+    bool refused;           /* the family is known and not computed: only its model_type is read */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     struct gguf_key flag;        /* a tensor, and the key of config.json that is true if the file has it */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
@@ -47,8 +48,6 @@ struct gguf_arch {
 /* The row of the file `g`; NULL for a file without the keys that some rows need. Returns NULL if the
  * architecture is not read. */
 const struct gguf_arch *gguf_arch_find(const struct gguf *g, struct slice name, bool experts);
-/* "llama, qwen2, ..." */
-const char *gguf_arch_list(char *ret, size_t bytes_max);
 /* Keys that all architectures share. */
 extern const struct gguf_key gguf_arch_keys[];
 

@@ -361,7 +361,7 @@ static int copy_latent_router(struct view *v)
 
 static int find_arch(struct view *v)
 {
-    char known[1024], count[128];
+    char count[128];
     uint64_t experts = 0;
     struct slice name;
     if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
@@ -377,9 +377,9 @@ static int find_arch(struct view *v)
     v->arch = gguf_arch_find(&v->file->head, name, experts > 0);
     return v->arch ? 0
                    : err_set(v->e, -ENOTSUP,
-                             "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
-                             SLICE_ARGS(name), experts > 0 ? " with experts" : "",
-                             gguf_arch_list(known, sizeof(known)));
+                             "GGUF files of architecture '%.*s'%s are not supported; docs/models.md lists "
+                             "those that are",
+                             SLICE_ARGS(name), experts > 0 ? " with experts" : "");
 }
 
 /* Rows of tables are numbers of config.json. The MTP head's layers count as blocks. */
@@ -617,6 +617,8 @@ static int add_facts(struct view *v)
 static int fill(struct view *v)
 {
     int r = find_arch(v);
+    if (r == 0 && v->arch->refused)
+        return add_facts(v);
     if (r == 0)
         r = copy_keys(v, gguf_arch_keys);
     if (r == 0)

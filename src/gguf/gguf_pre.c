@@ -5,8 +5,6 @@
 #include "base/check.h"
 #include "base/slice.h"
 
-#include <stdio.h>
-
 #define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define BLANKS  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS
@@ -101,15 +99,4 @@ const struct gguf_pre *gguf_pre_find(struct slice name)
         }
     }
     return NULL;
-}
-
-const char *gguf_pre_list(char *ret, size_t bytes_max)
-{
-    size_t at = 0;
-    ret[0] = 0;
-    for (size_t i = 0; i < COUNT_OF(pres); i++) {
-        for (size_t k = 0; k < COUNT_OF(pres[i].names) && pres[i].names[k] && at < bytes_max; k++)
-            at += (size_t)snprintf(ret + at, bytes_max - at, "%s%s", at ? ", " : "", pres[i].names[k]);
-    }
-    return ret;
 }

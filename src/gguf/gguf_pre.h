@@ -19,7 +19,5 @@ struct gguf_pre {
 
 /* NULL: a name that is not in the table. */
 const struct gguf_pre *gguf_pre_find(struct slice name);
-/* "qwen2, qwen35, ..." */
-const char *gguf_pre_list(char *ret, size_t bytes_max);
 
 #endif

@@ -461,7 +461,7 @@ TEST(an_encoder_says_which_rows_make_its_vector)
 TEST(metadata_that_are_refused)
 {
     begin_model("mamba", 0);
-    refuses(-ENOTSUP, "architecture 'mamba' are not supported; supported are llama,");
+    refuses(-ENOTSUP, "architecture 'mamba' are not supported; docs/models.md lists");
     begin_model("qwen3", 1);
     test_gguf_key_u32(&file, "qwen3.expert_count", 8);
     refuses(-ENOTSUP, "architecture 'qwen3' with experts");
@@ -489,6 +489,9 @@ TEST(metadata_that_are_refused)
     test_gguf_key_u32(&file, "qwen3.rope.dimension_count", 32);
     test_gguf_key_u32(&file, "qwen3.rope.dimension_count_swa", 16);
     refuses(-ENOTSUP, "rope.dimension_count_swa: 16 is not supported beside rope.dimension_count 32");
+    begin_model("llama4", 1);
+    test_gguf_key_u32(&file, "llama4.expert_count", 16);
+    refuses(-ENOTSUP, "its layers attend in chunks");
     begin_model("deepseek2", 2);
     test_gguf_key_u32(&file, "deepseek2.rope.dimension_count", 24);
     test_gguf_key_u32(&file, "deepseek2.attention.key_length_mla", 24);
