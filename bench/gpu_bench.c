@@ -1,14 +1,16 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-r ROWS,...] [-m TOKENS] [-n STEPS] [-k]
- * [-u] MODEL...: tokens per second of whole models on a GPU, in one run. -p: of a prompt; -t, up to eight
- * times: at its end; -r: sequences of a step; -m: the first tokens of a prompt, beside fewer sequences than
- * the most; -n: steps that are timed. With -k the time of each kernel, too; with -u that of committing and
- * decommitting a unit of memory beside steps.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-r ROWS,...] [-m TOKENS] [-n STEPS]
+ * [-i WIDTHxHEIGHT] [-k] [-u] MODEL...: tokens per second of whole models on a GPU, in one run. -p: of a
+ * prompt; -t, up to eight times: at its end; -r: sequences of a step; -m: the first tokens of a prompt,
+ * beside fewer sequences than the most; -n: steps that are timed. -i: the vision encoder instead, with an
+ * image in one slice and in slices of 1 ms. With -k the time of each kernel, too; with -u that of committing
+ * and decommitting a unit of memory beside steps.
  *
  * A MODEL is a directory. Prefill is a prompt in one step; its last tokens are computed once more, as after a
  * hit in the prefix cache. Decoding is steps of 1, 4 and 16 sequences after it, with logits and their way to
  * the host, and in brackets with samples on the device at temperature 0 and 1. Figures are medians. Bytes are
  * the packed weights that a token of one sequence reads. */
 #include "bench_rows.h"
+#include "gpu_image.h"
 #include "gpu_units.h"
 #include "model_path.h"
 
@@ -35,6 +37,7 @@ struct options {
     uint32_t prompt, tails[TAILS_MAX], tail_count, steps;
     uint32_t counts[COUNTS_MAX], count_count, rows; /* rows: the largest count */
     uint32_t beside;                                /* tokens of a prompt; 0: none */
+    uint32_t width, height;                         /* pixels of an image; 0: none */
     bool kernels, units;
 };
 
@@ -58,6 +61,15 @@ static void prefill(struct bench_rows *b, uint32_t count)
 static void mixed(struct bench_rows *b, uint32_t count)
 {
     bench_rows_mixed(b, count, options->beside);
+}
+
+static struct gpu_image *image; /* that encode() encodes */
+
+static void encode(struct bench_rows *b, uint32_t count)
+{
+    (void)b;
+    (void)count;
+    (void)gpu_image_encode(image, UINT64_MAX);
 }
 
 static double median_seconds(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
@@ -166,24 +178,48 @@ static void measure(struct device *d, struct model *m, const char *name, const s
     bench_rows_free(b);
 }
 
+static void measure_image(struct device *d, struct model *m, const char *name, const struct options *o)
+{
+    int r = gpu_image_create(d, m, o->width, o->height, &image);
+    if (r < 0) {
+        printf("%s: no image of %u x %u: %s\n", name, o->width, o->height, strerror(-r));
+        return;
+    }
+    const double first = seconds_of(encode, NULL, 0), once = median_seconds(encode, NULL, 0, PREFILLS);
+    const double longest = gpu_image_encode(image, NS_PER_MS);
+    printf("%s, %s: an image of %u x %u: first %.1f ms, then %.2f ms; slices of 1 ms take up to %.2f ms\n",
+           name, compute_mode_name(model_shape(m)->compute), o->width, o->height, first * 1e3, once * 1e3,
+           longest * 1e3);
+    if (o->kernels)
+        print_shares(d, "image", encode, NULL, 0, 1);
+    fflush(stdout);
+    gpu_image_free(image);
+}
+
 static int bench(struct device *d, const char *dir, const struct options *o)
 {
     struct err e = {{0}};
     struct model *m;
-    const struct model_opts opts = {
-        .tokens_max = MAX_OF(o->prompt, o->rows + o->beside),
-        .seqs_max = o->rows,
-        .logits_max = o->rows,
-        .context = o->prompt + 4096,
-        .parts = {.backend = d->backend, .compute = o->compute, .kv_form = KV_AUTO},
-        .device = d};
+    const struct model_opts opts = {.tokens_max = MAX_OF(o->prompt, o->rows + o->beside),
+                                    .seqs_max = o->rows,
+                                    .logits_max = o->rows,
+                                    .context = o->prompt + 4096,
+                                    .parts = {.backend = d->backend,
+                                              .compute = o->compute,
+                                              .kv_form = KV_AUTO,
+                                              .vision = o->width > 0,
+                                              .image_pixels_max = (uint64_t)o->width * o->height},
+                                    .device = d};
     uint64_t begun = clock_now_ns();
     int r = model_load_at(dir, &opts, &m, &e);
     if (r < 0) {
         fprintf(stderr, "gpu_bench: %s: %s\n", dir, e.text);
         return 1;
     }
-    measure(d, m, dir, o, (double)(clock_now_ns() - begun) / (double)NS_PER_S);
+    if (o->width > 0)
+        measure_image(d, m, dir, o);
+    else
+        measure(d, m, dir, o, (double)(clock_now_ns() - begun) / (double)NS_PER_S);
     model_free(m);
     return 0;
 }
@@ -209,7 +245,7 @@ int main(int argc, char **argv)
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:t:r:m:n:ku")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:p:t:r:m:n:i:ku")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
@@ -220,6 +256,8 @@ int main(int argc, char **argv)
             o.beside = (uint32_t)atoi(optarg);
         else if (c == 'n')
             o.steps = MIN_OF(MAX_OF((uint32_t)atoi(optarg), 1u), (uint32_t)STEPS_MAX);
+        else if (c == 'i' && sscanf(optarg, "%ux%u", &o.width, &o.height) == 2)
+            continue;
         else if (c == 'r' && parse_counts(optarg, &o))
             continue;
         else if (c == 'k')

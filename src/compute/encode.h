@@ -1,13 +1,15 @@
 /* encode.h - the compute contract, second part: the block operations of a vision encoder.
  *
- * An image is encoded in pieces of well under a millisecond, beside other work: an operation here is done
- * piece by piece. It goes over rows: patches of the image, or tokens that merge some of them. A row's result
- * depends on the image alone, not on pieces, rows beside it or other work in between. Arrays lie in memory
- * that the caller has committed for the image. An operation fails with its device only. The engine's thread,
- * inside a turn of the device. */
+ * An image is encoded beside other work, so an operation here is done piece by piece. A piece takes well
+ * under a millisecond, or goes into the queue of a device, which holds little more than that. An operation
+ * goes over rows: patches of the image, or tokens that merge some of them. A row's result depends on the
+ * image alone, not on pieces, rows beside it or other work in between. Arrays lie in memory that the caller
+ * has committed for the image. An operation fails with its device only. The engine's thread, inside a turn of
+ * the device. */
 #ifndef PLATEAU_COMPUTE_ENCODE_H
 #define PLATEAU_COMPUTE_ENCODE_H
 
+#include "compute/mode.h"
 #include "memory/dev.h"
 
 #include <stdbool.h>
@@ -29,11 +31,13 @@ struct encode_rows {
 /* Properties of an encoder that its private arrays depend on. */
 struct encode_shape {
     uint32_t hidden, heads, head_dim;
-    uint32_t patch, merge; /* pixels of a patch's edge; patches of a token's edge */
-    uint32_t slice_max;    /* patches of one operation */
-    bool channels_last;    /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
-    double theta;          /* base of the rotation by rows and columns */
-    unsigned sums;         /* sums that its products need beside their inputs */
+    uint32_t patch, merge;  /* pixels of a patch's edge; patches of a token's edge */
+    uint32_t slice_max;     /* patches of one operation */
+    uint32_t read_max;      /* values of a patch that a product reads, at most */
+    enum compute_mode mode; /* mode of the weights */
+    bool channels_last;     /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
+    double theta;           /* base of the rotation by rows and columns */
+    unsigned sums;          /* sums that its products need beside their inputs */
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 
@@ -72,6 +76,9 @@ struct op_encode {
     uint32_t norm_parts;         /* equal parts of a row, each with its norm */
     struct encode_rows x, y, z;
     const struct projection *w;
+    /* The only reader of the result, which is the next product: a backend may leave the result in the form
+     * that the product reads, and nowhere else. NULL: another operation reads it. */
+    const struct projection *reader;
     uint32_t grid; /* ENCODE_PLACE: edge of the table of positions */
     dev_ptr bias, norm_weight, norm_bias;
 };

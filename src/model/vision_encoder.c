@@ -21,8 +21,6 @@
 #define ALIGN ((uint64_t)64)
 /* Given back in one call. */
 #define RELAX_UNITS ((uint32_t)(UNIT_BYTES / UNIT_SMALL_BYTES))
-/* Patches whose intermediate values stay in the second cache, and enough to read weights for. */
-#define SLICE_WISH 256u
 
 enum op {
     OP_TABLES,
@@ -66,16 +64,26 @@ static const struct {
 
 /* ---- memory ---- */
 
+/* Slices hold whole tokens and pages, and no more patches than the image has. */
+static uint32_t slice_patches(const struct backend *b, const struct vision_config *v, uint64_t patches)
+{
+    uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS;
+    uint64_t all = ROUND_UP(MAX_OF(patches, 1u), (uint64_t)unit);
+    return (uint32_t)MIN_OF(MAX_OF(b->encode_patches / unit * unit, unit), all);
+}
+
 static struct encode_shape shape_of(const struct config *c)
 {
     const struct vision_config *v = &c->vision;
-    uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS; /* slices hold whole tokens and pages */
+    uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch);
     struct encode_shape s = {.hidden = v->hidden,
                              .heads = v->heads,
                              .head_dim = v->head_dim,
                              .patch = v->shape.patch,
                              .merge = v->shape.merge,
-                             .slice_max = MAX_OF(SLICE_WISH / unit * unit, unit),
+                             .slice_max = slice_patches(c->backend, v, most),
+                             .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
+                             .mode = c->compute,
                              .theta = v->theta,
                              .sums = c->sums};
     memcpy(s.mean, v->mean, sizeof(s.mean));
@@ -306,8 +314,9 @@ static struct op_encode product(struct op_encode a, const struct vision_linear *
 }
 
 static struct op_encode norming(struct op_encode a, const struct vision_norm *n, struct encode_rows x,
-                                struct encode_rows y)
+                                struct encode_rows y, const struct projection *reader)
 {
+    a.reader = reader;
     a.norm_weight = n->weight;
     a.norm_bias = n->bias;
     a.x = x;
@@ -323,6 +332,7 @@ static struct op_encode mixing(const struct vision_encoder *e, const struct visi
     a.norm_bias = b->mlp.bias;
     a.y = stream_now(e);
     a.z = e->a.x;
+    a.reader = &b->up.w;
     return a;
 }
 
@@ -340,8 +350,8 @@ static struct op_encode placing(const struct vision_encoder *e)
 static struct op_encode gathering(const struct vision_encoder *e)
 {
     const struct vision_merger *m = merger_now(e);
-    struct op_encode a =
-        norming(of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm, tokens_now(e), e->a.merged);
+    struct op_encode a = norming(of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm, tokens_now(e),
+                                 e->a.merged, &m->up.w);
     a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
     return a;
 }
@@ -351,6 +361,7 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     const struct vision_config *v = e->config;
     const struct vision_block *b = block_now(e);
     const struct vision_merger *m = merger_now(e);
+    const struct vision_encoder_pass *pass = &e->passes[e->pass];
     const struct op_encode rows = of_rows(e, ENCODE_PROJECT, 0), tokens = of_tokens(e, ENCODE_PROJECT, 0);
     struct op_encode a;
     switch (op) {
@@ -359,13 +370,15 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     case OP_PIXELS:
         a = of_rows(e, ENCODE_PIXELS, vision_patch_values(v));
         a.y = e->a.mid;
+        a.reader = &e->weights->patches.w;
         return a;
     case OP_EMBED:
         return product(rows, &e->weights->patches, e->a.mid, stream_now(e));
     case OP_PLACE:
         return placing(e);
     case OP_NORM:
-        return norming(of_rows(e, ENCODE_NORM, v->hidden), &b->mix, stream_now(e), e->a.x);
+        return norming(of_rows(e, ENCODE_NORM, v->hidden), &b->mix, stream_now(e), e->a.x,
+                       pass->sequence == ENCODER_KEYS ? &b->key_value.w : &b->query.w);
     case OP_KEY_VALUE:
         return product(rows, &b->key_value, e->a.x, e->a.y);
     case OP_KEYS:
@@ -378,6 +391,7 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
         a = of_rows(e, ENCODE_ATTEND, v->hidden);
         a.x = e->a.y;
         a.y = e->a.x;
+        a.reader = &b->out.w;
         return a;
     case OP_OUT:
         return product(rows, &b->out, e->a.x, e->a.y);
@@ -386,7 +400,9 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     case OP_UP:
         return product(rows, &b->up, e->a.x, e->a.mid);
     case OP_GELU:
-        return changing(of_rows(e, ENCODE_GELU, v->intermediate), e->a.mid, &b->up);
+        a = changing(of_rows(e, ENCODE_GELU, v->intermediate), e->a.mid, &b->up);
+        a.reader = &b->down.w;
+        return a;
     case OP_DOWN:
         return product(rows, &b->down, e->a.mid, e->a.y);
     case OP_ADD:
@@ -398,7 +414,9 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     case OP_MERGE_UP:
         return product(tokens, &m->up, e->a.merged, e->a.merged_mid);
     case OP_MERGE_GELU:
-        return changing(of_tokens(e, ENCODE_GELU_ERF, vision_merged(v)), e->a.merged_mid, &m->up);
+        a = changing(of_tokens(e, ENCODE_GELU_ERF, vision_merged(v)), e->a.merged_mid, &m->up);
+        a.reader = &m->down.w;
+        return a;
     case OP_MERGE_DOWN:
         return product(tokens, &m->down, e->a.merged_mid, features_now(e));
     case OP_FEATURE:
@@ -419,6 +437,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
     struct vision_encoder_arrays a;
     const dev_ptr base = units_base(e->units);
     uint64_t patches = (uint64_t)rows * columns;
+    e->shape.slice_max = slice_patches(e->backend, e->config, patches);
     uint64_t own_at = lay_out(e->backend, e->config, &e->shape, base, patches, &a);
     int r = commit(e, own_at + e->backend->encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
     if (r != 0)

@@ -36,8 +36,10 @@ static inline struct cpu_device *cpu_device_of(struct device *d)
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret);
 
 /* The functions of backend_cpu that stand in other files. */
-struct compute_cost cpu_cost(const struct compute_opts *o);                               /* cpu.c */
-int cpu_open(const struct compute_opts *o, struct compute **ret);                         /* cpu.c */
+struct compute_cost cpu_cost(const struct compute_opts *o);       /* cpu.c */
+int cpu_open(const struct compute_opts *o, struct compute **ret); /* cpu.c */
+/* Patches whose intermediate values stay in the second cache, and enough to read weights for. */
+#define CPU_ENCODE_PATCHES 256u
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge); /* cpu_encode.c */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
 /* Layout of matrices as kernel/matrix.h has them; every tier reads the same one. */

@@ -319,6 +319,7 @@ static void step_cancel(struct compute *compute)
 static void close_cuda(struct compute *compute)
 {
     cuda_records_free(cuda_of(compute));
+    cuda_encode_end(cuda_of(compute));
 }
 
 /* ---- opening ---- */

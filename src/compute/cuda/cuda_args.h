@@ -506,12 +506,31 @@ struct cuda_encode {
     const float *bias, *norm_weight, *norm_bias;
     uint32_t heads, head_dim, merge, rows, columns, grid;
     uint32_t gelu, add, norm; /* gelu: 0 none, 1 tanh, 2 erf; add to y; then norm to z */
-    uint32_t keep;            /* keys and values, as pages */
+    uint32_t keep;            /* keys and values */
     uint32_t patches;
     float scale;
     const float *cosines, *sines; /* [edge][head_dim / 4] */
-    float *keys;                  /* [heads][pages]: K transposed, V */
-    struct cuda_matrix table;     /* table of learned positions */
+    float *keys;                  /* [heads][pages]: K transposed, V; tensor cores: see `heads_at` */
+    /* Tensor cores: K, then V of each head: [key_rows][key_width], bf16 with zeros past head_dim. NULL: the
+     * plain kernel attends. */
+    uint16_t *heads_at;
+    uint32_t key_rows, key_width;
+    struct cuda_rounded rounded; /* the result as bf16, and nowhere else */
+    const uint8_t *pixels[2];    /* frames: [height][image_width][3] */
+    const float *levels;         /* [3][256]: values of a channel's bytes */
+    uint32_t patch, image_width, channels_last;
+    struct cuda_matrix table; /* table of learned positions */
 };
+
+/* A block of attention on tensor cores: queries, threads, keys of a stage, and stages for heads of so many
+ * values in memory. */
+#define CUDA_ENCODE_QUERIES       128u
+#define CUDA_ENCODE_THREADS       (2 * CUDA_ENCODE_QUERIES)
+#define CUDA_ENCODE_STAGES(width) ((width) > 80 ? 2u : 3u)
+#define CUDA_ENCODE_KEYS          64u
+/* Bytes of a row of keys in shared memory: 8 rows take all banks. */
+#define CUDA_ENCODE_PITCH(width) (2 * (width) + 16)
+#define CUDA_ENCODE_SHARED(width)                                                                            \
+    (CUDA_ENCODE_STAGES(width) * 2 * CUDA_ENCODE_KEYS * CUDA_ENCODE_PITCH(width))
 
 #endif

@@ -135,6 +135,8 @@ static int open_context(struct cuda_device *d)
         r = give_shared(d, CUDA_KERNEL_delta_one, CUDA_DELTA_ONE_SHARED) ? 0 : -EIO;
     for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide128; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
+    for (uint32_t k = CUDA_KERNEL_encode_attend32; r == 0 && k <= CUDA_KERNEL_encode_attend128; k++)
+        r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
     if (r == 0)
         r = opened(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory");
     if (r == 0)
@@ -269,6 +271,7 @@ const struct backend backend_cuda = {.name = "cuda",
                                      .weight_bytes = cuda_weight_bytes,
                                      .weight_begin = cuda_weight_begin,
                                      .weight_put = cuda_weight_put,
+                                     .encode_patches = CUDA_ENCODE_PATCHES,
                                      .encode_bytes = cuda_encode_bytes,
                                      .encode_rows = cuda_encode_rows};
 

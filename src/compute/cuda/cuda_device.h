@@ -116,7 +116,12 @@ struct linear_source;
     X(encode, encode_place)                                                                                  \
     X(encode, encode_bias)                                                                                   \
     X(encode, encode_heads)                                                                                  \
-    X(attention, encode_attend)
+    X(encode, encode_pixels)                                                                                 \
+    X(attention, encode_attend)                                                                              \
+    X(encode_attend, encode_attend32)                                                                        \
+    X(encode_attend, encode_attend64)                                                                        \
+    X(encode_attend, encode_attend80)                                                                        \
+    X(encode_attend, encode_attend128)
 
 enum cuda_kernel {
 #define X(image, name) CUDA_KERNEL_##name,
@@ -142,7 +147,8 @@ enum {
     CUDA_KERNEL_WAITS_route = 1,
     CUDA_KERNEL_WAITS_top = 0,
     CUDA_KERNEL_WAITS_sample = 1,
-    CUDA_KERNEL_WAITS_encode = 0,
+    CUDA_KERNEL_WAITS_encode = 1,
+    CUDA_KERNEL_WAITS_encode_attend = 1,
 };
 
 #define CUDA_RANGES_MAX    4096
@@ -299,7 +305,8 @@ struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t
 /* cuda_probe.c: whether its wgmma can be used. 0, or -EIO when that could not be tried. */
 int cuda_probe(struct cuda_device *d);
 
-/* cuda_encode.c */
+/* Patches of an operation of the vision encoder: as many as fill a GPU. */
+#define CUDA_ENCODE_PATCHES 4096u
 uint64_t cuda_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);
 struct encode_rows cuda_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums);
 

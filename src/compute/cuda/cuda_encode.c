@@ -1,28 +1,65 @@
-/* cuda_encode.c - block operations of a vision encoder. An operation goes into the queue as a whole. Pixels
- * become patches on the host, a few rows at a time. */
+/* cuda_encode.c - block operations of a vision encoder. An operation goes into the queue as a whole. Where
+ * the queue holds more than about half a millisecond of work, the host waits for earlier operations. So a
+ * step begins soon after a slice that ends by the clock.
+ *
+ * In bf16 mode the operation in front of a product writes the inputs of the product, rounded. Attention of
+ * heads of up to 128 numbers runs on tensor cores (kernels/encode_attend.cu). */
 #include "compute/cuda/cuda_step.h"
 #include "compute/encode.h"
 
 #include <math.h>
+#include <string.h>
 
-#define ALIGN      64u
-#define ROW_FLOATS 32u
+#define ALIGN       64u
+#define ROW_FLOATS  32u
+#define CUDA_LEVELS 256u
+/* Multiply-adds of tensor cores that a multiprocessor does in about 0.2 ms. The other numbers are the cost of
+ * a multiply-add elsewhere, and of a value of a row, in such multiply-adds. */
+#define AHEAD       ((uint64_t)384 << 20)
+#define PLAIN_COST  16u
+#define ATTEND_COST 2u
+#define VALUE_COST  256u
 
 /* The backend's arrays for an image. */
 struct arrays {
-    uint64_t keys;           /* [heads][pages] pages of one head: K transposed, V */
+    uint64_t keys;           /* cuda_encode.keys or heads_at */
     uint64_t cosines, sines; /* [edge][head_dim / 4], of a row or a column */
+    uint64_t levels;         /* [ENCODE_CHANNELS][CUDA_LEVELS] */
+    uint64_t pixels;         /* frames, one after the other */
+    uint64_t rounded;        /* inputs of the next product as bf16 */
     uint64_t bytes;
 };
 
+/* Values of a head in memory where attention runs on tensor cores; 0: it does not. */
+static uint32_t key_width(const struct encode_shape *s)
+{
+    static const uint32_t widths[] = {32, 64, 80, 128};
+    for (uint32_t i = 0; s->mode == COMPUTE_BF16 && i < COUNT_OF(widths); i++)
+        if (s->head_dim <= widths[i])
+            return widths[i];
+    return 0;
+}
+
+static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
+{
+    uint64_t rows = ROUND_UP(patches, (uint64_t)PAGE_TOKENS);
+    return 2 * rows * s->heads *
+           (key_width(s) ? key_width(s) * sizeof(uint16_t) : s->head_dim * sizeof(float));
+}
+
 static struct arrays lay_out(const struct encode_shape *s, uint64_t patches, uint64_t edge)
 {
-    uint64_t pages = DIV_UP(patches, (uint64_t)PAGE_TOKENS);
+    uint64_t pixels = patches * s->patch * s->patch * ENCODE_CHANNELS * ENCODE_FRAMES;
     uint64_t angles = ROUND_UP(edge * (s->head_dim / 4) * sizeof(float), (uint64_t)ALIGN);
     struct arrays a = {.keys = 0};
-    a.cosines = ROUND_UP(pages * PAGE_TOKENS * 2 * s->hidden * sizeof(float), (uint64_t)ALIGN);
+    a.cosines = ROUND_UP(keys_bytes(s, patches), (uint64_t)ALIGN);
     a.sines = a.cosines + angles;
-    a.bytes = a.sines + angles;
+    a.levels = a.sines + angles;
+    a.pixels = a.levels + ENCODE_CHANNELS * CUDA_LEVELS * sizeof(float);
+    a.rounded = ROUND_UP(a.pixels + pixels, (uint64_t)ALIGN);
+    a.bytes = a.rounded;
+    if (s->mode == COMPUTE_BF16)
+        a.bytes += (uint64_t)s->slice_max * ROUND_UP(s->read_max, CUDA_UNIT) * sizeof(uint16_t);
     return a;
 }
 
@@ -71,55 +108,50 @@ static void put_tables(struct cuda_device *d, const struct encode_image *p)
 }
 
 /* The values of a pixel's byte, by channel. */
-struct levels {
-    float value[ENCODE_CHANNELS][256];
-};
-
-static void fill_levels(const struct encode_shape *s, struct levels *ret)
+static void put_levels(struct cuda_device *d, const struct encode_image *p)
 {
+    const struct encode_shape *s = p->shape;
+    const uint64_t bytes = ENCODE_CHANNELS * CUDA_LEVELS * sizeof(float);
+    float *levels = (float *)(void *)cuda_staging_take(d, bytes);
     for (uint32_t c = 0; c < ENCODE_CHANNELS; c++) {
-        for (uint32_t i = 0; i < 256; i++)
-            ret->value[c][i] = (float)((i / 255.0 - s->mean[c]) / s->std[c]);
+        for (uint32_t i = 0; i < CUDA_LEVELS; i++)
+            levels[c * CUDA_LEVELS + i] = (float)((i / 255.0 - s->mean[c]) / s->std[c]);
     }
+    cuda_staging_put(d, dev_add(p->own, arrays_of(p).levels), (const char *)levels, bytes);
+    cuda_staging_give(d, (char *)levels, bytes);
 }
 
-static void read_patch(const struct encode_image *image, const struct levels *levels, uint32_t patch,
-                       float *ret)
+static uint64_t frame_bytes(const struct encode_image *p)
 {
-    const struct encode_shape *s = image->shape;
-    uint32_t m = s->merge, per_row = image->columns / m, token = patch / (m * m), within = patch % (m * m);
-    size_t row = token / per_row * m + within / m, column = token % per_row * m + within % m;
-    size_t size = s->patch, plane = size * size;
-    for (size_t f = 0; f < ENCODE_FRAMES; f++) {
-        for (size_t y = 0; y < size; y++) {
-            const uint8_t *p =
-                image->frames[f] + ((row * size + y) * image->width + column * size) * ENCODE_CHANNELS;
-            for (size_t i = 0; i < size * ENCODE_CHANNELS; i++) {
-                size_t x = i / ENCODE_CHANNELS, c = i % ENCODE_CHANNELS;
-                ret[s->channels_last ? (f * plane + y * size + x) * ENCODE_CHANNELS + c
-                                     : (c * ENCODE_FRAMES + f) * plane + y * size + x] =
-                    levels->value[c][p[i]];
-            }
-        }
-    }
+    return (uint64_t)patches_of(p) * p->shape->patch * p->shape->patch * ENCODE_CHANNELS;
 }
 
-static void put_pixels(struct cuda_device *d, const struct op_encode *op)
+/* Bytes [from, end) of a frame go to their place on the device. */
+static void put_bytes(struct cuda_device *d, dev_ptr to, const uint8_t *frame, uint64_t from, uint64_t end)
 {
-    size_t row_bytes = op->y.stride * sizeof(float);
-    uint32_t each = MIN_OF((uint32_t)(CUDA_STAGING_BYTES / row_bytes), op->count);
-    struct levels levels;
-    ASSERT(each > 0);
-    fill_levels(op->image->shape, &levels);
-    char *staging = cuda_staging_take(d, each * row_bytes);
-    for (uint32_t from = 0; from < op->count; from += each) {
-        uint32_t count = MIN_OF(each, op->count - from);
-        for (uint32_t i = 0; i < count; i++)
-            read_patch(op->image, &levels, op->from + from + i, (float *)(void *)(staging + i * row_bytes));
-        cuda_staging_put(d, dev_add(op->y.at, from * row_bytes), staging, count * row_bytes);
+    const uint64_t each = MIN_OF((uint64_t)CUDA_STAGING_BYTES / 2, end - from);
+    char *staging = cuda_staging_take(d, each);
+    for (uint64_t at = from; at < end; at += each) {
+        uint64_t bytes = MIN_OF(each, end - at);
+        memcpy(staging, frame + at, bytes);
+        cuda_staging_put(d, dev_add(to, at), staging, bytes);
         cuda_staging_wait(d, staging);
     }
-    cuda_staging_give(d, staging, each * row_bytes);
+    cuda_staging_give(d, staging, each);
+}
+
+/* The rows of tokens that the operation's patches are in. */
+static void put_pixels(struct cuda_device *d, const struct op_encode *op)
+{
+    const struct encode_image *p = op->image;
+    const struct encode_shape *s = p->shape;
+    const uint64_t row_patches = (uint64_t)p->columns * s->merge;
+    const uint64_t row_bytes = row_patches * s->patch * s->patch * ENCODE_CHANNELS;
+    const uint64_t from = op->from / row_patches, end = DIV_UP(op->from + op->count, row_patches);
+    const dev_ptr to = dev_add(p->own, arrays_of(p).pixels);
+    put_bytes(d, to, p->frames[0], from * row_bytes, end * row_bytes);
+    if (p->frames[1] != p->frames[0])
+        put_bytes(d, dev_add(to, frame_bytes(p)), p->frames[1], from * row_bytes, end * row_bytes);
 }
 
 /* ---- on the device ---- */
@@ -129,11 +161,29 @@ static struct cuda_rows rows_of(const struct encode_rows *r, uint32_t width)
     return (struct cuda_rows){cuda_pointer(r->at), r->stride, width};
 }
 
+static bool has_fragments(const struct projection *p)
+{
+    return p && p->parts[0].form == CUDA_FRAGMENTS;
+}
+
+/* The rows that the product `reads` in bf16, if it does. */
+static struct cuda_rounded rounded_of(const struct op_encode *op, const struct projection *reads)
+{
+    if (!has_fragments(reads))
+        return (struct cuda_rounded){0};
+    ASSERT(reads->in <= op->image->shape->read_max *
+                            (op->by_token ? op->image->shape->merge * op->image->shape->merge : 1));
+    return (struct cuda_rounded){cuda_pointer(dev_add(op->image->own, arrays_of(op->image).rounded)),
+                                 op->count, 0};
+}
+
 static struct cuda_encode encode_of(const struct op_encode *op)
 {
     const struct encode_image *p = op->image;
     const struct encode_shape *s = p->shape;
     const struct arrays a = arrays_of(p);
+    const dev_ptr pixels = dev_add(p->own, a.pixels);
+    const dev_ptr second = p->frames[1] == p->frames[0] ? pixels : dev_add(pixels, frame_bytes(p));
     return (struct cuda_encode){.x = rows_of(&op->x, op->width),
                                 .y = rows_of(&op->y, op->width),
                                 .z = rows_of(&op->z, op->width),
@@ -161,16 +211,56 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .cosines = cuda_pointer(dev_add(p->own, a.cosines)),
                                 .sines = cuda_pointer(dev_add(p->own, a.sines)),
                                 .keys = cuda_pointer(dev_add(p->own, a.keys)),
+                                .heads_at = key_width(s) ? cuda_pointer(dev_add(p->own, a.keys)) : NULL,
+                                .key_rows = ROUND_UP(patches_of(p), (uint32_t)PAGE_TOKENS),
+                                .key_width = key_width(s),
+                                .rounded = rounded_of(op, op->reader),
+                                .pixels = {cuda_pointer(pixels), cuda_pointer(second)},
+                                .levels = cuda_pointer(dev_add(p->own, a.levels)),
+                                .patch = s->patch,
+                                .image_width = p->width,
+                                .channels_last = s->channels_last,
                                 .table = cuda_matrix(op->w ? &op->w->parts[0] : NULL)};
+}
+
+static void multiply(struct cuda *c, const struct op_encode *op, const struct cuda_encode *k)
+{
+    const struct weight *w = &op->w->parts[0];
+    ASSERT(op->w->part_count == 1);
+    if (!has_fragments(op->w)) {
+        cuda_multiply(c, w, k->x, k->y, NULL, op->count);
+        return;
+    }
+    const struct cuda_product product = {
+        .w = cuda_matrix(w), .x = k->x, .y = k->y, .count = op->count, .rounded = rounded_of(op, op->w)};
+    cuda_multiply_fragments(c, w, &product);
+}
+
+static void attend(struct cuda *c, const struct cuda_encode *k)
+{
+    const struct cuda_grid plain = {k->count, k->heads, 1, CUDA_THREADS, 0};
+    const struct cuda_grid grid = {DIV_UP(k->count, CUDA_ENCODE_QUERIES), k->heads, 1, CUDA_ENCODE_THREADS,
+                                   CUDA_ENCODE_SHARED(k->key_width)};
+    if (k->key_width == 0)
+        cuda_run(c, CUDA_KERNEL_encode_attend, plain, k);
+    else
+        cuda_run(c,
+                 k->key_width == 32   ? CUDA_KERNEL_encode_attend32
+                 : k->key_width == 64 ? CUDA_KERNEL_encode_attend64
+                 : k->key_width == 80 ? CUDA_KERNEL_encode_attend80
+                                      : CUDA_KERNEL_encode_attend128,
+                 grid, k);
 }
 
 static void run_kernel(struct cuda *c, const struct op_encode *op)
 {
     const struct cuda_encode k = encode_of(op);
     switch (op->kind) {
+    case ENCODE_PIXELS:
+        cuda_run(c, CUDA_KERNEL_encode_pixels, cuda_by_row(op->count), &k);
+        break;
     case ENCODE_PROJECT:
-        ASSERT(op->w->part_count == 1);
-        cuda_multiply(c, &op->w->parts[0], k.x, k.y, NULL, op->count);
+        multiply(c, op, &k);
         break;
     case ENCODE_PLACE:
         cuda_run(c, CUDA_KERNEL_encode_place, cuda_by_row(op->count), &k);
@@ -183,25 +273,70 @@ static void run_kernel(struct cuda *c, const struct op_encode *op)
         cuda_run(c, CUDA_KERNEL_encode_heads, cuda_by_row(op->count), &k);
         break;
     case ENCODE_ATTEND:
-        cuda_run(c, CUDA_KERNEL_encode_attend, (struct cuda_grid){op->count, k.heads, 1, CUDA_THREADS, 0},
-                 &k);
+        attend(c, &k);
         break;
     default:
         cuda_run(c, CUDA_KERNEL_encode_bias, cuda_by_row(op->count), &k);
     }
 }
 
+/* ---- how much of it is in the queue ---- */
+
+static uint64_t cost_of(const struct op_encode *op)
+{
+    const struct encode_shape *s = op->image->shape;
+    if (op->kind == ENCODE_PROJECT)
+        return (uint64_t)op->count * op->w->in * op->w->out * (has_fragments(op->w) ? 1 : PLAIN_COST);
+    if (op->kind == ENCODE_ATTEND)
+        return (uint64_t)2 * op->count * patches_of(op->image) * s->hidden *
+               (key_width(s) ? ATTEND_COST : PLAIN_COST);
+    return (uint64_t)op->count * op->width * VALUE_COST;
+}
+
+/* After each AHEAD of work an event. When the next one is put there, the host waits for it: twice AHEAD and
+ * one operation are in the queue at most. Without events for nothing. */
+static void wait_for_earlier(struct cuda *c, uint64_t cost)
+{
+    const struct cuda_driver *v = c->device->driver;
+    c->encode_cost += cost;
+    if (c->encode_cost < AHEAD * c->device->units)
+        return;
+    c->encode_cost = 0;
+    for (uint32_t i = 0; i < COUNT_OF(c->encoded); i++)
+        if (!c->encoded[i] && v->event_create(&c->encoded[i], CUDA_EVENT_SLEEPS | CUDA_EVENT_UNTIMED) != 0)
+            c->encoded[i] = NULL;
+    if (!c->encoded[0] || !c->encoded[1]) {
+        (void)cuda_drain(c->device, "encode");
+        return;
+    }
+    if (cuda_done(c, v->event_record(c->encoded[c->encode_turn], c->device->stream), "encode"))
+        c->encode_turn = !c->encode_turn;
+    (void)cuda_done(c, v->event_wait(c->encoded[c->encode_turn]), "encode");
+}
+
+void cuda_encode_end(struct cuda *c)
+{
+    for (uint32_t i = 0; i < COUNT_OF(c->encoded); i++)
+        if (c->encoded[i])
+            (void)c->device->driver->event_destroy(c->encoded[i]);
+}
+
 bool cuda_encode(struct compute *compute, const struct op_encode *op, uint32_t *at)
 {
     struct cuda *c = cuda_of(compute);
     cuda_use(c->device);
-    if (op->kind == ENCODE_TABLES)
+    if (c->device->profile)
+        cuda_profile_let(c->device);
+    if (op->kind == ENCODE_TABLES) {
         put_tables(c->device, op->image);
-    else if (op->kind == ENCODE_PIXELS)
-        put_pixels(c->device, op);
-    else
+        put_levels(c->device, op->image);
+    } else {
+        if (op->kind == ENCODE_PIXELS)
+            put_pixels(c->device, op);
         run_kernel(c, op);
+    }
     cuda_queued(c->device);
+    wait_for_earlier(c, op->kind == ENCODE_TABLES ? 0 : cost_of(op));
     /* The features are wrong, and no step computes them again. */
     if (c->error < 0)
         c->error = -EIO;

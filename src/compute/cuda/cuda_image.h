@@ -19,7 +19,8 @@
     X(route)                                                                                                 \
     X(top)                                                                                                   \
     X(sample)                                                                                                \
-    X(encode)
+    X(encode)                                                                                                \
+    X(encode_attend)
 
 enum cuda_image {
 #define X(name) CUDA_IMAGE_##name,

@@ -93,6 +93,8 @@ uint32_t cuda_profile_end(struct device *device, struct cuda_share ret[CUDA_SHAR
     struct cuda_profile *p = d->profile;
     uint32_t count = 0;
     (void)d->driver->context_set(d->context);
+    if (p->count > 0 && d->driver->stream_wait(d->stream) == 0)
+        cuda_profile_read(d);
     for (uint32_t i = 0; i <= EVENTS; i++)
         (void)d->driver->event_destroy(p->events[i]);
     for (uint32_t k = 0; k < CUDA_KERNEL_COUNT; k++)

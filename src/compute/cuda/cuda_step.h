@@ -132,7 +132,12 @@ struct cuda {
     bool routed;               /* it is of a route: since then no place was written */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
-    uint64_t clock;      /* counts the records' uses */
+    uint64_t clock; /* counts the records' uses */
+    /* cuda_encode.c: events after pieces of an image, the one that is put into the queue next, and the work
+     * since the last one. */
+    void *encoded[2];
+    uint32_t encode_turn;
+    uint64_t encode_cost;
     uint64_t refused_ns; /* when the driver last did not make or launch one; 0: it never did not */
 };
 
@@ -348,5 +353,6 @@ void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struc
 COMPUTE_OPS(COMPUTE_OP_FUNCTION, cuda)
 void cuda_project(struct compute *c, const struct op_product *l, uint32_t count); /* cuda_project.c */
 bool cuda_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cuda_encode.c */
+void cuda_encode_end(struct cuda *c);
 
 #endif
