@@ -15,7 +15,13 @@
 
 #define CANARY PLATEAU_SOURCE_DIR "/models/canary"
 
-enum { TOKENS_MAX = 4 << 20, LINES = 10000, TABLES = 40 };
+/* A sanitizer checks each path, which an eighth of the files reach; the release build reads all of them. */
+#ifdef TEST_SANITIZED
+enum { FILES_STEP = 8, TABLES = 10 };
+#else
+enum { FILES_STEP = 1, TABLES = 40 };
+#endif
+enum { TOKENS_MAX = 4 << 20, LINES = 10000 };
 
 static struct repetition_params agents(void)
 {
@@ -103,7 +109,7 @@ struct texts {
     struct arena *arena, *scratch;
     struct tokenizer *tokenizer;
     uint32_t *ids;
-    uint64_t tokens, lines, found;
+    uint64_t files, tokens, lines, found;
 };
 
 static struct texts texts;
@@ -165,7 +171,7 @@ static int read_file(const char *path, const struct stat *st, int kind, struct F
     (void)ftw;
     for (uint32_t i = 0; name && i < COUNT_OF(ends); i++)
         wanted |= strcmp(name, ends[i]) == 0;
-    if (kind != FTW_F || !wanted || st->st_size == 0)
+    if (kind != FTW_F || !wanted || st->st_size == 0 || texts.files++ % FILES_STEP > 0)
         return 0;
     char *text = calloc(1, (size_t)st->st_size);
     FILE *f = fopen(path, "rb");
@@ -226,7 +232,7 @@ TEST(tables_do_not_loop)
         buf_done(&text);
     }
     print_message("%llu lines, %llu tokens\n", (ull)texts.lines, (ull)texts.tokens);
-    assert_true(texts.lines >= LINES / 2);
+    assert_true(texts.lines >= LINES / 2 * TABLES / 40);
     end();
 }
 
