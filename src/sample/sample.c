@@ -56,6 +56,7 @@ static double next_weight(struct sample_pool *c, uint32_t done)
 /* How many make up top_p of the weight of the best `count`, and the weight that they have. */
 static uint32_t keep_part(const struct sample_pool *c, uint32_t count, double goal, double *mass)
 {
+    ASSERT(count <= c->count);
     uint32_t n = 0;
     for (*mass = 0; n < count && *mass < goal; n++)
         *mass += weight_of(c->list[c->count - 1 - n].logit);
@@ -77,6 +78,7 @@ static void leave_out(struct sample_pool *c, uint32_t count, double weight)
         c->list[from] = c->list[i];
         c->list[i] = moved;
     }
+    ASSERT(from < c->count);
     if (count == 0 && weights_sum(c->list + from, c->count - from) < weight * (1 + 1e-9))
         return;
     c->list += from;

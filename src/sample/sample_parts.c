@@ -54,6 +54,7 @@ uint32_t sample_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, doub
 /* Candidates up to list[end - 1] of one block of ids. */
 static uint32_t block_begin(const struct candidate *list, uint32_t end)
 {
+    ASSERT(end > 0);
     uint32_t block = list[end - 1].id / ROW_SAMPLE_BLOCK, begin = end - 1;
     while (begin > 0 && list[begin - 1].id / ROW_SAMPLE_BLOCK == block)
         begin--;
@@ -74,6 +75,7 @@ double sample_weight_by_id(const struct candidate *list, uint32_t count)
 
 uint32_t sample_by_id(const struct candidate *list, uint32_t count, double target)
 {
+    ASSERT(count > 0);
     double sum = 0;
     for (uint32_t end = count, begin; end > 0; end = begin) {
         begin = block_begin(list, end);

@@ -137,6 +137,7 @@ static float top_k_floor(const struct sampler_params *p, const struct sample_row
         best[at] = row->blocks->most[i];
         count = MIN_OF(count + 1, p->top_k);
     }
+    ASSERT(count == p->top_k);
     return best[count - 1];
 }
 
@@ -169,6 +170,7 @@ void sample_weigh(const struct sampler_params *p, const struct sample_row *row, 
     const struct sampler_blocks *b = row->blocks;
     struct candidate list[ROW_SAMPLE_BLOCK];
     uint32_t bins[SAMPLER_BINS] = {0};
+    ASSERT(from <= until && until <= blocks_of(row));
     float max;
     best_block(row, &max);
     if (sample_is_greedy(p, max))
@@ -188,6 +190,7 @@ void sample_weigh(const struct sampler_params *p, const struct sample_row *row, 
 
 static double mass_of(const struct sample_row *row)
 {
+    ASSERT(row->blocks->weighed);
     double mass = 0;
     for (uint32_t i = 0; i < blocks_of(row); i++)
         mass += row->blocks->weights[i];
@@ -215,7 +218,8 @@ static uint32_t sample_weighed(const struct scan *scan, const struct sample_row 
                 return list[k].id;
         }
     }
-    scan_block(scan, row, last, list);
+    uint32_t found = scan_block(scan, row, last, list);
+    ASSERT(found > 0);
     return list[0].id;
 }
 
@@ -225,6 +229,7 @@ static void pool_of_weighed(const struct sampler_params *p, const struct sample_
 {
     const struct scan scan = scan_of(p, max);
     const double mass = mass_of(row), weight = mass * (double)p->top_p;
+    ASSERT(mass > 0);
     uint32_t count = 0, last = sample_last_bin(row->blocks->bins, 0, weight);
     for (uint32_t i = 0; i < blocks_of(row); i++) {
         float most = below_of(&scan, row->blocks->most[i]);

@@ -153,6 +153,7 @@ static bool has_twice(const struct sampler_params *p)
 
 int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max, struct sampler **ret)
 {
+    ASSERT(p->bias_count <= SAMPLER_BIAS_MAX && p->stop_count <= SAMPLER_STOP_MAX);
     struct sampler *s = ARENA_NEW(a, struct sampler);
     struct logit_bias *bias = ARENA_ARRAY(a, struct logit_bias, p->bias_count);
     if (!s || !bias)
@@ -164,6 +165,7 @@ int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tok
     s->bias_twice = has_twice(p);
     if (has_penalties(p)) {
         uint64_t slots = seen_slots(tokens_max);
+        ASSERT((slots & (slots - 1)) == 0 && slots > tokens_max);
         s->seen = ARENA_ARRAY(a, struct seen, slots);
         s->slots = ARENA_ARRAY(a, uint32_t, tokens_max);
         if (!s->seen || !s->slots)
@@ -187,6 +189,7 @@ static struct seen *seen_find(const struct sampler *s, uint32_t id)
 static struct seen *see(struct sampler *s, uint32_t id)
 {
     struct seen *slot = seen_find(s, id);
+    ASSERT(s->slot_count < s->seen_mask || slot->id_plus_1 != 0);
     if (slot->id_plus_1 == 0)
         s->slots[s->slot_count++] = (uint32_t)(slot - s->seen);
     slot->id_plus_1 = id + 1;
@@ -207,6 +210,7 @@ void sampler_see_output(struct sampler *s, uint32_t id)
 
 int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret)
 {
+    ASSERT(vocab > 0);
     struct sampler_scratch *s = ARENA_NEW(a, struct sampler_scratch);
     float *raw = ARENA_ARRAY(a, float, vocab);
     struct candidate *candidates = ARENA_ARRAY(a, struct candidate, vocab);
@@ -230,6 +234,7 @@ static bool comes_before(float logit, uint32_t id, float other, uint32_t other_i
 
 static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float logit)
 {
+    ASSERT(ret->top_count <= top && top <= SAMPLER_TOP_MAX);
     uint32_t at = ret->top_count;
     while (at > 0 && comes_before(logit, id, ret->top[at - 1].logprob, ret->top[at - 1].id))
         at--;
@@ -244,6 +249,7 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
 static double add_block(const float *logits, const uint64_t *valid_ids, float max, uint32_t from,
                         uint32_t until, uint32_t top, struct sampled *ret)
 {
+    ASSERT(from < until && until - from <= ROW_SAMPLE_BLOCK);
     struct candidate list[ROW_SAMPLE_BLOCK];
     uint32_t count = 0;
     for (uint32_t i = from; i < until; i++) {
@@ -266,6 +272,7 @@ static double log_sum_of(float largest, double sum)
 void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id,
                       uint32_t top, struct sampled *ret)
 {
+    ASSERT(id < vocab);
     float max = mask_most(logits, vocab, valid_ids, NULL);
     double sum = 0;
     ret->top_count = 0;
@@ -296,6 +303,7 @@ static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
 
 float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block)
 {
+    ASSERT(block < DIV_UP(row->vocab, ROW_SAMPLE_BLOCK));
     uint32_t from = block * ROW_SAMPLE_BLOCK, count = MIN_OF(row->vocab - from, ROW_SAMPLE_BLOCK);
     const uint64_t *valid = row->valid_ids ? row->valid_ids + from / 64 : NULL;
     const uint64_t *allowed = row->allowed ? row->allowed + from / 64 : NULL;
@@ -338,6 +346,7 @@ static void apply_penalties(const struct sampler *s, float *logits, uint32_t voc
 {
     for (uint32_t i = 0; i < s->slot_count; i++) {
         const struct seen *seen = &s->seen[s->slots[i]];
+        ASSERT(seen->id_plus_1 > 0);
         uint32_t id = seen->id_plus_1 - 1;
         if (id < vocab)
             logits[id] = penalised(&s->params, logits[id], seen->outputs);
@@ -403,6 +412,7 @@ void sampler_sample_ready(struct sampler *s, struct sampler_scratch *scratch, co
     if (!as_ready)
         r.blocks = NULL;
     ret->none = !sample_of_row(&s->params, &r, scratch->candidates, position, &ret->id);
+    ASSERT(ret->id < row->vocab);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, row->vocab, row->valid_ids, ret->id, s->params.top_logprobs, ret);
@@ -477,6 +487,7 @@ bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint
                    struct row_edit *edits, uint32_t room, struct row_sample *ret)
 {
     const struct sampler_params *p = &s->params;
+    ASSERT(at->draft_count <= at->outputs);
     struct edit_list l = {edits, room, s->bias_twice};
     *ret = (struct row_sample){.part = rng_uniform_at(p->seed, at->position),
                                .temperature = p->temperature,
@@ -496,12 +507,14 @@ bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint
     ret->banned_count = (uint32_t)(l.next - edits) - ret->bias_count;
     add_seen(s, at, vocab, &l);
     ret->seen_count = (uint32_t)(l.next - edits) - ret->bias_count - ret->banned_count;
+    ASSERT((size_t)(l.next - edits) + l.room == room);
     return !l.full;
 }
 
 void sampler_mask_biased(const struct sampler *s, uint64_t *bits, uint32_t vocab)
 {
     const struct sampler_params *p = &s->params;
+    ASSERT(p->only_biased);
     bool kept[SAMPLER_BIAS_MAX];
     for (uint32_t i = 0; i < p->bias_count; i++)
         kept[i] = is_listed(bits, p->bias[i].id);

@@ -91,7 +91,8 @@ static void know(struct known *k, const struct sampler *s, const struct sampler_
         k->most[i] = sampler_ready(s, row, i);
     k->blocks.weighed = sampler_weighs(s, row->allowed) && rng_below(rng, 8) > 0;
     for (uint32_t from = 0, until; k->blocks.weighed && from < count; from = until) {
-        until = MIN_OF(count, from + 1 + (uint32_t)rng_below(rng, 9));
+        uint32_t some = 1 + (uint32_t)rng_below(rng, 9); /* MIN_OF takes its arguments twice */
+        until = MIN_OF(count, from + some);
         sampler_weigh(s, row, &k->blocks, from, until);
     }
 }
