@@ -38,6 +38,7 @@ int engine_masks_init(struct engine *en)
 
 static uint64_t *bits_of(const struct engine *en, uint32_t row)
 {
+    ASSERT(row < en->masks.count);
     return en->masks.bits + (size_t)row * en->masks.words;
 }
 
@@ -97,6 +98,7 @@ static void make_task(void *arg, uint32_t i)
 {
     struct engine *en = arg;
     const struct sched_plan *plan = &en->pass.plan;
+    ASSERT(i < plan->seq_count);
     const struct job *first = bound_job(plan, i);
     for (uint32_t k = 0; first && k < i; k++)
         if (bound_job(plan, k) && bound_job(plan, k)->grammar == first->grammar)
@@ -259,6 +261,7 @@ void engine_mask_take(struct job *j, uint32_t token)
     if (!j->matcher)
         return;
     uint64_t began_ns = match_begin(j);
+    ASSERT(!j->ends);
     int r = matcher_take(j->matcher, token);
     match_end(j, began_ns);
     if (r != 1) {
@@ -279,6 +282,7 @@ uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room)
     uint64_t began_ns = match_begin(j);
     uint32_t count = matcher_forced(j->matcher, MIN_OF(room, (uint32_t)MODEL_DRAFTS_MAX), j->tokens + known);
     match_end(j, began_ns);
+    ASSERT(count <= room);
     return count;
 }
 
@@ -292,6 +296,7 @@ uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t coun
     while (accepted < count && matcher_take(j->matcher, drafts[accepted]) == 1)
         accepted++;
     matcher_rewind(j->matcher, marks);
+    ASSERT(matcher_marks(j->matcher) == marks);
     match_end(j, began_ns);
     return accepted;
 }

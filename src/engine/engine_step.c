@@ -208,6 +208,7 @@ static void send_prompt(struct engine *en, struct job *j, const struct sched_ste
 /* Marks the end of the job; it ends when the scheduler has taken the step's results. */
 static void end_with(struct job *j, enum finish_reason why)
 {
+    ASSERT(!j->ends);
     j->ends = true;
     j->finish.reason = why;
 }
@@ -267,6 +268,7 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
 {
     struct stop_hit hit;
     uint32_t position = j->prompt_count + j->output_count;
+    ASSERT(position < j->seq.tokens_limit);
     sampler_see_output(j->sampler, s->id);
     j->tokens[position] = s->id;
     j->output_count++;
@@ -317,6 +319,7 @@ static uint32_t sample_run(struct engine *en, struct job *j, uint32_t index, uin
         sampled++;
         accepted += s.id == draft;
     }
+    ASSERT(accepted <= drafts && accepted <= sampled);
     drafting_count(&en->drafting, index, planned, accepted, sampled == accepted,
                    j->seq.phase == SCHED_DECODING);
     /* The scheduler expects a token of each sequence, also of one that goes without. */
@@ -339,6 +342,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
             break;
         put_token(en, j, &s, now_ns);
     }
+    ASSERT(accepted <= drafts && accepted <= sampled);
     drafting_count(&en->drafting, index, drafts, accepted, kept, j->seq.phase == SCHED_DECODING);
     return MAX_OF(sampled, 1u);
 }
@@ -356,6 +360,7 @@ static void take_values(struct engine *en, struct job *j, const struct sched_ste
 {
     uint32_t width = en->shape->hidden, room;
     float *result = stream_result(j->stream, &room);
+    ASSERT(room >= (j->output == JOB_VECTOR ? width : JOB_LOGIT_IDS));
     if (j->output == JOB_VECTOR && count > 0)
         pooling_take(j->pooling, result, width, rows, r->from + r->count - count, count);
     if (!r->samples)
@@ -459,6 +464,7 @@ static void take_ended(struct engine *en)
 
 static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
 {
+    ASSERT(now_ns >= began_ns);
     en->now.steps++;
     en->now.last_step_ns = now_ns - began_ns;
     en->steps_ns += now_ns - began_ns;
@@ -476,6 +482,7 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
                     uint64_t drafted_ns)
 {
     uint64_t now_ns = clock_now_ns();
+    ASSERT(plan->tokens >= decoding + en->drafting.planned);
     uint32_t prompt_tokens = plan->tokens - decoding - en->drafting.planned;
     budget_measure(&en->budget, decoding + en->drafting.computed, prompt_tokens, now_ns - began_ns);
     drafting_measure(&en->drafting, plan->tokens, decoding, now_ns - drafted_ns);
@@ -553,6 +560,7 @@ void engine_step_end(struct engine *en)
 {
     const struct engine_pass *p = &en->pass;
     const struct sched_plan *plan = &p->plan;
+    ASSERT(plan->seq_count > 0);
     if (p->begun) {
         engine_masks_end(en);
         engine_samples_order(en, plan);

@@ -103,6 +103,7 @@ static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 
 static void take(struct image_sched *s, struct job *j, uint32_t i, uint32_t entry)
 {
+    ASSERT(j->entries[i] == NONE && entry != NONE);
     j->entries[i] = entry;
     j->grids[i].features = embedding_cache_features(s->embedding_cache, entry);
 }
@@ -140,6 +141,7 @@ static bool find(struct image_sched *s, struct job *j, uint32_t i)
 /* sched_seq.ready for the present state of the sequence. */
 static uint32_t ready_of(struct image_sched *s, struct job *j)
 {
+    ASSERT(j->image_count > 0);
     bool reads = j->seq.phase == SCHED_PREFILLING && !j->seq.paused;
     if (!reads)
         let_go_all(s, j);
@@ -172,6 +174,7 @@ bool image_sched_update(struct image_sched *s)
 
 static void forget(struct image_sched *s)
 {
+    ASSERT(s->owner && s->image);
     image_unref(s->image);
     s->image = NULL;
     s->owner = NULL;
@@ -182,6 +185,7 @@ static void forget(struct image_sched *s)
 
 static void stop(struct image_sched *s)
 {
+    ASSERT(s->entry != NONE);
     if (s->begun)
         s->opts.encoder.stop(s->opts.encoder.of);
     embedding_cache_abandon(s->embedding_cache, s->entry);
@@ -204,6 +208,7 @@ static bool wants_same(const struct image_sched *s, const struct job *j,
 
 static void leave_to_another(struct image_sched *s)
 {
+    ASSERT(s->at < s->owner->image_count);
     struct embedding_cache_key key = key_of(s->owner, s->at);
     LIST_EACH(it, s->opts.jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
@@ -222,6 +227,7 @@ void image_sched_leave(struct image_sched *s, struct job *j)
     if (s->owner == j)
         leave_to_another(s);
     let_go_all(s, j);
+    ASSERT(s->jobs > 0);
     s->jobs--;
 }
 
@@ -248,37 +254,38 @@ static void let_others_go(struct image_sched *s, const struct job *but)
     }
 }
 
-enum room { ROOM_MADE, ROOM_COMES, RECLAIM_NONE };
+enum refusal { REFUSAL_OVER, REFUSAL_PASSES, REFUSAL_STAYS };
 
-static enum room find_room(struct image_sched *s, const struct job *j, uint64_t bytes, bool stepped)
+static enum refusal find_memory(struct image_sched *s, const struct job *j, uint64_t bytes, bool stepped)
 {
     struct embedding_cache_numbers n;
     if (!stepped)
         let_others_go(s, j);
     if (embedding_cache_evict(s->embedding_cache) > 0 || pools_free_unit(s->opts.pools))
-        return ROOM_MADE;
+        return REFUSAL_OVER;
     if (s->opts.pools->holder && holder_want(s->opts.pools->holder, bytes, clock_now_ns()))
-        return ROOM_COMES;
+        return REFUSAL_PASSES;
     embedding_cache_numbers(s->embedding_cache, &n);
-    return n.entries > n.unused ? ROOM_COMES : RECLAIM_NONE;
+    return n.entries > n.unused ? REFUSAL_PASSES : REFUSAL_STAYS;
 }
 
 /* The job's image got no memory. error -ENOBUFS: the system refused it. True: there is some now. */
 static bool refuse(struct image_sched *s, struct job *j, uint32_t i, int error, bool stepped)
 {
+    ASSERT(i < j->image_count && error < 0);
     const struct image *p = j->images[i];
     uint64_t now_ns = clock_now_ns();
     uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
-    enum room room = find_room(s, j, features + encoding, stepped);
-    bool taken = room == RECLAIM_NONE && error == -ENOBUFS && !pools_are_limited(s->opts.pools);
+    enum refusal refusal = find_memory(s, j, features + encoding, stepped);
+    bool taken = refusal == REFUSAL_STAYS && error == -ENOBUFS && !pools_are_limited(s->opts.pools);
     if (taken && s->taken_ns == 0)
         s->taken_ns = now_ns;
-    if (room == RECLAIM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
+    if (refusal == REFUSAL_STAYS && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
         s->opts.port.refused(s->opts.port.arg, j, i, features, encoding, taken);
-    else if (room != ROOM_MADE)
+    else if (refusal != REFUSAL_OVER)
         s->retry_ns = now_ns + RETRY_NS;
-    return room == ROOM_MADE;
+    return refusal == REFUSAL_OVER;
 }
 
 /* ---- slices ---- */
@@ -323,6 +330,7 @@ static bool begin(struct image_sched *s, bool stepped)
         return refuse(s, j, at, r, stepped);
     if (r < 0)
         return false;
+    ASSERT(!s->owner);
     s->owner = j;
     s->at = at;
     s->entry = entry;
@@ -336,6 +344,7 @@ static bool begin(struct image_sched *s, bool stepped)
 static int prepare(struct image_sched *s)
 {
     const struct image *p = s->image;
+    ASSERT(!s->begun && p->frames > 0);
     int r = embedding_cache_commit(s->embedding_cache, s->entry);
     if (r != 0)
         return r < 0 ? r : 0;
@@ -386,6 +395,7 @@ static uint64_t slice_ns(const struct image_sched *s)
 /* True: the image is done. began_ns: when this engine's turn began. r: the result of preparing it. */
 static bool work(struct image_sched *s, uint64_t *began_ns, int *r)
 {
+    ASSERT(s->owner);
     bool done = false;
     *r = 0;
     device_work_begin(s->opts.device);

@@ -184,6 +184,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
     const struct job_spec *spec = opts->spec;
     if (spec->image_count == 0)
         return 0;
+    ASSERT(opts->edge > 0 && spec->image_count <= ENGINE_IMAGES_MAX);
     j->images = ARENA_ARRAY(j->arena, struct image *, spec->image_count);
     j->seen = ARENA_ARRAY(j->arena, struct prefix_image, spec->image_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
@@ -210,6 +211,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
 /* Counts the images with a token in [from, to); *first: the first of them. */
 static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint32_t *first)
 {
+    ASSERT(from < to);
     uint32_t i = 0, count = 0;
     while (i < j->image_count && j->grids[i].first + image_tokens(&j->grids[i]) <= from)
         i++;
@@ -222,6 +224,7 @@ static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint3
 void job_add_keys(struct job *j, uint32_t tokens)
 {
     struct sched_seq *seq = &j->seq;
+    ASSERT(tokens <= seq->tokens_limit);
     for (; j->keys && seq->key_count < tokens / PAGE_TOKENS; seq->key_count++) {
         const struct prefix_key *parent = seq->key_count ? &j->keys[seq->key_count - 1] : &j->root;
         uint32_t from = seq->key_count * PAGE_TOKENS, first;
@@ -234,6 +237,7 @@ void job_add_keys(struct job *j, uint32_t tokens)
 /* Keeps the list ascending and without doubles; it is short. */
 static void add_cut(struct job *j, uint32_t at)
 {
+    ASSERT(at % PAGE_TOKENS == 0 && j->seq.cut_count <= ENGINE_CUTS_MAX);
     uint32_t count = j->seq.cut_count, i = count;
     while (i > 0 && j->cuts[i - 1] > at)
         i--;
@@ -355,6 +359,7 @@ void job_free(struct job *j)
 
 static struct held *held_at(const struct job *j, uint32_t index)
 {
+    ASSERT(index < JOB_HELD_MAX);
     uint32_t at = (j->held_first + index) % JOB_HELD_MAX;
     return (struct held *)(j->held + (size_t)at * j->held_bytes);
 }
@@ -389,6 +394,7 @@ static void decide(struct job *j)
 {
     if (j->held_count == JOB_HELD_MAX)
         stop_match_skip(j->stops, 0);
+    ASSERT(stop_match_bytes(j->stops) >= stop_match_held(j->stops));
     uint64_t decided = stop_match_bytes(j->stops) - stop_match_held(j->stops);
     while (j->held_ready < j->held_count && held_at(j, j->held_ready)->text_end <= decided)
         j->held_ready++;
@@ -396,6 +402,7 @@ static void decide(struct job *j)
 
 bool job_flush(struct job *j)
 {
+    ASSERT(j->held_ready <= j->held_count);
     while (j->held_ready > 0) {
         struct stream_token t = {0};
         memcpy(&t, &held_at(j, 0)->token, token_bytes(j->top));
@@ -416,6 +423,7 @@ void job_release_held(struct job *j)
 
 bool job_put(struct job *j, const struct stream_token *t, bool ends, struct buf *text, struct stop_hit *hit)
 {
+    ASSERT(t->top_count <= j->top);
     if (!j->stops) {
         job_put_prompt(j, t);
         return false;

@@ -31,6 +31,7 @@
 static void on_evict(void *arg, uint32_t page)
 {
     const struct pool_of *of = arg;
+    ASSERT(of->pools->index);
     prefix_index_evict_page(of->pools->index, of->group, page);
 }
 
@@ -38,6 +39,7 @@ static void move_page(void *arg, uint32_t from, uint32_t to)
 {
     const struct pool_of *of = arg;
     struct pools *p = of->pools;
+    ASSERT(from != to && p->index);
     block_pool_copy(page_pool_blocks(p->groups[of->group].pages), from, to);
     prefix_index_move(p->index, of->group, from, to);
     p->moves++;
@@ -52,6 +54,7 @@ static bool is_movable_state(void *arg, uint32_t state)
 static void move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
+    ASSERT(from != to && p->index);
     block_pool_copy(p->states, from, to);
     p->pending[to] = p->pending[from];
     prefix_index_move_snapshot(p->index, from, to);
@@ -312,6 +315,7 @@ static int create_index(struct arena *a, const struct pools_opts *o, struct pool
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
+    ASSERT(opts->group_count <= PAGE_GROUPS_MAX);
     *p = (struct pools){.group_count = opts->group_count,
                         .state_bytes = opts->state_bytes,
                         .holder = opts->holder,
@@ -346,6 +350,7 @@ static uint64_t free_units(struct pools *p, struct holder *holder)
     for (uint32_t g = 0; g < p->group_count; g++)
         count += (left[count] = page_pool_done(p->groups[g].pages)) != NULL;
     count += (left[count] = block_pool_done(p->states)) != NULL;
+    ASSERT(count <= COUNT_OF(left));
     for (uint32_t i = 0; i < count; i++)
         bytes += (uint64_t)units_committed(left[i]) * UNIT_BYTES;
     holder_remove(holder, left, count);
@@ -381,6 +386,7 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
 void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct pools *p = arg;
+    ASSERT(p->blocks[a->kind]);
     block_pool_put(p->blocks[a->kind], block, 0, pools_block_bytes(p, a->kind), a->bytes);
     if (a->kind == TIER_SNAPSHOT)
         p->pending[block] = a->pending;
@@ -394,6 +400,7 @@ size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
               void *host)
 {
+    ASSERT(p->blocks[kind]);
     return block_pool_get(p->blocks[kind], block, offset, bytes, host);
 }
 
@@ -401,6 +408,7 @@ int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64
 
 static void show(struct account *from, struct account *to, uint64_t *shown, uint64_t bytes)
 {
+    ASSERT(from != to);
     if (bytes > *shown)
         account_shift(from, to, bytes - *shown);
     else if (bytes < *shown)
@@ -414,6 +422,7 @@ void pools_move_accounts(struct pools *p)
     if (p->index)
         prefix_index_numbers(p->index, &n);
     uint64_t cached = 0, states_leased = n.leased * (uint64_t)p->state_bytes;
+    ASSERT(n.leased_bytes >= states_leased && n.snapshots >= n.pinned);
     for (uint32_t g = 0; g < p->group_count && p->groups[g].pages; g++)
         cached += (uint64_t)page_pool_cached(p->groups[g].pages) * p->groups[g].page_bytes;
     show(p->kv, p->leased, &p->pages_leased, n.leased_bytes - states_leased);
@@ -475,6 +484,7 @@ uint64_t pools_evict(struct pools *p, uint64_t bytes)
     uint64_t before = cache_bytes(p), now = before;
     while (p->index && before - now < bytes && prefix_index_evict(p->index))
         now = cache_bytes(p);
+    ASSERT(now <= before);
     return before - now;
 }
 
@@ -502,6 +512,7 @@ uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns)
         now = cache_bytes(p);
         p->dropped++;
     }
+    ASSERT(now <= before);
     return before - now;
 }
 
@@ -530,6 +541,7 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
     struct prefix_numbers n = {0};
     if (!p->holder)
         return 0;
+    ASSERT(p->page_bytes > 0);
     if (p->index)
         prefix_index_numbers(p->index, &n);
     struct holder_numbers now = {

@@ -36,6 +36,7 @@
 
 void trim_init(struct trim *t, const struct trim_opts *opts)
 {
+    ASSERT(opts->pools && opts->images && opts->budget);
     *t = (struct trim){.opts = *opts, .patience_ns = PATIENCE_LEAST_NS, .keep_ns = KEEP_LEAST_NS};
     list_init(&t->orders);
 }
@@ -107,6 +108,7 @@ static bool evict_for_orders(struct trim *t)
         blame(t, o->whom ? PREFIX_LOSS_MODEL : PREFIX_LOSS_PRESSURE, o->whom);
         if (o->kind != HOLDER_GIVE || pools_evict_before(t->opts.pools, UNIT_BYTES, o->before_ns) == 0)
             continue;
+        ASSERT(t->opts.pools->dropped > dropped);
         o->answer.entries += (uint32_t)(t->opts.pools->dropped - dropped);
         return true;
     }
@@ -175,6 +177,7 @@ static void finish(struct trim *t)
     if (!list_empty(&t->orders))
         t->opts.publish(t->opts.arg);
     trim_end(t);
+    ASSERT(!is_urgent(t));
 }
 
 /* ---- idle ---- */
@@ -182,6 +185,7 @@ static void finish(struct trim *t)
 static void owe(struct trim *t, uint64_t ended_ns)
 {
     uint64_t recommitted = pools_recommitted(t->opts.pools);
+    ASSERT(recommitted >= t->recommitted);
     bool unregretted = t->ended_ns > 0 && ended_ns - t->ended_ns > REGRET_NS;
     if (recommitted > t->recommitted)
         t->patience_ns = MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS);
@@ -190,6 +194,7 @@ static void owe(struct trim *t, uint64_t ended_ns)
     if (recommitted > t->recommitted || unregretted)
         t->ended_ns = 0;
     t->recommitted = recommitted;
+    ASSERT(t->patience_ns >= PATIENCE_LEAST_NS && t->patience_ns <= PATIENCE_MOST_NS);
     t->due_ns = ended_ns + t->patience_ns;
     t->owed = true;
 }
@@ -244,12 +249,14 @@ static bool has_too_much(const struct trim *t, uint32_t running, uint64_t before
 static void learn_to_keep(struct trim *t, uint64_t now_ns)
 {
     uint64_t recommitted = pools_recommitted(t->opts.pools);
+    ASSERT(recommitted >= t->keep_recommitted);
     if (recommitted > t->keep_recommitted)
         t->keep_ns = MIN_OF(t->keep_ns * 2, KEEP_MOST_NS);
     else if (now_ns - t->keep_changed_ns > KEEP_CALM_NS)
         t->keep_ns = MAX_OF(t->keep_ns / 2, KEEP_LEAST_NS);
     else
         return;
+    ASSERT(t->keep_ns >= KEEP_LEAST_NS && t->keep_ns <= KEEP_MOST_NS);
     t->keep_recommitted = recommitted;
     t->keep_changed_ns = now_ns;
 }

@@ -50,6 +50,7 @@ static int hand_in(struct write_behind *w, const struct tier_offer *offer, uint3
 {
     struct tier_write to;
     bool patient = offer->why != TIER_IDLE;
+    ASSERT(block != NONE);
     int r = w->opts.tier->write_begin(w->opts.tier->arg, offer, &to);
     if (r < 0)
         return r == -EAGAIN ? r : 0;
@@ -137,6 +138,7 @@ void write_behind_end(struct write_behind *w)
         for (enum tier_kind kind = 0; failed && kind < TIER_KINDS; kind++)
             if (u.blocks[kind] != NONE)
                 prefix_index_stored(w->opts.pools->index, u.node, kind);
+        ASSERT(unstored(w) < left);
         left = unstored(w);
     }
 }
