@@ -6,7 +6,9 @@ import subprocess
 import pytest
 
 from conftest import MODEL, PROGRAM, Server, serving, until
+from test_admin_cli import run
 from test_leases import CHAT, LONG, MESSAGES, RESPONSES, SESSIONS, cached_of, state, wished
+from test_listeners import socket_of
 
 PLACES = 3
 
@@ -78,6 +80,7 @@ def test_pressure_leaves_the_prefix_of_an_agent_alone(pool, path):
     assert cached_of(ask(pool, path, text, **named(path, "kept"))) >= tokens - 64
     press(pool)
     assert agents(pool)["tokens"] >= tokens - 64
+    assert "\nagents        1 of 3 places of canary, 0 running, " in run("status", "--socket", socket_of(pool))[1]
 
 
 def test_the_first_message_names_an_agent_without_a_key(pool):

@@ -667,6 +667,7 @@ PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
             .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
             .grammar_cache_bytes = rng_below(&rng, 2) * up_to(&rng, 100 * MIB)};
+        wish.agents = wish.prefix_cache_bytes ? (uint32_t)(rng_below(&rng, 2) * up_to(&rng, 16)) : 0;
         uint32_t seqs = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;
         struct plan p;
@@ -676,7 +677,12 @@ PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
         }
         assert_true(why.needed_bytes > why.ceiling_bytes);
         assert_int_equal(why.ceiling_bytes, plan_ceiling_bytes(&o, why.domain));
-        if (why.seqs_max) {
+        if (why.agents_max > 0) {
+            wish.agents = why.agents_max;
+            wish.max_model_len = p.max_model_len;
+            assert_int_equal(plan_make(&o, numbers_of, &m, seqs, &wish, &p, NULL), 0);
+            check_split(&p);
+        } else if (why.seqs_max) {
             wish.max_model_len = p.max_model_len;
             assert_int_equal(plan_make(&o, numbers_of, &m, why.seqs_max, &wish, &p, NULL), 0);
             check_split(&p);
