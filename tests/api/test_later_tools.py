@@ -26,7 +26,7 @@ def dense(folder):
     for name, row in header.items():
         if name != "__metadata__" and row["data_offsets"][0] >= end:
             row["data_offsets"] = [at + 15 * (end - begin) for at in row["data_offsets"]]
-    rows["data_offsets"], rows["shape"] = [begin, begin + 16 * (end - begin)], [8192, 64]
+    rows["data_offsets"], rows["shape"] = [begin, begin + 16 * (end - begin)], [8192, rows["shape"][1]]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     (folder / "model.safetensors").write_bytes(
