@@ -69,7 +69,10 @@ static void respond(const struct call *c, const struct lease_info *s, uint32_t m
     JSON_PUT_STRINGS(&j, {"object", "session"}, {"model", api_model_id(c->api, model)});
     json_put_i64(&j, "expires_at", (int64_t)time(NULL) + (int64_t)(left_ns / NS_PER_S));
     json_put_bool(&j, "follow", s->follows);
+    json_put_string(&j, "tier", s->below ? "ssd" : "memory");
     JSON_PUT_U64S(&j, {"tokens", s->tokens}, {"bytes", s->bytes});
+    if (s->below)
+        json_put_u64(&j, "stored_bytes", s->stored_bytes);
     json_end(&j);
     http_respond(c->http, 200, "application/json", buf_slice(&body));
     buf_done(&body);

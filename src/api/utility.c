@@ -217,9 +217,12 @@ static void put_failure(struct json_out *j, const char *id, const char *error)
     json_close(j);
 }
 
-static bool end_reclaimed(struct exchange *x, struct json_out *j)
+/* kept: what sessions have of the SSD tier; NULL: not asked. */
+static bool end_reclaimed(struct exchange *x, struct json_out *j, const struct store_cleared *kept)
 {
     json_close(j);
+    if (kept && kept->kept > 0)
+        JSON_PUT_U64S(j, {"entries_kept", kept->kept}, {"bytes_kept", kept->bytes_kept});
     json_end(j);
     return reply_is_whole(x);
 }
@@ -237,7 +240,7 @@ static bool clear_ssd(struct exchange *x)
                     : r == -EBUSY ? "it is being cleared already"
                     : r < 0       ? "it is not done yet, and goes on"
                                   : words);
-    return end_reclaimed(x, &j);
+    return end_reclaimed(x, &j, &c);
 }
 
 bool utility_reclaim(struct exchange *x)
@@ -256,5 +259,5 @@ bool utility_reclaim(struct exchange *x)
     struct json_out j = begin_reclaimed(x, r.failed, r.entries, r.bytes);
     for (uint32_t i = 0; i < r.failed; i++)
         put_failure(&j, r.failures[i].name, failure_text(r.failures[i].error));
-    return end_reclaimed(x, &j);
+    return end_reclaimed(x, &j, NULL);
 }

@@ -5,6 +5,7 @@
  * there without asking the table at each node. */
 #include "cache/leases.h"
 
+#include "cache/prefix_key.h"
 #include "cache/prefix_lease.h"
 #include "cache/share_list.h"
 
@@ -25,13 +26,20 @@ struct lease {
     struct lease_id id;
     uint64_t tenant, deadline_ns;
     uint64_t promised; /* bytes of a session that are not held yet */
-    uint64_t bytes;    /* bytes of its prefix, as it was taken */
+    uint64_t bytes;    /* bytes of its prefix when it was taken */
+    /* A session in the tier below. */
+    uint32_t below; /* the tier's number of it; NONE: a lease of the pools alone */
+    bool writing;   /* the tier does not have all of it yet */
+    struct prefix_key end;
+    uint32_t tokens;
+    uint64_t below_bytes, stored_bytes;
 };
 
 struct leases {
     struct leases_opts opts;
     struct lease *list; /* [count_max] */
     uint32_t end;       /* none from here on is in use */
+    uint32_t looked;    /* the lease that leases_next_lack() was at */
     uint64_t promised_of[CACHE_SHARES], wished_of[CACHE_SHARES];
     struct lease_numbers now;
 };
@@ -111,6 +119,7 @@ static struct lease *take(struct leases *l)
 static void give(struct leases *l, struct lease *x)
 {
     ASSERT(x->kind != FREE && x->node == NONE && x->promised == 0);
+    ASSERT(x->below == NONE && !x->writing);
     l->now.sessions -= x->kind == SESSION;
     l->now.wishes -= x->kind == WISH;
     x->kind = FREE;
@@ -162,10 +171,40 @@ static void promise(struct leases *l, struct lease *x, uint64_t bytes)
     x->promised = bytes;
 }
 
+/* ---- sessions in the tier below ---- */
+
+/* The tier, if it has leases, else NULL. */
+static const struct tier_io *tier_of(const struct leases *l)
+{
+    const struct tier_io *t = l->opts.tier;
+    return t && t->arg && t->lease_open ? t : NULL;
+}
+
+static void set_writing(struct leases *l, struct lease *x, bool writing)
+{
+    ASSERT(x->below != NONE && l->now.writing >= x->writing);
+    l->now.writing += writing - x->writing;
+    x->writing = writing;
+}
+
+static void end_below(struct leases *l, struct lease *x)
+{
+    const struct tier_io *t = tier_of(l);
+    if (x->below == NONE)
+        return;
+    ASSERT(x->kind == SESSION && l->now.below > 0);
+    set_writing(l, x, false);
+    if (t) /* else its client has closed, and ended it */
+        t->lease_end(t->arg, x->below);
+    x->below = NONE;
+    l->now.below--;
+}
+
 static void end(struct leases *l, struct lease *x)
 {
     ASSERT(x->kind != FREE);
     promise(l, x, 0);
+    end_below(l, x);
     detach(l, x);
     give(l, x);
 }
@@ -197,6 +236,14 @@ static bool fits(const struct leases *l, uint64_t tenant, uint64_t bytes, struct
     return bytes <= limit && own <= limit - bytes;
 }
 
+bool leases_fit(const struct leases *l, uint64_t tenant, uint64_t bytes)
+{
+    struct lease_refusal why;
+    bool fit = fits(l, tenant, bytes, &why);
+    ASSERT(!fit || bytes <= l->opts.bytes_max);
+    return fit;
+}
+
 /* True if the session may hold the prefix that ends at the node in addition. */
 static bool may_hold(const struct leases *l, const struct lease *x, uint32_t node)
 {
@@ -213,88 +260,196 @@ static bool may_hold(const struct leases *l, const struct lease *x, uint32_t nod
 
 /* ---- sessions ---- */
 
+/* Promises what the session needs, in the pools or in the tier below. */
+static int promise_open(struct leases *l, const struct lease_open *open, uint32_t *below,
+                        struct lease_refusal *why)
+{
+    const struct tier_io *t = tier_of(l);
+    *below = NONE;
+    ASSERT(!open->below || open->bytes == 0);
+    if (!open->below)
+        return fits(l, open->tenant, open->bytes, why) ? 0 : -ENOSPC;
+    return t ? t->lease_open(t->arg, share_list_of(open->tenant), open->counts, below, why) : -ENODEV;
+}
+
 int leases_open(struct leases *l, const struct lease_open *open, struct lease_refusal *why)
 {
+    uint32_t below;
     if (find(l, &open->id))
         return -EEXIST;
-    struct lease *x = NULL;
-    bool room = fits(l, open->tenant, open->bytes, why);
+    struct lease *x = take(l);
     ASSERT(l->now.sessions <= l->opts.count_max);
-    if (room)
-        x = take(l);
-    if (!x) {
+    int r = x ? promise_open(l, open, &below, why) : -ENFILE;
+    if (r < 0) {
         l->now.refused++;
-        return room ? -ENFILE : -ENOSPC;
+        return r;
     }
     *x = (struct lease){.kind = SESSION,
                         .follows = open->follows,
                         .node = NONE,
                         .id = open->id,
                         .tenant = open->tenant,
-                        .deadline_ns = open->deadline_ns};
+                        .deadline_ns = open->deadline_ns,
+                        .below = below};
     promise(l, x, open->bytes);
     l->now.sessions++;
+    l->now.below += open->below;
     l->now.opened++;
     return 0;
 }
 
+static int grow_below(struct leases *l, const struct lease *x, const uint32_t counts[TIER_KINDS],
+                      struct lease_refusal *why)
+{
+    const struct tier_io *t = tier_of(l);
+    ASSERT(x->below != NONE && counts);
+    return t ? t->lease_grow(t->arg, x->below, counts, why) : -ENODEV;
+}
+
 int leases_grow(struct leases *l, const struct lease_id *id, uint64_t tenant, uint64_t bytes,
-                struct lease_refusal *why)
+                const uint32_t counts[TIER_KINDS], struct lease_refusal *why)
 {
     struct lease *x = find_of(l, id, tenant);
     if (!x)
         return -ENOENT;
-    if (!fits(l, tenant, bytes, why)) {
+    int r = x->below != NONE ? grow_below(l, x, counts, why) : fits(l, tenant, bytes, why) ? 0 : -ENOSPC;
+    if (r < 0) {
         l->now.refused++;
-        return -ENOSPC;
+        return r;
     }
-    promise(l, x, x->promised + bytes);
-    ASSERT(x->promised >= bytes);
+    if (x->below == NONE)
+        promise(l, x, x->promised + bytes);
+    ASSERT(x->below == NONE || x->promised == 0);
     return 0;
 }
 
-/* `node`: a usable end. The new entries are taken first, so that nothing in common is without a user. */
-static int move(struct leases *l, struct lease *x, uint32_t node)
+/* The pools' entries of the session are those that end at the node, if they fit. New entries are taken first,
+ * so that nothing in common is without a user. */
+static void move_in_pools(struct leases *l, struct lease *x, uint32_t node)
 {
     struct lease was = *x;
-    ASSERT(x->kind == SESSION && node != NONE);
-    promise(l, x, 0);
-    if (node == was.node)
-        return 0;
-    if (!may_hold(l, x, node))
-        return -ENOSPC;
+    ASSERT(x->kind == SESSION && node != NONE && node != was.node);
     x->node = NONE;
     attach(l, x, node);
     detach(l, &was);
+}
+
+/* The tier below holds the prefix up to the node; the pools do too until it is written, if it fits there. */
+static int move_below(struct leases *l, struct lease *x, uint32_t node, const struct prefix_key *keys)
+{
+    const struct tier_io *t = tier_of(l);
+    uint32_t depth = prefix_index_depth(l->opts.index, node), first[TIER_KINDS];
+    ASSERT(keys && depth > 0);
+    prefix_index_firsts(l->opts.index, depth, first);
+    int r = t ? t->lease_hold(t->arg, x->below, keys, depth, first, &x->below_bytes) : -ENODEV;
+    if (r < 0)
+        return r;
+    x->end = keys[depth - 1];
+    x->tokens = depth * PAGE_TOKENS;
+    set_writing(l, x, true);
+    if (node == x->node)
+        return 0;
+    if (may_hold(l, x, node))
+        move_in_pools(l, x, node);
+    else
+        detach(l, x);
     return 0;
 }
 
-int leases_hold(struct leases *l, const struct lease_id *id, uint32_t node)
+/* `node`: a usable end. */
+static int move(struct leases *l, struct lease *x, uint32_t node, const struct prefix_key *keys)
+{
+    ASSERT(x->kind == SESSION && node != NONE);
+    promise(l, x, 0);
+    if (x->below != NONE)
+        return move_below(l, x, node, keys);
+    if (node == x->node)
+        return 0;
+    if (!may_hold(l, x, node))
+        return -ENOSPC;
+    move_in_pools(l, x, node);
+    return 0;
+}
+
+int leases_hold(struct leases *l, const struct lease_id *id, uint32_t node, const struct prefix_key *keys)
 {
     struct lease *x = find(l, id);
     if (!x)
         return -ENOENT;
     node = node == NONE ? NONE : prefix_index_usable(l->opts.index, node);
     if (node != NONE)
-        return move(l, x, node);
+        return move(l, x, node, keys);
     promise(l, x, 0);
     return 0;
 }
 
-void leases_follow(struct leases *l, uint64_t tenant, uint32_t node)
+/* True if the session's prefix in the tier below ends on the way to keys[count - 1], or there. */
+static bool is_on_way(const struct lease *x, const struct prefix_key *keys, uint32_t count)
+{
+    uint32_t pages = x->tokens / PAGE_TOKENS;
+    ASSERT(x->below != NONE);
+    return pages > 0 && pages <= count && prefix_key_eq(&x->end, &keys[pages - 1]);
+}
+
+static void follow_below(struct leases *l, uint64_t tenant, uint32_t node, const struct prefix_key *keys)
+{
+    uint32_t count = prefix_index_depth(l->opts.index, node);
+    ASSERT(l->now.below <= l->now.sessions && (keys || l->now.below == 0));
+    for (uint32_t i = 0; l->now.below > 0 && i < l->end; i++) {
+        struct lease *x = &l->list[i];
+        if (x->kind == SESSION && x->below != NONE && x->follows && x->tenant == tenant &&
+            x->tokens < count * PAGE_TOKENS && is_on_way(x, keys, count))
+            (void)move(l, x, node, keys);
+    }
+}
+
+void leases_follow(struct leases *l, uint64_t tenant, uint32_t node, const struct prefix_key *keys)
 {
     uint32_t to = node == NONE || l->now.sessions == 0 ? NONE : prefix_index_usable(l->opts.index, node);
     uint32_t at = to == NONE ? NONE : prefix_index_parent(l->opts.index, to);
+    if (to != NONE)
+        follow_below(l, tenant, to, keys);
     while (at != NONE) {
         /* Its parent stays: the session that moved first references all nodes before `to`. */
         uint32_t parent = prefix_index_parent(l->opts.index, at);
         for (uint32_t i = 0; prefix_index_is_marked(l->opts.index, at) && i < l->end; i++) {
             struct lease *x = &l->list[i];
-            if (x->kind == SESSION && x->follows && x->node == at && x->tenant == tenant)
-                (void)move(l, x, to);
+            if (x->kind == SESSION && x->below == NONE && x->follows && x->node == at && x->tenant == tenant)
+                (void)move(l, x, to, keys);
         }
         at = parent;
     }
+}
+
+/* The next session after the last one that is being written. */
+static struct lease *next_written(struct leases *l)
+{
+    for (uint32_t i = 0; l->now.writing > 0 && i < l->end; i++) {
+        l->looked = l->looked + 1 < l->end ? l->looked + 1 : 0;
+        ASSERT(l->looked < l->end);
+        if (l->list[l->looked].kind == SESSION && l->list[l->looked].writing)
+            return &l->list[l->looked];
+    }
+    return NULL;
+}
+
+enum tier_lease_state leases_next_lack(struct leases *l, struct lease_lack *ret)
+{
+    const struct tier_io *t = tier_of(l);
+    struct lease *x = t ? next_written(l) : NULL;
+    struct tier_lease is = {0};
+    if (!x)
+        return TIER_LEASE_WHOLE;
+    enum tier_lease_state state = t->lease_look(t->arg, x->below, &is);
+    ASSERT(is.stored_bytes <= is.bytes);
+    x->below_bytes = is.bytes;
+    x->stored_bytes = is.stored_bytes;
+    *ret = (struct lease_lack){is.key, is.kind, x->tenant};
+    if (state != TIER_LEASE_WHOLE)
+        return state;
+    set_writing(l, x, false);
+    detach(l, x);
+    return TIER_LEASE_WAITS;
 }
 
 bool leases_extend(struct leases *l, const struct lease_id *id, uint64_t tenant, uint64_t deadline_ns)
@@ -388,7 +543,8 @@ static struct lease *take_wish(struct leases *l, uint64_t tenant, uint64_t deadl
     }
     if (!x)
         return NULL;
-    *x = (struct lease){.kind = WISH, .node = NONE, .tenant = tenant, .deadline_ns = deadline_ns};
+    *x = (struct lease){
+        .kind = WISH, .node = NONE, .tenant = tenant, .deadline_ns = deadline_ns, .below = NONE};
     l->now.wishes++;
     return x;
 }
@@ -468,26 +624,46 @@ uint64_t leases_due_ns(const struct leases *l)
 
 /* ---- looking ---- */
 
-uint32_t leases_tokens(const struct leases *l, const struct lease_id *id)
+static struct lease_info info_of(const struct leases *l, const struct lease *x)
+{
+    bool below = x->below != NONE;
+    uint32_t pages = x->node == NONE ? 0 : prefix_index_depth(l->opts.index, x->node);
+    ASSERT(x->kind == SESSION);
+    return (struct lease_info){.id = x->id,
+                               .tenant = x->tenant,
+                               .deadline_ns = x->deadline_ns,
+                               .bytes = below             ? x->below_bytes
+                                        : x->node == NONE ? x->promised
+                                                          : x->bytes,
+                               .stored_bytes = x->stored_bytes,
+                               .tokens = below ? x->tokens : pages * PAGE_TOKENS,
+                               .follows = x->follows,
+                               .below = below};
+}
+
+bool leases_info(const struct leases *l, const struct lease_id *id, struct lease_info *ret)
 {
     const struct lease *x = find(l, id);
+    if (x)
+        *ret = info_of(l, x);
     ASSERT(!x || x->kind == SESSION);
-    return !x || x->node == NONE ? 0 : prefix_index_depth(l->opts.index, x->node) * PAGE_TOKENS;
+    return x != NULL;
+}
+
+uint32_t leases_tokens(const struct leases *l, const struct lease_id *id)
+{
+    struct lease_info info = {0};
+    (void)leases_info(l, id, &info);
+    return info.tokens;
 }
 
 uint32_t leases_each(const struct leases *l, lease_fn *each, void *arg)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < l->end; i++) {
-        const struct lease *x = &l->list[i];
-        if (x->kind != SESSION)
+        if (l->list[i].kind != SESSION)
             continue;
-        struct lease_info info = {.id = x->id,
-                                  .tenant = x->tenant,
-                                  .deadline_ns = x->deadline_ns,
-                                  .bytes = x->node == NONE ? x->promised : x->bytes,
-                                  .tokens = leases_tokens(l, &x->id),
-                                  .follows = x->follows};
+        struct lease_info info = info_of(l, &l->list[i]);
         each(arg, count++, &info);
     }
     ASSERT(count == l->now.sessions);
@@ -502,7 +678,7 @@ void leases_numbers(const struct leases *l, struct lease_numbers *ret)
 
 void leases_check(const struct leases *l)
 {
-    uint32_t sessions = 0, wishes = 0;
+    uint32_t sessions = 0, wishes = 0, below = 0, writing = 0;
     uint64_t promised = 0, wished[CACHE_SHARES] = {0};
     for (uint32_t i = 0; i < l->opts.count_max; i++) {
         const struct lease *x = &l->list[i];
@@ -512,6 +688,10 @@ void leases_check(const struct leases *l)
         sessions += x->kind == SESSION;
         wishes += x->kind == WISH;
         promised += x->promised;
+        below += x->below != NONE;
+        writing += x->writing;
+        ASSERT_OF(x->below != NONE ? x->kind == SESSION && x->promised == 0 : !x->writing,
+                  "lease %u: in the tier below, and not", i);
         ASSERT_OF(x->kind == SESSION || (x->node != NONE && x->promised == 0), "lease %u: a wish of nothing",
                   i);
         ASSERT_OF(x->node == NONE || prefix_index_is_marked(l->opts.index, x->node),
@@ -522,6 +702,7 @@ void leases_check(const struct leases *l)
     ASSERT_OF(sessions == l->now.sessions && wishes == l->now.wishes,
               "%u sessions and %u wishes, %u and %u counted", sessions, wishes, l->now.sessions,
               l->now.wishes);
+    ASSERT(below == l->now.below && writing == l->now.writing);
     ASSERT(promised == l->now.promised_bytes);
     ASSERT(memcmp(wished, l->wished_of, sizeof(wished)) == 0);
     ASSERT(prefix_index_leased_bytes(l->opts.index) <= l->opts.bytes_max);

@@ -27,6 +27,21 @@ uint32_t prefix_index_parent(const struct prefix_index *ix, uint32_t node)
     return ix->nodes[node].parent;
 }
 
+void prefix_index_firsts(const struct prefix_index *ix, uint32_t pages, uint32_t ret[TIER_KINDS])
+{
+    ASSERT(pages > 0);
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        ret[kind] = kind == TIER_SNAPSHOT && ix->states ? pages - 1 : pages;
+    for (uint32_t g = 0; g < ix->group_count; g++)
+        ret[tier_kind_of(g)] = page_group_first(&ix->groups[g].is, pages * PAGE_TOKENS);
+}
+
+uint32_t prefix_index_block(const struct prefix_index *ix, uint32_t node, enum tier_kind kind)
+{
+    ASSERT(ix->nodes[node].depth > 0 && kind < TIER_KINDS);
+    return block_of(ix, node, kind);
+}
+
 /* ---- pages ---- */
 
 typedef void page_fn(struct page_pool *p, uint32_t page);

@@ -2,6 +2,8 @@
 #ifndef PLATEAU_CACHE_PREFIX_LEASE_H
 #define PLATEAU_CACHE_PREFIX_LEASE_H
 
+#include "cache/tier_io.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,6 +15,10 @@ uint32_t prefix_index_usable(const struct prefix_index *ix, uint32_t node);
 uint32_t prefix_index_depth(const struct prefix_index *ix, uint32_t node);
 /* The node's parent; NONE: it is a first one. */
 uint32_t prefix_index_parent(const struct prefix_index *ix, uint32_t node);
+/* The first page of each kind that a hit of this many pages needs; `pages`: it needs none. */
+void prefix_index_firsts(const struct prefix_index *ix, uint32_t pages, uint32_t ret[TIER_KINDS]);
+/* The node's page or snapshot; NONE: it has no such entry. */
+uint32_t prefix_index_block(const struct prefix_index *ix, uint32_t node, enum tier_kind kind);
 /* A lease takes the prefix that ends here, a usable end: it references the pages of a hit, and pins the
  * snapshot. */
 void prefix_index_lease(struct prefix_index *ix, uint32_t node);

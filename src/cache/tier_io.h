@@ -45,6 +45,7 @@ struct tier_arrival {
 /* An entry that is offered to a tier. */
 enum tier_why {
     TIER_IDLE,    /* the engine has nothing else to do; it stays in the pools */
+    TIER_LEASED,  /* a lease of the tier lacks it; it stays in the pools */
     TIER_EVICTED, /* its place is needed: the last chance to keep it */
     TIER_END      /* the engine ends, and the pools with it */
 };
@@ -60,6 +61,25 @@ struct tier_write {
     void *bytes;
     uint32_t handle;  /* for the tier */
     uint32_t pending; /* a snapshot's pending tokens that were accepted, set before write_end() */
+};
+
+/* Why a lease does not fit. */
+struct lease_refusal {
+    uint64_t wanted_bytes, held_bytes, limit_bytes; /* held: by all sessions, promises included */
+    uint64_t tenant_bytes, tenant_limit_bytes;
+    bool by_tenant; /* the tenant's limit refuses, and not that of all */
+};
+
+/* The content of a lease of the tier. */
+enum tier_lease_state {
+    TIER_LEASE_WHOLE, /* all its entries */
+    TIER_LEASE_WAITS, /* writes are under way, or the look is not over: ask again */
+    TIER_LEASE_LACKS  /* this entry: hand it in */
+};
+struct tier_lease {
+    uint64_t bytes, stored_bytes; /* bytes of its entries; bytes stored at the end of the last look */
+    enum tier_kind kind;          /* with TIER_LEASE_LACKS, as the key */
+    const struct prefix_key *key; /* good until the tier's next call */
 };
 
 struct tier_io {
@@ -84,9 +104,27 @@ struct tier_io {
     void (*give)(void *arg, const struct tier_arrival *a);
     /* 0: fill ret->bytes, then call write_end; `whole` false discards it. -EEXIST (present, and counts as
      * used now), -EAGAIN (no room now), -EFBIG (never), -ENODEV (the tier is off). A refusal counts as a
-     * drop, because the bytes are lost, except with TIER_IDLE. */
+     * drop, because the bytes are lost, except with TIER_IDLE and TIER_LEASED. */
     int (*write_begin)(void *arg, const struct tier_offer *offer, struct tier_write *ret);
     void (*write_end)(void *arg, const struct tier_write *w, bool whole);
+
+    /* Leases: entries that the tier keeps, once it has them, until the lease ends or the client closes. Only
+     * tiers that outlive the engine have them. */
+
+    /* Opens a lease, and promises entries of each kind until lease_hold(). 0, -ENOSPC (*why says it),
+     * -ENFILE, -ENODEV (the tier is off), -EIO (writes failed just now), -EFBIG (an entry is too large). */
+    int (*lease_open)(void *arg, uint32_t share, const uint32_t counts[TIER_KINDS], uint32_t *ret,
+                      struct lease_refusal *why);
+    /* Promises more. 0, -ENOSPC, -ENODEV, -EIO, -EFBIG. */
+    int (*lease_grow)(void *arg, uint32_t lease, const uint32_t counts[TIER_KINDS],
+                      struct lease_refusal *why);
+    /* The lease has these entries, of each kind from keys[first[kind]] on, and not its earlier ones; its
+     * promise ends; *bytes: of them all. 0, -ENOSPC (it stays where it was), -ENODEV. */
+    int (*lease_hold)(void *arg, uint32_t lease, const struct prefix_key *keys, uint32_t count,
+                      const uint32_t first[TIER_KINDS], uint64_t *bytes);
+    /* Looks at some entries of the lease, from where the last look ended. */
+    enum tier_lease_state (*lease_look)(void *arg, uint32_t lease, struct tier_lease *ret);
+    void (*lease_end)(void *arg, uint32_t lease);
 };
 
 #endif

@@ -245,6 +245,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store || en->opts.pinned_cache_bytes ? write_behind_evicting : NULL;
     l->pools.evicting_arg = &en->write_behind;
+    l->pools.lease_tier = &en->tiers.ssd;
     l->pools.more = give_more;
     l->pools.arg = &en->image_sched;
     l->pools.crew = en->opts.device->crew;

@@ -70,9 +70,9 @@ void engine_job_limits(const struct engine *en, const struct job_spec *job, stru
 /* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
-/* Sessions in force, of all tenants: how many hold or are promised so many bytes, each entry counted once;
- * tokens of all their prefixes; and the last deadline, 0 without a session. Agents with a place, and when the
- * last idle place is free. Any thread. */
+/* Sessions in force, of all tenants: how many hold or are promised so many bytes; tokens of all their
+ * prefixes; and the last deadline, 0 without a session. Bytes of the pools count once, bytes on SSD for each
+ * session. Agents with a place, and when the last idle place is free. Any thread. */
 struct engine_held {
     uint32_t sessions;
     uint64_t bytes, tokens, until_ns;

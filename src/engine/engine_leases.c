@@ -1,19 +1,25 @@
 /* engine_leases.c - sessions and wishes of jobs, and the sessions that other threads see and change.
  *
- * A session opens before its job computes anything, so a prefix that does not fit costs nothing. It holds the
- * computed prefix while the job's sequence still references it, and once more after the sequence has left a
- * snapshot at its end. Orders of other threads are marks in the published list: the engine obeys them beside
- * requests. */
+ * A session opens before its job computes anything, so a prefix that does not fit costs nothing. It holds
+ * the computed prefix while the job's sequence still references it, and once more after the sequence has
+ * left a snapshot at its end. A session on SSD is written from then on, beside requests too, a few entries
+ * at a time. A disk that does not take them is asked less and less often. Orders of other threads are marks
+ * in the published list: the engine obeys them beside requests. */
 #include "engine/engine_numbers.h"
 #include "engine/engine_state.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/none.h"
+#include "base/page_tokens.h"
 #include "cache/agents.h"
 #include "cache/leases.h"
 #include "cache/prefix_index.h"
+#include "cache/prefix_key.h"
 #include "cache/prefix_lease.h"
+#include "cache/share_list.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -57,58 +63,134 @@ uint64_t engine_prefix_bytes(const struct engine *en, uint32_t tokens)
     return bytes;
 }
 
-static void say_refusal(const struct engine *en, struct job *j, int r, const struct lease_refusal *why)
+/* Counts the entries of each kind that the tier keeps for a prefix. */
+static void count_entries(const struct engine *en, uint32_t tokens, uint32_t ret[TIER_KINDS])
+{
+    uint32_t pages = tokens / PAGE_TOKENS;
+    memset(ret, 0, TIER_KINDS * sizeof(*ret));
+    if (pages == 0)
+        return;
+    prefix_index_firsts(en->pools.index, pages, ret);
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        ret[kind] = pages - ret[kind];
+}
+
+static struct lease_open open_of(const struct engine *en, const struct job *j, bool below)
+{
+    struct lease_open open = {.id = *session_of(j),
+                              .tenant = j->seq.tenant_id,
+                              .deadline_ns = clock_now_ns() + j->leases.ttl_s * NS_PER_S,
+                              .bytes = below ? 0 : engine_prefix_bytes(en, j->prompt_count),
+                              .follows = j->leases.follows,
+                              .below = below};
+    if (below)
+        count_entries(en, j->prompt_count, open.counts);
+    return open;
+}
+
+/* Returns whether a session that was refused would fit in the other tier. It opens and ends it. */
+static bool would_fit(const struct engine *en, const struct job *j, bool below)
+{
+    struct lease_refusal why;
+    struct lease_open open = open_of(en, j, below);
+    struct tier_io none = {0};
+    const struct tier_io *t = below ? &en->tiers.ssd : &none;
+    uint32_t lease = NONE;
+    if (!below)
+        return leases_fit(en->pools.leases, open.tenant, open.bytes);
+    if (!t->arg || t->lease_open(t->arg, share_list_of(open.tenant), open.counts, &lease, &why) < 0)
+        return false;
+    t->lease_end(t->arg, lease);
+    return true;
+}
+
+static void say_no_room(const struct engine *en, struct job *j, bool below, const struct lease_refusal *why)
+{
+    const char *fits = "No other tier has room for it either.";
+    if (j->leases.session == JOB_CONTINUES_SESSION)
+        fits = below ? "" : "End other sessions, or raise --host-cache.";
+    else if (would_fit(en, j, !below))
+        fits = below ? "It fits in memory: \"tier\": \"memory\"." : "It fits on SSD: \"tier\": \"ssd\".";
+    snprintf(j->finish.error, sizeof(j->finish.error),
+             "The session needs %s. Sessions %s%s hold %s of %s, half of %s; this client's hold %s of %s. %s",
+             bytes_text(why->wanted_bytes).text, below ? "on SSD" : "on ", below ? "" : en->name,
+             bytes_text(why->held_bytes).text, bytes_text(why->limit_bytes).text,
+             below ? "--ssd-limit" : "the prefix cache", bytes_text(why->tenant_bytes).text,
+             bytes_text(why->tenant_limit_bytes).text, fits);
+}
+
+/* The SSD tier takes no session now. */
+static void say_no_ssd(const struct engine *en, struct job *j, int r)
+{
+    char *text = j->finish.error;
+    size_t room = sizeof(j->finish.error);
+    struct store_numbers n = {0};
+    if (en->opts.store)
+        store_numbers(en->opts.store, &n);
+    if (!en->tiers.ssd.arg)
+        snprintf(text, room, "The server has no SSD tier for sessions of %s: see --ssd-dir.", en->name);
+    else if (r == -EFBIG)
+        snprintf(text, room, "A page or state of %s is larger than --ssd-staging: it is never written.",
+                 en->name);
+    else if (r == -EIO)
+        snprintf(text, room,
+                 "The SSD tier's last write failed (%s). The session is not opened; try again later.",
+                 n.write_error < 0 && strerrordesc_np(-n.write_error) ? strerrordesc_np(-n.write_error)
+                                                                      : "unknown");
+    else
+        snprintf(text, room, "The SSD tier is off%s%s: it keeps no sessions now.", n.reason[0] ? ": " : "",
+                 n.reason);
+}
+
+static void say_refusal(const struct engine *en, struct job *j, int r, bool below,
+                        const struct lease_refusal *why)
 {
     char *text = j->finish.error;
     size_t room = sizeof(j->finish.error);
     if (r == -ENOSPC)
-        snprintf(
-            text, room,
-            "The session needs %s. Sessions on %s hold %s of %s, half of the prefix cache; this client's "
-            "hold %s of %s. %s",
-            bytes_text(why->wanted_bytes).text, en->name, bytes_text(why->held_bytes).text,
-            bytes_text(why->limit_bytes).text, bytes_text(why->tenant_bytes).text,
-            bytes_text(why->tenant_limit_bytes).text,
-            en->tiers.ssd.arg ? "Without a session the SSD tier keeps the prefix while it has room."
-                              : "End other sessions, or raise --host-cache.");
+        say_no_room(en, j, below, why);
     else if (r == -ENFILE)
         snprintf(text, room, "%s has no room for another session: the limit is %u.", en->name,
                  POOLS_LEASES_MAX);
     else if (r == -ENOENT)
         snprintf(text, room, "The session has ended, or it is another client's.");
+    else if (en->pools.leases && below)
+        say_no_ssd(en, j, r);
     else
         snprintf(text, room, "%s has no prefix cache: it keeps no sessions. Raise --host-cache.", en->name);
 }
 
-static int open_session(struct engine *en, const struct job *j, struct lease_refusal *why)
-{
-    struct lease_open open = {.id = *session_of(j),
-                              .tenant = j->seq.tenant_id,
-                              .deadline_ns = clock_now_ns() + j->leases.ttl_s * NS_PER_S,
-                              .bytes = engine_prefix_bytes(en, j->prompt_count),
-                              .follows = j->leases.follows};
-    return leases_open(en->pools.leases, &open, why);
-}
-
 /* The job adds to the session at most all its tokens beyond those that are held. */
-static int grow_session(struct engine *en, const struct job *j, struct lease_refusal *why)
+static int grow_session(struct engine *en, const struct job *j, const struct lease_info *is,
+                        struct lease_refusal *why)
 {
-    uint32_t held = leases_tokens(en->pools.leases, session_of(j));
-    uint64_t all = engine_prefix_bytes(en, j->seq.tokens_limit), has = engine_prefix_bytes(en, held);
-    return leases_grow(en->pools.leases, session_of(j), j->seq.tenant_id, all > has ? all - has : 0, why);
+    uint32_t counts[TIER_KINDS], held[TIER_KINDS];
+    uint64_t all = engine_prefix_bytes(en, j->seq.tokens_limit), has = engine_prefix_bytes(en, is->tokens);
+    count_entries(en, j->seq.tokens_limit, counts);
+    count_entries(en, is->tokens, held);
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        counts[kind] -= MIN_OF(counts[kind], kind == TIER_PAGE ? held[kind] : 0);
+    return leases_grow(en->pools.leases, session_of(j), j->seq.tenant_id, all > has ? all - has : 0, counts,
+                       why);
 }
 
 bool engine_leases_enter(struct engine *en, struct job *j)
 {
     struct lease_refusal why = {0};
+    struct lease_info is = {.below = j->leases.below};
+    struct lease_open open;
     int r = -ENOTSUP;
     if (j->leases.session == JOB_NO_SESSION)
         return true;
-    if (en->pools.leases && j->keys)
-        r = j->leases.session == JOB_OPENS_SESSION ? open_session(en, j, &why) : grow_session(en, j, &why);
+    if (en->pools.leases && j->keys && j->leases.session == JOB_OPENS_SESSION) {
+        open = open_of(en, j, is.below);
+        r = leases_open(en->pools.leases, &open, &why);
+    } else if (en->pools.leases && j->keys) {
+        r = leases_info(en->pools.leases, session_of(j), &is) ? grow_session(en, j, &is, &why) : -ENOENT;
+    }
     if (r == 0)
         return true;
-    say_refusal(en, j, r, &why);
+    say_refusal(en, j, r, is.below, &why);
     return false;
 }
 
@@ -120,8 +202,11 @@ static uint32_t end_of(const struct engine *en, const struct job *j, uint32_t to
 static void hold(struct engine *en, struct job *j)
 {
     struct leases *l = en->pools.leases;
-    (void)leases_hold(l, session_of(j), end_of(en, j, UINT32_MAX));
-    j->finish.leased_tokens = leases_tokens(l, session_of(j));
+    struct lease_info is = {0};
+    (void)leases_hold(l, session_of(j), end_of(en, j, UINT32_MAX), j->keys);
+    (void)leases_info(l, session_of(j), &is);
+    j->finish.leased_tokens = is.tokens;
+    j->finish.leased_bytes = is.bytes;
 }
 
 static bool is_leased(const struct engine *en, const struct job *j)
@@ -164,7 +249,7 @@ void engine_leases_end(struct engine *en, struct job *j)
         hold(en, j);
     leases_numbers(en->pools.leases, &n);
     if (n.sessions > 0) /* finding the end looks up each page of the job */
-        leases_follow(en->pools.leases, j->seq.tenant_id, end_of(en, j, UINT32_MAX));
+        leases_follow(en->pools.leases, j->seq.tenant_id, end_of(en, j, UINT32_MAX), j->keys);
     if (j->leases.wish_count > 0)
         make_wishes(en, j);
 }
@@ -205,6 +290,7 @@ static void list_session(void *arg, uint32_t i, const struct lease_info *is)
     struct engine_leases *l = arg;
     ASSERT(i < POOLS_LEASES_MAX);
     l->list[i] = (struct engine_session){.is = *is};
+    l->bytes += is->below ? is->bytes : 0;
 }
 
 void engine_leases_publish(struct engine *en)
@@ -218,17 +304,69 @@ void engine_leases_publish(struct engine *en)
         return;
     pthread_mutex_lock(&en->leases.lock);
     /* An order that came just now is obeyed next time. */
-    if (!en->leases.edited)
+    if (!en->leases.edited) {
+        en->leases.bytes = prefix_index_leased_bytes(en->pools.index) + n.promised_bytes;
         en->leases.count = leases_each(en->pools.leases, list_session, &en->leases);
-    en->leases.bytes = prefix_index_leased_bytes(en->pools.index) + n.promised_bytes;
+    }
     pthread_mutex_unlock(&en->leases.lock);
 }
+
+/* ---- sessions on SSD ---- */
+
+#define WRITE_BYTES    ((size_t)1 << 20) /* copied beside a step */
+#define LOOK_AGAIN_NS  (5 * NS_PER_MS)
+#define LOOK_RARELY_NS NS_PER_S
+
+/* Hands in what the tier lacks. 0, -ENOENT (the pools have evicted it), -EAGAIN (no room). */
+static int write_entry(struct engine *en, const struct lease_lack *lack, size_t *bytes)
+{
+    const struct prefix_index *ix = en->pools.index;
+    const struct prefix_key key = *lack->key;
+    uint32_t node = prefix_index_node(ix, &key);
+    uint32_t block = node == NONE ? NONE : prefix_index_block(ix, node, lack->kind);
+    if (block == NONE)
+        return -ENOENT;
+    *bytes += pools_block_bytes(&en->pools, lack->kind);
+    return write_behind_lease(
+        &en->write_behind, &(struct tier_offer){&key, lack->kind, share_list_of(lack->tenant), TIER_LEASED},
+        block);
+}
+
+/* A few entries; then when to go on. */
+static void write_sessions(struct engine *en, uint64_t now_ns)
+{
+    struct engine_leases *l = &en->leases;
+    struct lease_lack lack;
+    size_t bytes = 0;
+    int r = 0;
+    enum tier_lease_state state = TIER_LEASE_LACKS;
+    while (r == 0 && state == TIER_LEASE_LACKS && bytes < WRITE_BYTES) {
+        state = leases_next_lack(en->pools.leases, &lack);
+        if (state == TIER_LEASE_LACKS)
+            r = write_entry(en, &lack, &bytes);
+    }
+    bool moves = bytes > 0 && r == 0;
+    l->pause_ns = moves ? 0 : MIN_OF(MAX_OF(2 * l->pause_ns, LOOK_AGAIN_NS), LOOK_RARELY_NS);
+    l->write_at_ns = now_ns + l->pause_ns;
+}
+
+static uint64_t write_due_ns(const struct engine *en)
+{
+    struct lease_numbers n = {.writing = 0};
+    if (en->pools.leases)
+        leases_numbers(en->pools.leases, &n);
+    return n.writing > 0 ? en->leases.write_at_ns : UINT64_MAX;
+}
+
+/* ---- time ---- */
 
 void engine_leases_tend(struct engine *en)
 {
     uint64_t now_ns = clock_now_ns();
     if (en->pools.leases)
         (void)leases_expire(en->pools.leases, now_ns);
+    if (write_due_ns(en) <= now_ns)
+        write_sessions(en, now_ns);
     if (en->pools.agents)
         (void)agents_expire(en->pools.agents, now_ns);
 }
@@ -236,6 +374,7 @@ void engine_leases_tend(struct engine *en)
 uint64_t engine_leases_wait_ns(const struct engine *en, uint64_t now_ns)
 {
     uint64_t due_ns = en->pools.leases ? leases_due_ns(en->pools.leases) : UINT64_MAX;
+    due_ns = MIN_OF(due_ns, write_due_ns(en));
     if (en->pools.agents)
         due_ns = MIN_OF(due_ns, agents_due_ns(en->pools.agents));
     if (due_ns == UINT64_MAX)

@@ -112,10 +112,12 @@ struct engine_leases {
     pthread_mutex_t lock;
     struct engine_session *list; /* [POOLS_LEASES_MAX]; NULL: none was made */
     uint32_t count;
-    uint64_t bytes;           /* held by all of them, and promised */
+    uint64_t bytes;           /* held by all of them, and promised; with those on SSD */
     bool edited;              /* an entry of the list has an order */
     uint32_t agents;          /* with a place */
     uint64_t agents_until_ns; /* the last idle place is free then */
+    /* Engine thread only: when sessions on SSD are looked at next, and the pause before that. */
+    uint64_t write_at_ns, pause_ns;
 };
 
 struct engine {

@@ -63,6 +63,7 @@ struct job_leases {
     uint8_t id[16]; /* id of the session, a struct lease_id */
     uint32_t ttl_s;
     bool follows;   /* it moves with any request that continues its end */
+    bool below;     /* with JOB_OPENS_SESSION: the SSD tier holds it */
     uint64_t agent; /* key of its agent (cache/agents.h); 0: the job has no agent */
 };
 /* Key of the agent that is this session. */

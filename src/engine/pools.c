@@ -284,7 +284,8 @@ static int create_leases(struct arena *a, const struct pools_opts *o, struct poo
                                  .count_max = POOLS_LEASES_MAX,
                                  .bytes_max = o->lease_bytes_max,
                                  .pages_max = o->lease_pages_max,
-                                 .states_max = o->lease_states_max};
+                                 .states_max = o->lease_states_max,
+                                 .tier = o->lease_tier};
     return p->index && o->lease_bytes_max ? leases_create(a, &leases, &p->leases) : 0;
 }
 

@@ -70,7 +70,8 @@ struct pools_opts {
     /* Limits of leases (cache/leases.h): bytes, and pages and snapshots that sessions hold. 0: no leases. */
     uint64_t lease_bytes_max;
     uint32_t lease_pages_max, lease_states_max;
-    uint32_t agents, agent_tokens; /* places of agents; 0: none */
+    const struct tier_io *lease_tier; /* opened later; NULL: sessions are in the pools alone */
+    uint32_t agents, agent_tokens;    /* places of agents; 0: none */
     uint64_t agent_idle_ns;
     struct holder *holder; /* its budget limits the cache too; may be NULL */
     /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all

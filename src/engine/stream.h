@@ -66,6 +66,7 @@ struct stream_finish {
     uint32_t stop_token; /* with FINISH_STOP and not by string: the token that ended it */
     uint32_t reasoning_loops;                  /* times that a loop ended the reasoning */
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
+    uint64_t leased_bytes;                     /* bytes of it, in the tier of the session */
     uint32_t leased_tokens;                    /* tokens of its prefix that its session holds */
     uint32_t wished_tokens;                    /* tokens of its prefix with a wish */
     uint32_t retry_after_s;                    /* with FINISH_AGENTS_FULL */

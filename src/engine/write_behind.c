@@ -69,6 +69,12 @@ void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t b
         hand_in(w, offer, block);
 }
 
+int write_behind_lease(struct write_behind *w, const struct tier_offer *offer, uint32_t block)
+{
+    ASSERT(offer->why == TIER_LEASED);
+    return keeps(w) ? hand_in(w, offer, block) : -EAGAIN;
+}
+
 /* ---- idle ---- */
 
 static uint32_t unstored(const struct write_behind *w)

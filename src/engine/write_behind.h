@@ -40,6 +40,8 @@ struct write_behind {
 
 /* For prefix_index_opts.evicting; arg is the struct write_behind. */
 void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t block);
+/* Hands in an entry of a lease. 0: it is stored, or never will be; -EAGAIN: no room. */
+int write_behind_lease(struct write_behind *w, const struct tier_offer *offer, uint32_t block);
 /* Nothing runs since ended_ns. How long the engine may sleep until there is something to hand in; 0: now;
  * UINT64_MAX: there is nothing. */
 uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns);

@@ -138,6 +138,7 @@ static struct job_leases leases_of(const struct gen *g, const struct prompt_ids 
         memcpy(ret.id, &g->id, sizeof(ret.id));
         ret.ttl_s = r->session_ttl_s;
         ret.follows = r->session_follows != 0;
+        ret.below = r->session_below;
     } else if (r->has_session) {
         ret.session = JOB_CONTINUES_SESSION;
         memcpy(ret.id, r->session_id, sizeof(ret.id));

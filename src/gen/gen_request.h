@@ -122,6 +122,7 @@ struct gen_request {
     uint8_t session_id[16];
     uint64_t agent; /* key of its agent (cache/agents.h); 0: none */
     uint32_t session_ttl_s;
+    bool session_below;  /* the SSD tier holds it */
     int session_follows; /* 0: it stays at the end of this prompt */
 
     struct gen_sampling sampling;

@@ -44,7 +44,8 @@ static uint32_t entries_max(uint64_t limit_bytes)
 uint64_t store_table_bytes_max(uint64_t limit_bytes)
 {
     return ROUND_UP(store_table_bytes(entries_max(limit_bytes)) + sizeof(struct store) +
-                        STORE_OPS_MAX * sizeof(struct store_op) + 1024,
+                        STORE_OPS_MAX * sizeof(struct store_op) +
+                        STORE_LEASES_MAX * sizeof(struct store_lease) + 1024,
                     (uint64_t)65536);
 }
 
@@ -111,6 +112,8 @@ static void run_write(struct store *st, struct store_worker *w)
     pthread_mutex_lock(&st->lock);
     if (!resting)
         rest(st, r);
+    if (!resting)
+        st->numbers.write_error = r;
     if (r == 0) {
         st->numbers.writes++;
         st->numbers.written_bytes += (uint64_t)op->blocks * STORE_BLOCK_BYTES;
@@ -286,7 +289,8 @@ static int create(const struct store_opts *opts, struct store **ret)
     init_locks(st);
     *ret = st;
     st->ops = ARENA_ARRAY(a, struct store_op, STORE_OPS_MAX);
-    if (!st->ops)
+    st->leases = ARENA_ARRAY(a, struct store_lease, STORE_LEASES_MAX);
+    if (!st->ops || !st->leases)
         return -ENOMEM;
     init_lists(st);
     return store_table_create(a, entries_max(opts->limit_bytes), &st->table);
@@ -448,6 +452,9 @@ void store_numbers(struct store *st, struct store_numbers *ret)
     ret->pages = store_table_pages(&t);
     ret->snapshots = t.stored[TIER_SNAPSHOT];
     ret->entries_max = t.entries_max;
+    ret->leases = st->lease_count;
+    ret->leased_bytes = t.leased_sectors * STORE_SECTOR + st->promised_bytes;
+    ret->lease_bytes_max = st->limit_bytes / 2;
     ret->queued_reads = st->read_count;
     ret->queued_writes = st->write_count;
     ASSERT(st->written_blocks <= st->staging.used && st->staging.used <= st->staging.blocks);

@@ -12,7 +12,10 @@
  * call is a miss, a counter and at most one log line in ten seconds. After a failed write, writes pause
  * for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier off
  * until the process ends. The directory has one process at a time (a lock that dies with it). For other
- * processes the tier is off until they find it free; so is it while the directory cannot be opened. */
+ * processes the tier is off until they find it free; so is it while the directory cannot be opened.
+ *
+ * Leases have at most half of the limit and of the table's entries, so their writes always find files that
+ * make room. A tenant has at most half of what the leases of others leave. */
 #ifndef PLATEAU_STORE_STORE_H
 #define PLATEAU_STORE_STORE_H
 
@@ -27,6 +30,7 @@ struct store_sys;
 /* A file beside those of the tier: its blocks count at the start, and its owner writes it. */
 #define STORE_BESIDE        "conversations"
 #define STORE_CLIENTS_MAX   64
+#define STORE_LEASES_MAX    1024
 #define STORE_LIMIT_LEAST   ((uint64_t)4 << 20) /* directories alone may take one and a half */
 #define STORE_HEADROOM_MOST ((uint64_t)1 << 30) /* at most a twentieth of the file system */
 #define STORE_STACK_BYTES   ((size_t)128 << 10)
@@ -73,9 +77,10 @@ void store_client_close(struct tier_io *io);
 struct store_cleared {
     uint64_t entries, bytes_reclaimed; /* by how much the directory's blocks have fallen */
     uint64_t failed;                   /* files that could not be removed */
+    uint64_t kept, bytes_kept;         /* files of leases */
 };
-/* Removes every file. Waits for it: 0, -ETIMEDOUT (after three seconds: it goes on), -ENODEV (the tier is
- * off), -EBUSY (another one is under way). Any thread but the store's. */
+/* Removes every file that no lease has. Waits for it: 0, -ETIMEDOUT (after three seconds: it goes on),
+ * -ENODEV (the tier is off), -EBUSY (another one is under way). Any thread but the store's. */
 int store_clear(struct store *st, struct store_cleared *ret);
 
 enum store_state { STORE_LISTING, STORE_ON, STORE_OFF };
@@ -96,6 +101,9 @@ struct store_numbers {
     uint64_t corrupt;   /* files that were removed because they are not what their name says */
     uint64_t evictions; /* files that made room */
     uint64_t foreign;   /* names in the directory that are not ours; left alone */
+    uint32_t leases;
+    uint64_t leased_bytes, lease_bytes_max; /* also promised ones, and without a file yet */
+    int write_error;                        /* error of the last write; 0: it succeeded */
 };
 /* Any thread. */
 void store_numbers(struct store *st, struct store_numbers *ret);

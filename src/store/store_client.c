@@ -14,14 +14,6 @@
 
 #define FILE_NS 150000u /* for opening a file, in addition to its bytes */
 
-static struct store_client *lock_client(void *arg)
-{
-    struct store_client *c = arg;
-    pthread_mutex_lock(&c->store->lock);
-    ASSERT(c->open);
-    return c;
-}
-
 static uint64_t payload_of(const struct store_client *c, enum tier_kind kind)
 {
     ASSERT(kind < TIER_KINDS && c->opts.bytes[kind] > 0);
@@ -33,12 +25,6 @@ static uint32_t blocks_of(uint64_t payload_bytes)
     return (uint32_t)(store_file_bytes(payload_bytes) / STORE_BLOCK_BYTES);
 }
 
-static bool is_on(struct store *st)
-{
-    store_check_calls(st);
-    return st->listed && !st->off && !st->closing;
-}
-
 static uint32_t find_stored(const struct store *st, const struct prefix_key *key, enum tier_kind kind)
 {
     uint32_t entry = store_table_find(st->table, key, kind);
@@ -48,8 +34,8 @@ static uint32_t find_stored(const struct store *st, const struct prefix_key *key
 
 static bool client_has(void *arg, const struct prefix_key *key, enum tier_kind kind)
 {
-    struct store_client *c = lock_client(arg);
-    bool has = is_on(c->store) && find_stored(c->store, key, kind) != NONE;
+    struct store_client *c = store_lock_client(arg);
+    bool has = store_is_on(c->store) && find_stored(c->store, key, kind) != NONE;
     pthread_mutex_unlock(&c->store->lock);
     return has;
 }
@@ -66,10 +52,10 @@ static void touch(struct store *st, const struct prefix_key *key, enum tier_kind
 static void client_used(void *arg, uint32_t share, const struct prefix_key *keys, uint32_t count,
                         const uint32_t first[TIER_KINDS])
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     ASSERT(share < CACHE_SHARES);
     uint64_t now_ns = store_now_ns();
-    for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--)
+    for (uint32_t i = store_is_on(c->store) ? count : 0; i > 0; i--)
         for (enum tier_kind kind = TIER_KINDS; kind-- > 0;)
             if (c->opts.bytes[kind] > 0 && i - 1 >= first[kind])
                 touch(c->store, &keys[i - 1], kind, share, now_ns);
@@ -79,7 +65,7 @@ static void client_used(void *arg, uint32_t share, const struct prefix_key *keys
 static uint64_t client_read_ns(void *arg, const struct prefix_key *keys, uint32_t count,
                                const uint32_t first[TIER_KINDS])
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     uint64_t files = 0, ns = UINT64_MAX;
     double bytes = 0;
     (void)keys; /* every file takes about as long */
@@ -88,7 +74,7 @@ static uint64_t client_read_ns(void *arg, const struct prefix_key *keys, uint32_
         files += count - first[kind];
         bytes += (double)(count - first[kind]) * (double)c->opts.bytes[kind];
     }
-    if (is_on(c->store))
+    if (store_is_on(c->store))
         ns = files * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
     pthread_mutex_unlock(&c->store->lock);
     return ns;
@@ -100,7 +86,7 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
                       uint32_t index)
 {
     struct store *st = c->store;
-    if (!is_on(st))
+    if (!store_is_on(st))
         return -ENODEV;
     uint32_t entry = find_stored(st, key, kind);
     if (entry == NONE)
@@ -124,7 +110,7 @@ static int begin_read(struct store_client *c, const struct prefix_key *key, enum
 static int client_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,
                        uint32_t index)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     int r = begin_read(c, key, kind, tag, index);
     pthread_mutex_unlock(&c->store->lock);
     return r;
@@ -148,14 +134,14 @@ static void forget(struct store_client *c, bool all, uint64_t tag)
 
 static void client_cancel(void *arg, uint64_t tag)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     forget(c, false, tag);
     pthread_mutex_unlock(&c->store->lock);
 }
 
 static bool client_take(void *arg, struct tier_arrival *ret)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     store_check_calls(c->store);
     bool any = !list_empty(&c->arrivals);
     if (any) {
@@ -177,7 +163,7 @@ static bool client_take(void *arg, struct tier_arrival *ret)
 
 static void client_give(void *arg, const struct tier_arrival *a)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     ASSERT(a->handle < STORE_OPS_MAX);
     struct store_op *op = &c->store->ops[a->handle];
     ASSERT(op->state == STORE_OP_TAKEN && op->client == c);
@@ -196,10 +182,11 @@ static int begin_write(struct store_client *c, const struct tier_offer *o, struc
 {
     struct store *st = c->store;
     uint32_t blocks = blocks_of(payload_of(c, o->kind));
-    if (!is_on(st))
+    if (!store_is_on(st))
         return -ENODEV;
     uint32_t entry = store_table_find(st->table, o->key, o->kind);
-    if (entry != NONE) {
+    bool reserved = entry != NONE && store_table_at(st->table, entry)->state == STORE_ENTRY_RESERVED;
+    if (entry != NONE && !reserved) {
         if (store_table_at(st->table, entry)->state == STORE_ENTRY_STORED)
             store_table_touch(st->table, entry, o->share, store_now_ns());
         return -EEXIST;
@@ -211,7 +198,9 @@ static int begin_write(struct store_client *c, const struct tier_offer *o, struc
     struct store_op *op = store_op_take(st, blocks);
     if (!op)
         return -EAGAIN;
-    op->entry = store_table_add(st->table, o->key, o->kind, o->share);
+    if (reserved)
+        store_table_begin(st->table, entry);
+    op->entry = reserved ? entry : store_table_add(st->table, o->key, o->kind, o->share);
     op->state = STORE_OP_FILLING;
     if (op->entry == NONE) {
         store_op_free(st, op);
@@ -229,16 +218,16 @@ static int begin_write(struct store_client *c, const struct tier_offer *o, struc
 
 static int client_write_begin(void *arg, const struct tier_offer *offer, struct tier_write *ret)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     int r = begin_write(c, offer, ret);
-    c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE;
+    c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE && offer->why != TIER_LEASED;
     pthread_mutex_unlock(&c->store->lock);
     return r;
 }
 
 static void client_write_end(void *arg, const struct tier_write *w, bool whole)
 {
-    struct store_client *c = lock_client(arg);
+    struct store_client *c = store_lock_client(arg);
     struct store *st = c->store;
     ASSERT(w->handle < STORE_OPS_MAX);
     struct store_op *op = &st->ops[w->handle];
@@ -286,6 +275,7 @@ int store_client_open(struct store *st, const struct store_client_opts *opts, st
                             .give = client_give,
                             .write_begin = client_write_begin,
                             .write_end = client_write_end};
+    store_lease_io(ret);
     return 0;
 }
 
@@ -293,8 +283,9 @@ void store_client_close(struct tier_io *io)
 {
     if (!io->arg)
         return;
-    struct store_client *c = lock_client(io->arg);
+    struct store_client *c = store_lock_client(io->arg);
     forget(c, true, 0);
+    store_lease_end_all(c);
     c->open = false;
     pthread_mutex_unlock(&c->store->lock);
     *io = (struct tier_io){0};

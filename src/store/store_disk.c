@@ -120,7 +120,7 @@ static bool is_within(struct store *st, uint64_t bytes)
     uint64_t all = store_disk_bytes(st) + bytes;
     pthread_mutex_unlock(&st->lock);
     return all <= st->limit_bytes &&
-           store_table_pages(&t) + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
+           store_table_pages(&t) + t.stored[TIER_SNAPSHOT] + t.reserved + STORE_OPS_MAX <= t.entries_max;
 }
 
 /* Removes files until the limit holds for `bytes` more. 0, -ENOSPC, or what a call said. */
@@ -159,9 +159,13 @@ void store_disk_clear(struct store *st, struct store_worker *w, struct store_cle
         c.entries += r == 0;
         c.failed += r < 0;
     }
+    struct store_table_numbers t;
     pthread_mutex_lock(&st->lock);
     uint64_t now = store_disk_bytes(st);
+    store_table_numbers(st->table, &t);
     pthread_mutex_unlock(&st->lock);
+    c.kept = store_table_pages(&t) + t.stored[TIER_SNAPSHOT];
+    c.bytes_kept = t.sectors * STORE_SECTOR;
     c.bytes_reclaimed = before > now ? before - now : 0;
     *ret = c;
 }

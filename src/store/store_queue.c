@@ -13,6 +13,20 @@
 
 #define LOG_EVERY_NS (10 * NS_PER_S)
 
+struct store_client *store_lock_client(void *arg)
+{
+    struct store_client *c = arg;
+    pthread_mutex_lock(&c->store->lock);
+    ASSERT(c->open);
+    return c;
+}
+
+bool store_is_on(struct store *st)
+{
+    store_check_calls(st);
+    return st->listed && !st->off && !st->closing;
+}
+
 char *store_op_file(const struct store *st, const struct store_op *op)
 {
     return staging_at(&st->staging, op->first);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/threads/thread_stack.h"
+#include "cache/share_list.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -56,6 +57,21 @@ struct store_client {
     struct list arrivals;
 };
 
+/* A lease: chains of entries in the table. */
+struct store_lease {
+    struct store_client *client; /* NULL: free */
+    uint32_t share;
+    uint64_t promised, bytes; /* bytes: of its entries, as they were taken */
+    struct store_chain {
+        uint32_t last, count; /* the last entry, from which the others are found */
+    } chains[TIER_KINDS];
+    /* The look under way, and what the last one found. */
+    enum tier_kind kind;
+    struct store_chain at;
+    bool lacks;
+    uint64_t seen_bytes, stored_bytes;
+};
+
 /* One of the threads. */
 struct store_worker {
     struct store *store;
@@ -91,6 +107,9 @@ struct store {
     uint32_t read_count, write_count; /* queued */
     uint32_t written_blocks;          /* blocks of the staging that writes have taken */
     struct store_client clients[STORE_CLIENTS_MAX];
+    struct store_lease *leases; /* [STORE_LEASES_MAX] */
+    uint64_t promised_bytes, promised_of[CACHE_SHARES];
+    uint32_t lease_count;
     bool writing, listed, closing, stop;
     bool clear_wanted, clearing, clear_ended;
     struct store_cleared cleared;
@@ -123,9 +142,19 @@ void store_disk_clear(struct store *st, struct store_worker *w, struct store_cle
 /* Returns the bytes of the directory on disk. Under the lock. */
 uint64_t store_disk_bytes(const struct store *st);
 
+/* ---- store_lease.c ---- */
+
+/* Fills in the functions for leases. */
+void store_lease_io(struct tier_io *ret);
+/* The client closes: its leases end. Under the lock. */
+void store_lease_end_all(struct store_client *c);
+
 /* ---- store_queue.c ---- */
 
+/* Takes the lock of the client's store. */
+struct store_client *store_lock_client(void *arg);
 /* Under the lock. */
+bool store_is_on(struct store *st);
 char *store_op_file(const struct store *st, const struct store_op *op);
 struct store_op *store_op_take(struct store *st, uint32_t blocks);
 void store_op_free(struct store *st, struct store_op *op);

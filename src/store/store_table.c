@@ -23,7 +23,8 @@ struct store_table {
     uint32_t made;               /* entries of the blocks that are there */
     uint32_t free;               /* next_same links them */
     uint32_t *buckets;
-    struct share_list shares[STORE_SHARE_UNKNOWN + 1]; /* amounts: sectors */
+    struct share_list shares[STORE_SHARE_UNKNOWN + 1]; /* amounts: sectors, also of leased files */
+    uint64_t leased_of[STORE_SHARE_UNKNOWN + 1];       /* sectors */
     struct store_table_numbers numbers;
 };
 
@@ -119,16 +120,19 @@ uint32_t store_table_add(struct store_table *t, const struct prefix_key *key, en
     return entry;
 }
 
+/* A leased entry is in no list, and counts all the same. */
 static void unlink_entry(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
     struct share_list *list = &t->shares[n->share];
+    ASSERT(list->amount >= n->sectors);
+    list->amount -= n->sectors;
+    if (n->leases > 0)
+        return;
     ASSERT(n->newer == NONE ? list->newest == entry : store_table_at(t, n->newer)->older == entry);
     ASSERT(n->older == NONE ? list->oldest == entry : store_table_at(t, n->older)->newer == entry);
-    ASSERT(list->amount >= n->sectors);
     *(n->newer == NONE ? &list->newest : &store_table_at(t, n->newer)->older) = n->older;
     *(n->older == NONE ? &list->oldest : &store_table_at(t, n->older)->newer) = n->newer;
-    list->amount -= n->sectors;
     n->newer = n->older = NONE;
 }
 
@@ -137,12 +141,24 @@ static void link_newest(struct store_table *t, uint32_t entry)
     struct store_entry *n = store_table_at(t, entry);
     struct share_list *list = &t->shares[n->share];
     ASSERT((list->newest == NONE) == (list->oldest == NONE));
-    ASSERT(n->state == STORE_ENTRY_STORED && n->newer == NONE && n->older == NONE);
-    n->newer = NONE;
+    ASSERT(n->state == STORE_ENTRY_STORED);
+    list->amount += n->sectors;
+    if (n->leases > 0)
+        return;
+    ASSERT(n->newer == NONE && n->older == NONE);
     n->older = list->newest;
     *(n->older == NONE ? &list->oldest : &store_table_at(t, n->older)->newer) = entry;
     list->newest = entry;
-    list->amount += n->sectors;
+}
+
+/* Before and after a change of a leased entry's share or sectors. */
+static void count_leased(struct store_table *t, const struct store_entry *n, bool more)
+{
+    if (n->leases == 0)
+        return;
+    ASSERT(more || (t->leased_of[n->share] >= n->sectors && t->numbers.leased_sectors >= n->sectors));
+    t->leased_of[n->share] += more ? n->sectors : -(uint64_t)n->sectors;
+    t->numbers.leased_sectors += more ? n->sectors : -(uint64_t)n->sectors;
 }
 
 void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, uint64_t used_ns)
@@ -150,7 +166,9 @@ void store_table_store(struct store_table *t, uint32_t entry, uint32_t sectors, 
     struct store_entry *n = store_table_at(t, entry);
     ASSERT(n->state == STORE_ENTRY_PENDING);
     n->state = STORE_ENTRY_STORED;
+    count_leased(t, n, false);
     n->sectors = sectors;
+    count_leased(t, n, true);
     n->used_ns = used_ns;
     link_newest(t, entry);
     ASSERT(t->numbers.pending > 0);
@@ -164,16 +182,31 @@ void store_table_touch(struct store_table *t, uint32_t entry, uint32_t share, ui
     struct store_entry *n = store_table_at(t, entry);
     ASSERT(n->state == STORE_ENTRY_STORED && share < CACHE_SHARES);
     unlink_entry(t, entry);
+    count_leased(t, n, false);
     n->share = (uint16_t)share;
+    count_leased(t, n, true);
     n->used_ns = now_ns;
     link_newest(t, entry);
+}
+
+/* The entry is in no list and no count. */
+static void free_entry(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    uint32_t *at = bucket_of(t, &n->key, (enum tier_kind)n->kind);
+    ASSERT(n->state != STORE_ENTRY_FREE && n->leases == 0);
+    while (*at != entry)
+        at = &store_table_at(t, *at)->next_same; /* asserts that there is one */
+    *at = n->next_same;
+    n->state = STORE_ENTRY_FREE;
+    n->next_same = t->free;
+    t->free = entry;
 }
 
 void store_table_remove(struct store_table *t, uint32_t entry)
 {
     struct store_entry *n = store_table_at(t, entry);
-    uint32_t *at = bucket_of(t, &n->key, (enum tier_kind)n->kind);
-    ASSERT(n->state != STORE_ENTRY_FREE);
+    ASSERT(n->state == STORE_ENTRY_STORED || n->state == STORE_ENTRY_PENDING);
     if (n->state == STORE_ENTRY_STORED) {
         unlink_entry(t, entry);
         ASSERT(t->numbers.stored[n->kind] > 0 && t->numbers.sectors >= n->sectors);
@@ -183,12 +216,96 @@ void store_table_remove(struct store_table *t, uint32_t entry)
         ASSERT(t->numbers.pending > 0);
         t->numbers.pending--;
     }
-    while (*at != entry)
-        at = &store_table_at(t, *at)->next_same; /* asserts that there is one */
-    *at = n->next_same;
-    n->state = STORE_ENTRY_FREE;
-    n->next_same = t->free;
-    t->free = entry;
+    if (n->leases == 0) {
+        free_entry(t, entry);
+        return;
+    }
+    n->state = STORE_ENTRY_RESERVED;
+    t->numbers.reserved++;
+}
+
+void store_table_begin(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->state == STORE_ENTRY_RESERVED && n->leases > 0 && t->numbers.reserved > 0);
+    n->state = STORE_ENTRY_PENDING;
+    t->numbers.reserved--;
+    t->numbers.pending++;
+}
+
+/* ---- leases ---- */
+
+static uint32_t reserve(struct store_table *t, const struct prefix_key *key, enum tier_kind kind,
+                        uint32_t share)
+{
+    uint32_t entry = store_table_add(t, key, kind, share);
+    if (entry == NONE)
+        return NONE;
+    store_table_at(t, entry)->state = STORE_ENTRY_RESERVED;
+    t->numbers.pending--;
+    t->numbers.reserved++;
+    return entry;
+}
+
+uint32_t store_table_lease(struct store_table *t, const struct prefix_key *key, enum tier_kind kind,
+                           uint32_t share, uint32_t sectors, uint32_t before)
+{
+    uint32_t entry = store_table_find(t, key, kind);
+    if (entry == NONE)
+        entry = reserve(t, key, kind, share);
+    if (entry == NONE)
+        return NONE;
+    struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->state != STORE_ENTRY_FREE && share < CACHE_SHARES);
+    if (n->leases == 0) {
+        if (n->state == STORE_ENTRY_STORED) {
+            unlink_entry(t, entry);
+            t->shares[share].amount += n->sectors;
+        } else {
+            n->sectors = sectors;
+        }
+        n->share = (uint16_t)share;
+        n->newer = n->older = NONE;
+        t->numbers.leased++;
+    } else {
+        count_leased(t, n, false);
+    }
+    n->leases++;
+    count_leased(t, n, true);
+    if (before != NONE)
+        n->older = before;
+    return entry;
+}
+
+void store_table_unlease(struct store_table *t, uint32_t entry)
+{
+    struct store_entry *n = store_table_at(t, entry);
+    ASSERT(n->leases > 0 && t->numbers.leased > 0);
+    if (n->leases > 1) {
+        n->leases--;
+        return;
+    }
+    count_leased(t, n, false);
+    t->numbers.leased--;
+    if (n->state == STORE_ENTRY_STORED)
+        t->shares[n->share].amount -= n->sectors;
+    n->leases = 0;
+    n->newer = n->older = NONE;
+    if (n->state == STORE_ENTRY_STORED) {
+        uint32_t newest = t->shares[n->share].newest;
+        if (newest != NONE) /* the list is in the order of last use */
+            n->used_ns = MAX_OF(n->used_ns, store_table_at(t, newest)->used_ns);
+        link_newest(t, entry);
+    } else if (n->state == STORE_ENTRY_RESERVED) {
+        t->numbers.reserved--;
+        free_entry(t, entry);
+    }
+}
+
+uint64_t store_table_leased_of(const struct store_table *t, uint32_t share)
+{
+    ASSERT(share < COUNT_OF(t->leased_of));
+    return t->leased_of[share];
 }
 
 /* The table, and the time for the ages of its entries. */
@@ -259,5 +376,5 @@ void store_table_sort(struct store_table *t)
 void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret)
 {
     *ret = t->numbers;
-    ASSERT(ret->pending + store_table_pages(ret) + ret->stored[TIER_SNAPSHOT] <= t->made);
+    ASSERT(ret->pending + ret->reserved + store_table_pages(ret) + ret->stored[TIER_SNAPSHOT] <= t->made);
 }

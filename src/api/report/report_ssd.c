@@ -54,6 +54,12 @@ static const struct gauge rows[] = {
              "Files removed because they were damaged or belonged to another model.")},
     {OF(store.foreign), MEMBER("ssd", 18, "foreign"),
      NOTE("Names in the directory that are not of the SSD tier.")},
+    {OF(store.leases), MEMBER("ssd", 21, "sessions"),
+     GAUGE("plateau_ssd_sessions", "Sessions on SSD, of all models.")},
+    {OF(store.leased_bytes), MEMBER("ssd", 22, "session_bytes"),
+     GAUGE("plateau_ssd_session_bytes", "Disk space of sessions, with what is promised or not yet written.")},
+    {OF(store.lease_bytes_max), MEMBER("ssd", 23, "session_limit_bytes"),
+     NOTE("Limit of that: half of `--ssd-limit`.")},
 };
 
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)

@@ -10,6 +10,8 @@
 #include "gen/choice.h"
 #include "gen/reject.h"
 
+#include <string.h>
+
 #define TTL_DEFAULT_S 3600
 
 static bool read_ttl(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -17,6 +19,14 @@ static bool read_ttl(struct request *r, const struct field *f, json_t *v, struct
     r->gen.session_ttl_s = field_ttl_s(v);
     return r->gen.session_ttl_s > 0 ||
            reject_value(why, f->name, "ttl must be a time such as \"30m\" or \"12h\", at most a day.");
+}
+
+static bool read_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *tier = json_is_string(v) ? json_string_value(v) : "";
+    r->gen.session_below = strcmp(tier, "ssd") == 0;
+    return r->gen.session_below || strcmp(tier, "memory") == 0 ||
+           reject_value(why, f->name, "tier must be \"memory\" or \"ssd\".");
 }
 
 static bool check(struct request *r, struct reject *why)
@@ -33,6 +43,7 @@ static bool check(struct request *r, struct reject *why)
 
 static const struct field fields[] = {
     {"ttl", read_ttl},
+    {"tier", read_tier},
     {"follow", field_tristate, FIELD_AT(gen.session_follows)},
 };
 
@@ -55,8 +66,9 @@ static void write_whole(struct exchange *x, struct buf *ret)
     json_put_i64(&j, "created_at", x->gen.created_s);
     json_put_i64(&j, "expires_at", x->gen.created_s + r->session_ttl_s);
     json_put_bool(&j, "follow", r->session_follows);
-    JSON_PUT_U64S(&j, {"tokens", f->leased_tokens}, {"prompt_tokens", f->prompt_tokens},
-                  {"cached_tokens", f->cached_tokens});
+    json_put_string(&j, "tier", r->session_below ? "ssd" : "memory");
+    JSON_PUT_U64S(&j, {"tokens", f->leased_tokens}, {"bytes", f->leased_bytes},
+                  {"prompt_tokens", f->prompt_tokens}, {"cached_tokens", f->cached_tokens});
     json_end(&j);
 }
 

@@ -4,6 +4,7 @@
 #include "test_engine.h"
 #include "unit/store/test_store.h"
 
+#include "cache/leases.h"
 #include "cache/page_group.h"
 #include "engine/engine_numbers.h"
 #include "engine/job_spec.h"
@@ -460,6 +461,109 @@ TEST(who_leaves_while_it_fetches_leaves_nothing)
     test_engine_close(&f);
     atomic_store(&sys_state.hangs, 0);
     store_close(st);
+}
+
+/* ---- sessions ---- */
+
+/* Waits until the session has `tokens`, and with `whole` all of them on disk. */
+static struct lease_info session_is(struct fixture *f, uint32_t tokens, bool whole)
+{
+    const struct lease_id id = {{1}};
+    struct lease_info is = {0};
+    uint64_t began_ns = clock_now_ns();
+    while (!engine_session(f->engine, &id, 0, &is) || is.tokens < tokens || is.bytes == 0 ||
+           (whole && is.stored_bytes < is.bytes)) {
+        usleep(1000);
+        assert_true(clock_now_ns() - began_ns < 20 * NS_PER_S);
+    }
+    return is;
+}
+
+static struct client *open_session(struct fixture *f, uint32_t count)
+{
+    struct job_spec spec = greedy(prompt, count, 4);
+    spec.leases = (struct job_leases){
+        .session = JOB_OPENS_SESSION, .id = {1}, .ttl_s = 3600, .follows = true, .below = true};
+    struct client *c = submit(f, &spec);
+    wait_over(f, c);
+    return c;
+}
+
+static uint64_t leased_in_memory(struct fixture *f)
+{
+    struct engine_numbers n;
+    engine_numbers(f->engine, &n);
+    return n.leased_bytes;
+}
+
+static void wait_unleased(struct fixture *f)
+{
+    uint64_t began_ns = clock_now_ns();
+    while (leased_in_memory(f) > 0 && usleep(1000) == 0)
+        assert_true(clock_now_ns() - began_ns < 20 * NS_PER_S);
+}
+
+static void hold_on_disk(const char *name)
+{
+    struct fixture f = {0};
+    struct store_cleared cleared;
+    struct store_numbers n;
+    sys_reset();
+    struct store *st = open_store(test_dir(), 0);
+    open_engine(&f, name, st, 80);
+    assert_int_equal(open_session(&f, 400)->finish.reason, FINISH_LENGTH);
+    struct lease_info is = session_is(&f, 400 / PAGE_TOKENS * PAGE_TOKENS, true);
+    wait_unleased(&f);
+    assert_true(is.below);
+    /* Neither a clear nor other prompts take it, and it moves. */
+    assert_int_equal(store_clear(st, &cleared), 0);
+    assert_true(cleared.kept >= is.tokens / PAGE_TOKENS);
+    assert_int_equal(ask(&f, PROMPT_COUNT)->finish.reason, FINISH_LENGTH);
+    (void)session_is(&f, WHOLE * PAGE_TOKENS, true);
+    test_engine_close(&f);
+    store_numbers(st, &n);
+    assert_true(n.leases == 0 && n.leased_bytes == 0);
+    open_engine(&f, name, st, 80);
+    assert_int_equal(ask(&f, PROMPT_COUNT)->finish.cached_tokens, WHOLE * PAGE_TOKENS);
+    test_engine_close(&f);
+    store_close(st);
+    test_ledger_after(true);
+}
+
+TEST(a_session_on_disk_outlives_clears_and_moves)
+{
+    for (size_t i = 0; i < COUNT_OF(models); i++)
+        hold_on_disk(models[i]);
+}
+
+TEST(a_session_whose_disk_fails_stays_in_memory_and_says_so)
+{
+    struct fixture f = {0};
+    sys_reset();
+    struct store *st = open_store(test_dir(), 0);
+    open_engine(&f, "qwen3_5", st, 80);
+    sys_fail(CALL_PWRITE, -EROFS, 0, 0);
+    assert_int_equal(open_session(&f, 100)->finish.reason, FINISH_LENGTH);
+    assert_int_equal(session_is(&f, 1, false).stored_bytes, 0);
+    struct store_numbers n;
+    do {
+        usleep(1000);
+        store_numbers(st, &n);
+    } while (n.write_error == 0);
+    assert_true(leased_in_memory(&f) > 0);
+    /* While it fails, another session is refused, and other requests go on. */
+    struct job_spec spec = greedy(prompt, 100, ANSWER);
+    spec.leases = (struct job_leases){.session = JOB_OPENS_SESSION, .id = {2}, .ttl_s = 60, .below = true};
+    struct client *c = submit(&f, &spec);
+    wait_over(&f, c);
+    assert_int_equal(c->finish.reason, FINISH_LEASE_REFUSED);
+    assert_non_null(strstr(c->finish.error, "Read-only"));
+    (void)ask(&f, 200);
+    sys_reset();
+    (void)session_is(&f, 1, true);
+    test_engine_close(&f);
+    store_close(st);
+    test_ledger_after(true);
 }
 
 TEST_MAIN()
