@@ -72,8 +72,8 @@ static size_t words_begin(struct slice content, struct slice text, size_t from, 
     return head.len ? slice_find(slice_sub(text, 0, to), head, from) : SIZE_MAX;
 }
 
-/* After system and tools: in the first message that is neither, which a template may also write before its
- * loop. */
+/* Before the words of a message that follows the system's: in the message, which a template may also write
+ * before its loop. */
 static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
                        struct chat_cuts *ret)
 {
@@ -160,6 +160,9 @@ static size_t choose(const struct tmpl_trace *t, const json_t *messages, const s
     if (first < t->count)
         add_system(t, messages, first, text, ret);
     head = ret->count > 0 ? ret->bytes[ret->count - 1] : 0;
+    /* A client that compacts writes its second system message anew. */
+    if (first > 1)
+        add_system(t, messages, 1, text, ret);
     for (uint32_t i = 0; i < marks->count; i++)
         add_mark(t, messages, &marks->list[i], text, ret);
     while (last > first && !is_written(t, last - 1))

@@ -2,10 +2,11 @@
  *
  * In order of usefulness:
  * 1. After system and tools, where other conversations of the same agent differ.
- * 2. Where the client says so.
- * 3. After the last user message, where a template starts to drop earlier reasoning.
- * 4. Before the generation prompt.
- * 5. Where the turns change, the last ones first. */
+ * 2. After the first of several system messages.
+ * 3. Where the client says so.
+ * 4. After the last user message, where a template starts to drop earlier reasoning.
+ * 5. Before the generation prompt.
+ * 6. Where the turns change, the last ones first. */
 #ifndef PLATEAU_TEMPLATE_CHAT_CUTS_H
 #define PLATEAU_TEMPLATE_CHAT_CUTS_H
 

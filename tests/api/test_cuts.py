@@ -70,6 +70,23 @@ def test_another_conversation_begins_behind_system_and_tools(cached):
         assert found == pages_in_common(first, prompt) > 100
 
 
+@pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/responses"])
+def test_another_second_system_message_leaves_the_first(cached, route):
+    """A client writes its developer message anew when it has compacted the conversation."""
+    def found(words):
+        more = [{"role": "developer", "content": words}, user("What does ls do?")]
+        if route == "/v1/responses":
+            usage = cached.post(route, instructions=SYSTEM["content"] * 2, input=more, max_output_tokens=1, store=False).json()["usage"]
+            return usage["input_tokens_details"]["cached_tokens"]
+        usage = cached.post(route, messages=[{**SYSTEM, "content": SYSTEM["content"] * 2}, *more], max_tokens=1).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    clear(cached)
+    assert found("You may write files. " * 20) == 0
+    size = len(cached.post("/tokenize", prompt=SYSTEM["content"] * 2).json()["tokens"])
+    assert found("Write no file. " * 20) >= size - PAGE > 100
+
+
 def test_every_turn_of_an_agent_begins_where_the_last_one_ended(cached):
     messages = [SYSTEM, user("Look around in this directory and tell me what you see. " * 3)]
     said = []

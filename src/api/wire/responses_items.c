@@ -68,6 +68,15 @@ static bool add_separate(struct responses_place *p, const char *role, json_t *co
     return turn && add_break(p, parts) && responses_add_content(p, parts, content);
 }
 
+/* The first one behind the instructions may differ after a client's compaction: they end at a mark. */
+static bool add_system(struct responses_place *p, json_t *content)
+{
+    size_t bytes = json_string_length(json_object_get(p->request->root, "instructions"));
+    if (bytes > 0 && json_array_size(p->request->gen.messages) == 1)
+        request_mark(p->request, 0, bytes);
+    return add_separate(p, "system", content);
+}
+
 /* A compacted conversation has its messages of the user, as the API's other lists have them. */
 static bool keep_user(const struct responses_place *p, json_t *content)
 {
@@ -100,7 +109,7 @@ static bool convert_message(struct responses_place *p, const json_t *item)
         return turn && responses_add_content(p, json_object_get(turn, "content"), content);
     }
     if (is_role(item, "system") || is_role(item, "developer"))
-        return add_separate(p, "system", content);
+        return add_system(p, content);
     if (is_role(item, "user"))
         return convert_user(p, content);
     return refuse(p, ".role must be user, system, developer or assistant.");

@@ -101,6 +101,16 @@ TEST(a_prompt_is_cut_where_turns_change)
            "u:|u0;|a:a1;|t:t2;t:t3;|a:a4;|u:u5;|a:");
 }
 
+TEST(the_first_of_several_system_messages_is_a_cut)
+{
+    expect("{% for m in messages %}" ONE "{% endfor %}" GENERATE, "ssua", "s:s0;s:|s1;u:|u2;|a:a3;|a:");
+    /* Written before the loop, and joined there; only the first of them. */
+    expect("{{messages[0].content}}\n{{messages[1].content}}{% for m in messages[2:] %}({{m.content}}){% "
+           "endfor %}",
+           "ssua", "s0\n|s1(|u2)|(a3)|");
+    expect("{% for m in messages %}" ONE "{% endfor %}" GENERATE, "sssu", "s:s0;s:|s1;s:s2;u:|u3;|a:");
+}
+
 /* A mark within a text, in a place where that repeats itself; one after a message; one before the text. */
 TEST(marks_of_the_client_are_cuts)
 {
