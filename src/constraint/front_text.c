@@ -1,5 +1,7 @@
 #include "constraint/front_text.h"
 
+#include "unicode/utf8.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -63,24 +65,15 @@ struct front_name *front_text_name(struct front_text *f, struct slice name)
 
 uint32_t front_text_character(struct front_text *f)
 {
-    uint8_t first = f->at < f->end ? (uint8_t)*f->at : 0xFF;
-    uint32_t more = first < 0x80   ? 0
-                    : first < 0xC2 ? 9
-                    : first < 0xE0 ? 1
-                    : first < 0xF0 ? 2
-                    : first < 0xF5 ? 3
-                                   : 9;
-    if (more > (size_t)(f->end - f->at) || (size_t)(f->end - f->at) < more + 1) {
-        front_text_fail(f, -EINVAL,
-                        f->at < f->end ? "this is not valid UTF-8" : "the grammar ends too early");
+    const struct slice left = {f->at, (size_t)(f->end - f->at)};
+    struct utf8_char c = left.len > 0 ? utf8_at(left, 0) : (struct utf8_char){0};
+    if (!c.valid) {
+        front_text_fail(f, -EINVAL, left.len > 0 ? "this is not valid UTF-8" : "the grammar ends too early");
         return 0;
     }
-    uint32_t code = more == 0 ? first : first & (0x3Fu >> more);
-    for (uint32_t i = 1; i <= more; i++)
-        code = code << 6 | ((uint8_t)f->at[i] & 0x3Fu);
-    f->at += more + 1;
-    f->line += code == '\n';
-    return code;
+    f->at += c.bytes;
+    f->line += c.code == '\n';
+    return c.code;
 }
 
 uint32_t front_text_hex(struct front_text *f, uint32_t digits)
@@ -98,6 +91,30 @@ uint32_t front_text_hex(struct front_text *f, uint32_t digits)
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
         front_text_fail(f, -EINVAL, "%X is not a character", code);
     return f->error ? 0 : code;
+}
+
+uint32_t front_text_escape(struct front_text *f, const char *plain)
+{
+    uint32_t c = front_text_character(f);
+    switch (c) {
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    case 'x':
+        return front_text_hex(f, 2);
+    case 'u':
+        return front_text_hex(f, 4);
+    case 'U':
+        return front_text_hex(f, 8);
+    default:
+        if (c > 0 && c < 0x80 && strchr(plain, (int)c))
+            return c;
+        front_text_fail(f, -EINVAL, "there is no escape \\%c", c < 0x7F && c >= 0x20 ? (int)c : '?');
+        return 0;
+    }
 }
 
 uint32_t front_text_number(struct front_text *f)

@@ -66,6 +66,9 @@ static inline bool front_text_has(const struct front_text *f, char c)
 uint32_t front_text_character(struct front_text *f);
 /* The character of `digits` hexadecimal digits, taken. */
 uint32_t front_text_hex(struct front_text *f, uint32_t digits);
+/* The character that an escape stands for, after its backslash: by n, r, t, xHH, uHHHH, UHHHHHHHH, or one of
+ * `plain` itself. Another one fails. */
+uint32_t front_text_escape(struct front_text *f, const char *plain);
 /* A decimal number up to FRONT_TEXT_REPEAT_MAX, taken. */
 uint32_t front_text_number(struct front_text *f);
 

@@ -47,40 +47,10 @@ static void skip_to_bar(struct front_text *f)
 
 /* ---- characters ---- */
 
-static uint32_t escape(struct front_text *f)
-{
-    uint32_t c = front_text_character(f);
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'x':
-        return front_text_hex(f, 2);
-    case 'u':
-        return front_text_hex(f, 4);
-    case 'U':
-        return front_text_hex(f, 8);
-    case '\\':
-    case '"':
-    case '[':
-    case ']':
-    case '-':
-    case '^':
-    case '/':
-        return c;
-    default:
-        front_text_fail(f, -EINVAL, "there is no escape \\%c", c < 0x80 && c >= 0x20 ? (int)c : '?');
-        return 0;
-    }
-}
-
 static uint32_t character(struct front_text *f)
 {
     uint32_t c = front_text_character(f);
-    return c == '\\' ? escape(f) : c;
+    return c == '\\' ? front_text_escape(f, "\\\"[]-^/") : c;
 }
 
 static rx_id one(struct front_text *f, uint32_t code)

@@ -86,31 +86,10 @@ void lark_pass(struct front_text *f, char quote)
 
 static uint32_t escaped(struct front_text *f)
 {
-    uint32_t c = front_text_character(f);
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'f':
-        return '\f';
-    case 'x':
-        return front_text_hex(f, 2);
-    case 'u':
-        return front_text_hex(f, 4);
-    case 'U':
-        return front_text_hex(f, 8);
-    case '\\':
-    case '"':
-    case '\'':
-    case '/':
-        return c;
-    default:
-        front_text_fail(f, -EINVAL, "there is no escape \\%c", lark_shown((char)c));
-        return 0;
-    }
+    if (!front_text_has(f, 'f'))
+        return front_text_escape(f, "\\\"'/");
+    f->at++;
+    return '\f';
 }
 
 static rx_id codepoints(struct front_text *f, struct rx_range range)

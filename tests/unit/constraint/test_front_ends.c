@@ -99,6 +99,8 @@ TEST(gbnf_errors_have_their_line)
     check_refused(gbnf_compile, "root ::= [z-a]", -EINVAL, "range");
     check_refused(gbnf_compile, "root ::= \"\\q\"", -EINVAL, "escape");
     check_refused(gbnf_compile, "root ::= \"\xFF\"", -EINVAL, "UTF-8");
+    check_refused(gbnf_compile, "root ::= \"\xE0\x80\x80\"", -EINVAL, "UTF-8");
+    check_refused(gbnf_compile, "root ::= \"\xC3(\"", -EINVAL, "UTF-8");
     check(gbnf_compile, "root ::= \"\\U0010ffff\"", "\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBE");
     check_refused(gbnf_compile, "root ::= \"\\U00110000\"", -EINVAL, "not a character");
     check_refused(gbnf_compile, "", -EINVAL, "root");
