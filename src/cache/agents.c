@@ -15,7 +15,8 @@ struct place {
     uint64_t due_ns;           /* without requests: when it is free */
     uint64_t until_ns;         /* see agents_keep() */
     uint32_t requests;         /* that run */
-    bool taken, ends;          /* ends: it is free at the end of its requests */
+    bool taken, served;        /* served: a request of its agent was */
+    bool ends;                 /* it is free at the end of its requests */
     uint32_t node[AGENT_ENDS]; /* the last used first; NONE: no prefix */
 };
 
@@ -123,13 +124,14 @@ int agents_enter(struct agents *a, const struct agent_id *id, uint64_t now_ns, u
     return 0;
 }
 
-void agents_leave(struct agents *a, const struct agent_id *id, uint64_t now_ns)
+void agents_leave(struct agents *a, const struct agent_id *id, uint64_t now_ns, bool served)
 {
     struct place *p = find(a, id);
     ASSERT(p && p->requests > 0 && a->now.running > 0);
     a->now.running -= --p->requests == 0;
     p->due_ns = MAX_OF(now_ns + a->opts.idle_ns, p->until_ns);
-    if (p->requests == 0 && (p->ends || p->node[0] == NONE))
+    p->served |= served;
+    if (p->requests == 0 && (p->ends || (!p->served && p->node[0] == NONE)))
         give(a, p);
 }
 
@@ -253,7 +255,7 @@ static uint64_t check_place(const struct agents *a, uint32_t i)
 {
     const struct place *p = &a->places[i];
     uint64_t tokens = 0;
-    ASSERT_OF(p->requests > 0 || p->node[0] != NONE, "agent %u: has a place without requests and prefixes",
+    ASSERT_OF(p->requests > 0 || p->served || p->node[0] != NONE, "agent %u: has a place and never used it",
               i);
     for (uint32_t e = 0; e < AGENT_ENDS; e++)
         tokens += tokens_of(a, p->node[e]);

@@ -10,7 +10,7 @@
  * each place (memory/plan.h), so a place never waits for memory. Beyond it a conversation is cached as any
  * other.
  *
- * Pure: time is a number. A walk along a chain takes nanoseconds a page. Bound: 72 bytes a place and 128, in
+ * Pure: time is a number. A walk along a chain takes nanoseconds a page. Bound: 48 bytes a place and 256, in
  * the arena of the caller. Engine thread only. */
 #ifndef PLATEAU_CACHE_AGENTS_H
 #define PLATEAU_CACHE_AGENTS_H
@@ -47,8 +47,9 @@ struct agent_id {
 int agents_enter(struct agents *a, const struct agent_id *id, uint64_t now_ns, uint64_t *free_ns);
 /* A request that has entered computed the prefix up to this node (NONE: nothing); a user references it. */
 void agents_hold(struct agents *a, const struct agent_id *id, uint32_t node);
-/* A request that has entered has ended. A place that holds nothing is free at once. */
-void agents_leave(struct agents *a, const struct agent_id *id, uint64_t now_ns);
+/* A request that has entered has ended. A place that holds nothing is free at once if that request was not
+ * `served`. */
+void agents_leave(struct agents *a, const struct agent_id *id, uint64_t now_ns, bool served);
 /* The agent's place is not free before that time. Nothing happens if the agent has no place. */
 void agents_keep(struct agents *a, const struct agent_id *id, uint64_t until_ns);
 /* Frees the agent's place, at the end of its requests if some run. False: the agent has no place. */

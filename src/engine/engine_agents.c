@@ -62,7 +62,7 @@ void engine_agents_leave(struct engine *en, struct job *j)
     if (!j->in_place)
         return;
     engine_agents_hold(en, j);
-    agents_leave(en->pools.agents, &id, clock_now_ns());
+    agents_leave(en->pools.agents, &id, clock_now_ns(), j->admitted_ns > 0);
     j->in_place = false;
 }
 

@@ -35,7 +35,7 @@ static int say_until(struct fixture *f, struct agent_id id, const char *text, ui
     assert_true(begin(f, &s, id.tenant, text));
     agents_hold(f->agents, &id, s.node);
     end(f, &s);
-    agents_leave(f->agents, &id, now_ns);
+    agents_leave(f->agents, &id, now_ns, true);
     check(f);
     return 0;
 }
@@ -104,9 +104,9 @@ TEST(a_place_with_requests_stays_and_one_without_a_prefix_goes)
     assert_int_equal(agents_due_ns(f.agents), UINT64_MAX);
     assert_int_equal(agents_enter(f.agents, &other, 7, &free_ns), -ENOSPC);
     assert_int_equal(free_ns, 7 + IDLE_NS);
-    agents_leave(f.agents, &id, 8);
+    agents_leave(f.agents, &id, 8, false);
     assert_int_equal(numbers(&f).count, 1);
-    agents_leave(f.agents, &id, 8);
+    agents_leave(f.agents, &id, 8, false);
     assert_int_equal(numbers(&f).count, 0);
     /* agents_end() frees the place after the running request, unless another request comes. */
     for (int again = 0; again < 2; again++) {
@@ -118,10 +118,10 @@ TEST(a_place_with_requests_stays_and_one_without_a_prefix_goes)
         assert_true(agents_end(f.agents, &id));
         if (again) {
             assert_int_equal(agents_enter(f.agents, &id, 9, &free_ns), 0);
-            agents_leave(f.agents, &id, 9);
+            agents_leave(f.agents, &id, 9, false);
         }
         assert_int_equal(numbers(&f).count, 1);
-        agents_leave(f.agents, &id, 9);
+        agents_leave(f.agents, &id, 9, false);
         assert_int_equal(numbers(&f).count, again);
     }
     close_chains(&f);
@@ -186,7 +186,8 @@ TEST(a_snapshot_beyond_the_share_is_not_held)
     open_agents(&f, 40, 8, 2, 4);
     /* Its only snapshot is at its end. */
     assert_int_equal(say(&f, agent(7, 1), "abcdefgh", 1), 0);
-    assert_int_equal(numbers(&f).count, 0);
+    assert_int_equal(numbers(&f).count, 1);
+    assert_int_equal(numbers(&f).tokens, 0);
     assert_int_equal(say(&f, agent(7, 1), "abcd", 1), 0);
     assert_int_equal(say(&f, agent(7, 1), "abcdefgh", 1), 0);
     assert_int_equal(numbers(&f).tokens, 4 * PAGE_TOKENS);
@@ -219,7 +220,7 @@ PROPERTY(ten_thousand_agents_come_and_go, seed)
             assert_true(begin(&f, &s, id.tenant, text));
             agents_hold(f.agents, &id, s.node);
             end(&f, &s);
-            agents_leave(f.agents, &id, now_ns);
+            agents_leave(f.agents, &id, now_ns, i % 5 > 0);
         }
         if (i % 64 == 0)
             check(&f);
