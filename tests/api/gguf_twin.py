@@ -248,6 +248,10 @@ def minimax(c):
     return {**common(c), **experts(c, "num_local_experts", "intermediate_size"), "rope.dimension_count": c["rotary_dim"]}
 
 
+def mistral(c):
+    return {**common(c), "rope.dimension_count": c["head_dim"]}
+
+
 def ministral3(c):
     r = c["rope_parameters"]
     return {**common(c), **yarn(c), "rope.dimension_count": c["head_dim"], "rope.scaling.yarn_log_multiplier": r["mscale_all_dim"],
@@ -369,6 +373,7 @@ FAMILIES = {
     "lfm2": ("lfm2", lfm2, LFM_NAMES, squeezed),
     "lfm2_moe": ("lfm2moe", lfm2, LFM_NAMES, squeezed),
     "minimax_m2": ("minimax-m2", minimax, MINIMAX_NAMES, as_is),
+    "mistral": ("mistral3", mistral, {}, pairs_of_heads),
     "ministral3": ("mistral3", ministral3, {}, pairs_of_heads),
 }
 

@@ -24,13 +24,13 @@ def holds(folder, tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def logits_of(config, tensors, tmp_path, kind=None):
+def logits_of(config, tensors, tmp_path, kind=None, change=lambda *twin: twin):
     """The hash and the logits of the checkpoint and of its twin."""
     plain, twin = tmp_path / "plain", tmp_path / "twin"
     plain.mkdir()
     twin.mkdir()
     gguf_twin.write_safetensors(plain, config, tensors)
-    gguf_twin.write(twin / "model.gguf", *gguf_twin.twin_of(config, tensors, kind))
+    gguf_twin.write(twin / "model.gguf", *change(*gguf_twin.twin_of(config, tensors, kind)))
     ran = subprocess.run([BUILD / "tests/api/model_logits", plain, twin], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0 and "refused" not in ran.stdout, ran.stdout + ran.stderr
     lines = [line.split() for line in ran.stdout.splitlines()]
@@ -38,8 +38,8 @@ def logits_of(config, tensors, tmp_path, kind=None):
     return [(line[0], [float(x) for x in line[1:]]) for line in lines]
 
 
-def same(config, tensors, tmp_path, kind=None):
-    plain, twin = logits_of(config, tensors, tmp_path, kind)
+def same(config, tensors, tmp_path, kind=None, **more):
+    plain, twin = logits_of(config, tensors, tmp_path, kind, **more)
     assert plain == twin
 
 
@@ -93,14 +93,36 @@ HEADS = {"q_proj.weight": [64, 32], "k_proj.weight": [32, 32], "v_proj.weight": 
 HEAD_NORMS = {"q_norm.weight": [16], "k_norm.weight": [16]}
 
 
-def test_glm4_moe(tmp_path):
+def test_mistral(tmp_path):
+    """The row of mistral3 without scores that grow with the position."""
+    config = {**COMMON, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": None}
+    same(config, drawn(model(("model.layers.#.self_attn", HEADS), ("model.layers.#.mlp", MLP)), 2), tmp_path)
+
+
+def fused(arch, keys, tensors):
+    """Gate and up of each expert in one tensor, as the converter's --fuse-gate-up-exps writes them."""
+    found = {}
+    for name, values in tensors.items():
+        if "ffn_up_exps" in name:
+            continue
+        if "ffn_gate_exps" in name:
+            up = tensors[name.replace("gate", "up")]
+            rows = [i * values.shape[1] + k + at for i in range(values.shape[0]) for at in (0, math.prod(values.shape[:2])) for k in range(values.shape[1])]
+            both = gguf_twin.stacked([values, up]).shaped(2 * math.prod(values.shape[:2]), values.shape[2]).take(rows)
+            name, values = name.replace("gate", "gate_up"), both.shaped(values.shape[0], 2 * values.shape[1], values.shape[2])
+        found[name] = values
+    return arch, keys, found
+
+
+@pytest.mark.parametrize("change", [lambda *twin: twin, fused], ids=["apart", "fused"])
+def test_glm4_moe(change, tmp_path):
     config = {**COMMON, "model_type": "glm4_moe", "num_hidden_layers": 2, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2,
               "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "partial_rotary_factor": 0.5, "attention_bias": True, "use_qk_norm": True}
     biases = {"q_proj.bias": [64], "k_proj.bias": [32], "v_proj.bias": [32]}
     layer = "model.layers.1.mlp"
     shapes = model(("model.layers.#.self_attn", {**HEADS, **HEAD_NORMS, **biases}), ("model.layers.0.mlp", MLP), (layer, {"gate.weight": [4, 32]}),
                    (layer + ".gate", {"e_score_correction_bias": [4]}), (layer + ".shared_experts", EXPERT), *((f"{layer}.experts.{i}", EXPERT) for i in range(4)))
-    same(config, drawn(shapes, 2), tmp_path)
+    same(config, drawn(shapes, 2), tmp_path, change=change)
 
 
 def test_qwen3_next(tmp_path):

@@ -59,14 +59,14 @@ static bool stack_is_shaped(const struct binder *b, uint32_t layer, enum tensor_
     return binder_is_shaped(b, binder_path(b, layer, role, path), 3, shape);
 }
 
-/* Whether a layer's fused stacks are [experts, in, out]. Where both occur, their shapes decide: one of the
- * two is not a square. */
+/* Returns whether a layer's fused stacks are [experts, in, out]; stacks of GGUF files never are. Where both
+ * occur, their shapes decide: one of the two is not a square. */
 static bool is_transposed(const struct binder *b, uint32_t layer)
 {
     uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
     enum stack_order order = b->config->family->experts->order;
-    if (order != STACK_ANY)
-        return order != STACK_ROWS;
+    if (order != STACK_ANY || b->config->naming)
+        return order != STACK_ROWS && !b->config->naming;
     return stack_is_shaped(b, layer, ROLE_EXPERTS_GATE_UP, hidden, 2 * im) &&
            stack_is_shaped(b, layer, ROLE_EXPERTS_DOWN_FUSED, im, hidden);
 }
