@@ -49,11 +49,15 @@ json_t *tool_set_find(const struct tool_set *s, const char *name)
     return brought ? brought : json_object_get(s->declared, name);
 }
 
-/* On a line of its own: texts of the system are joined without a separator. */
+/* Begins a line before a further part: texts of the system are joined without a separator. */
+static const char *line_break(const json_t *parts)
+{
+    return json_array_size(parts) > 0 ? "\n" : "";
+}
+
 static bool add_line(json_t *parts, json_t *line)
 {
-    const char *before = json_array_size(parts) > 0 ? "\n" : "";
-    json_t *text = line ? json_sprintf("%s%s", before, json_string_value(line)) : NULL;
+    json_t *text = line ? json_sprintf("%s%s", line_break(parts), json_string_value(line)) : NULL;
     bool ok = text && json_array_append_new(parts, field_text_part(text)) == 0;
     json_decref(text);
     json_decref(line);
@@ -70,7 +74,7 @@ static bool add_definition(json_t *parts, json_t *tool, const char *lead)
 {
     json_t *last = json_array_get(parts, json_array_size(parts) - 1), *tools = json_object_get(last, "tools");
     const char *own = json_string_value(json_object_get(last, "lead"));
-    const char *before = json_array_size(parts) > 0 ? "\n" : "";
+    const char *before = line_break(parts);
     own = own && *own == '\n' ? own + 1 : own;
     if (tools && strcmp(own ? own : "", lead ? lead : "") == 0)
         return json_array_append(tools, tool) == 0;

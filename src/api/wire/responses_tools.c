@@ -58,12 +58,20 @@ static const json_t *find_among(const json_t *tools, struct slice flat, const ch
     return found;
 }
 
+/* List `i` of tools: the body's, which may be absent, then those that items brought. False: it is one too
+ * many. */
+static bool tools_at(const struct request *r, size_t i, const json_t **ret)
+{
+    const json_t *brought = json_object_get(r->root, RESPONSES_BROUGHT);
+    *ret = i == 0 ? json_object_get(r->root, "tools") : json_array_get(brought, i - 1);
+    return i == 0 || *ret;
+}
+
 const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space)
 {
-    const json_t *found = find_among(json_object_get(r->root, "tools"), flat, space);
-    const json_t *brought = json_object_get(r->root, RESPONSES_BROUGHT);
-    for (size_t i = 0; !found && i < json_array_size(brought); i++)
-        found = find_among(json_array_get(brought, i), flat, space);
+    const json_t *tools, *found = NULL;
+    for (size_t i = 0; !found && tools_at(r, i, &tools); i++)
+        found = find_among(tools, flat, space);
     return found;
 }
 
@@ -84,10 +92,10 @@ static bool searches(const json_t *tools)
 
 bool responses_is_search(const struct request *r, struct slice flat)
 {
-    const json_t *brought = json_object_get(r->root, RESPONSES_BROUGHT);
-    bool found = searches(json_object_get(r->root, "tools"));
-    for (size_t i = 0; !found && i < json_array_size(brought); i++)
-        found = searches(json_array_get(brought, i));
+    const json_t *tools;
+    bool found = false;
+    for (size_t i = 0; !found && tools_at(r, i, &tools); i++)
+        found = searches(tools);
     return found && slice_eq(flat, SLICE(RESPONSES_SEARCH));
 }
 
