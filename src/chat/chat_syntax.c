@@ -298,7 +298,7 @@ uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text)
 {
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < s->special_count; i++)
-        if (slice_starts(text, s->specials[i].text) &&
+        if (s->specials[i].text.len > 0 && slice_starts(text, s->specials[i].text) &&
             (best == UINT32_MAX || s->specials[i].text.len > s->specials[best].text.len))
             best = i;
     return best;
