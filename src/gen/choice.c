@@ -27,6 +27,7 @@
 
 void choice_init(struct choice *c, struct gen *g, uint32_t index, uint32_t prompt_index)
 {
+    ASSERT(prompt_index < g->prompt_count);
     struct charge charge = request_memory_charge(&g->memory);
     *c = (struct choice){.gen = g, .index = index, .prompt_index = prompt_index};
     list_init(&c->by_stream);
@@ -59,6 +60,7 @@ int choice_open(struct choice *c)
         c->prompt_left = prompt->count;
     if (!r->parses)
         return 0;
+    ASSERT(!c->parser);
     c->think_open = marker_token(g, CHAT_REASONING_OPEN);
     c->think_close = marker_token(g, CHAT_REASONING_CLOSE);
     c->in_reasoning = prompt->in_reasoning;
@@ -110,6 +112,7 @@ static void on_event(void *arg, const struct chat_event *event)
                                                  [CHAT_TOOL_BEGIN] = PART_CALL,
                                                  [CHAT_TOOL_ARGUMENTS] = PART_ARGUMENTS,
                                                  [CHAT_TOOL_END] = PART_CALL_END};
+    ASSERT((size_t)event->kind < COUNT_OF(kinds));
     struct choice *c = arg;
     bool call = event->kind != CHAT_REASONING && event->kind != CHAT_CONTENT;
     /* A reply that may have one call ends with the first. */
@@ -159,6 +162,7 @@ static void deliver_held(struct choice *c, size_t bytes)
         from = at + m.bytes;
         buf_consume(&c->marks, sizeof(m));
     }
+    ASSERT(from <= bytes);
     deliver(c, slice_sub(buf_slice(&c->held), from, bytes - from));
     buf_consume(&c->held, bytes);
     c->held_from += bytes;
@@ -173,6 +177,7 @@ static size_t certain_bytes(const struct choice *c, size_t old)
     size_t certain = held.len;
     for (uint32_t i = 0; i < r->stop_count; i++) {
         struct slice stop = r->stops[i];
+        ASSERT(stop.len > 0);
         size_t from = old >= stop.len ? old - stop.len + 1 : 0;
         certain = MIN_OF(certain, slice_find(held, stop, from));
         size_t tail = MIN_OF(held.len, stop.len - 1);
@@ -256,6 +261,7 @@ static void drop_output(struct stream_finish *f)
 static void on_finish(struct choice *c)
 {
     const struct stream_finish *f = &c->finish;
+    ASSERT(!c->over && c->gen->over < c->gen->choice_count);
     c->over = true;
     c->gen->over++;
     if (c->gen->request->prompt_only)

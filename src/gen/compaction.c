@@ -36,6 +36,7 @@ static bool limit_reasoning(struct gen *g, struct arena *scratch)
 static bool turn_on(struct gen *g, struct arena *scratch)
 {
     struct gen_request *r = g->request;
+    ASSERT(!r->compaction.on);
     struct request_memory *before = request_memory_enter(&g->memory);
     json_t *message = json_pack("{sssO}", "role", "user", "content", r->compaction.ask);
     bool ok = json_array_append_new(r->messages, message) == 0;
@@ -74,6 +75,7 @@ static bool make_way(struct gen *g)
 
 static bool has_room(const struct gen *g)
 {
+    ASSERT(g->prompt_count > 0);
     uint32_t context = resolve_context(g->request, g->model);
     return g->prompts[0].count + MIN_OF(context / ROOM_PART, (uint32_t)ROOM_MOST) < context;
 }

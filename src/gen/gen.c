@@ -33,6 +33,7 @@ static bool make_choices(struct gen *g)
     struct sampler_params sampling;
     uint64_t sampled;
     uint32_t bias_count = gen_bias_count(r);
+    ASSERT(r->n > 0 && !g->choices);
     if (bias_count > 0) {
         g->bias = request_memory_alloc(&g->memory, bias_count * sizeof(*g->bias));
         if (!g->bias)
@@ -81,6 +82,7 @@ static bool make_stream(struct gen *g, struct choice *c)
         .user = c,
         .charge = &charge,
     };
+    ASSERT(!c->stream);
     if (!g->host->take_stream(g))
         return false;
     if (stream_create(&opts, &c->stream) == 0)
@@ -93,6 +95,7 @@ static bool make_stream(struct gen *g, struct choice *c)
 
 static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const struct err *e)
 {
+    ASSERT(r < 0);
     switch (r) {
     case -EINVAL:
         return !reject_too_complex(&g->reject, e->text) && reject_value(&g->reject, NULL, "%s", e->text);
@@ -133,6 +136,7 @@ static struct job_leases leases_of(const struct gen *g, const struct prompt_ids 
         ret.wishes[ret.wish_count++] = (struct job_wish){p->head, r->keep_head_s};
     if (r->keep_s > 0)
         ret.wishes[ret.wish_count++] = (struct job_wish){UINT32_MAX, r->keep_s};
+    ASSERT(ret.wish_count <= COUNT_OF(ret.wishes));
     if (r->opens_session) {
         ret.session = JOB_OPENS_SESSION;
         memcpy(ret.id, &g->id, sizeof(ret.id));
@@ -151,6 +155,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
     static const enum job_output outputs[] = {
         [GEN_TOKENS] = JOB_TOKENS, [GEN_VECTOR] = JOB_VECTOR, [GEN_SCORE] = JOB_LOGITS};
+    ASSERT((size_t)g->request->output < COUNT_OF(outputs));
     return (struct job_spec){
         .output = scores_by_head(g) ? JOB_VECTOR : outputs[g->request->output],
         .pooling = g->model->use.pooling.kind,
@@ -251,6 +256,7 @@ static bool check_room(struct gen *g)
 /* At least one: a request that no place is left for is refused, as any other. */
 static bool submit_first(struct gen *g)
 {
+    ASSERT(g->choice_count > 0);
     if (!submit(g, &g->choices[0]))
         return false;
     g->submitted = 1;
@@ -273,6 +279,7 @@ static bool submit_all(struct gen *g)
 
 int gen_go_on(struct gen *g)
 {
+    ASSERT(g->over <= g->submitted);
     while (g->submitted < g->choice_count && g->submitted - g->over < window_of(g)) {
         if (!submit(g, &g->choices[g->submitted])) {
             enum reject_kind kind = g->reject.kind;

@@ -71,6 +71,7 @@ static enum prepare no_room(struct gen *g, const struct err *e)
 static enum prepare refuse(struct gen *g, int r, const struct err *e)
 {
     const char *param = g->request->grammar.param;
+    ASSERT(r < 0);
     switch (r) {
     case -EINVAL:
     case -E2BIG:
@@ -102,6 +103,7 @@ static void write_source(const struct gen_grammar *want, struct buf *ret)
 static void make_frame(const struct gen *g, struct grammar_frame *ret)
 {
     *ret = (struct grammar_frame){.count = 0};
+    ASSERT(g->prompt_count > 0);
     if (g->request->parses)
         reply_frame_make(g->model->syntax, &g->prompts[0], ret);
 }
@@ -184,6 +186,7 @@ static enum prepare begin_calls(struct gen *g, enum tool_request want)
     struct charge charge = request_memory_charge(&g->memory);
     struct buf text;
     struct err e = {0};
+    ASSERT(want == TOOL_REQUEST_MAY || want == TOOL_REQUEST_MUST);
     if (want == TOOL_REQUEST_MUST && !check_model(g))
         return PREPARE_REFUSED;
     buf_init(&text, SIZE_MAX / 4, &charge);

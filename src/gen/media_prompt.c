@@ -95,6 +95,7 @@ static struct edit edit_of(const struct media_marks *m, struct slice text, size_
                   slice_starts(slice_sub(text, e.to, text.len), m->end);
     if (framed)
         e = (struct edit){at - m->start.len, e.to + m->end.len};
+    ASSERT(e.from < e.to && e.to <= text.len);
     return e;
 }
 
@@ -150,6 +151,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
 
 static uint32_t tokens_of(const struct media_marks *m, const struct image *p)
 {
+    ASSERT(m->edge > 0);
     return (p->width / m->edge) * (p->height / m->edge);
 }
 
@@ -167,6 +169,7 @@ static const struct image *look(struct walk *w, bool *video)
     }
     if (w->part == w->places->count)
         return NULL;
+    ASSERT(w->image < w->places->parts[w->part].count);
     *video = w->places->parts[w->part].kind == MEDIA_VIDEO;
     return w->places->parts[w->part].images[w->image];
 }
@@ -186,7 +189,9 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
         const struct image *p = look(&w, &video);
         if (!p || video != video_id)
             return refuse_count(places, w.part, why);
-        total += tokens_of(m, p) - 1;
+        uint32_t tokens = tokens_of(m, p);
+        ASSERT(tokens > 0);
+        total += tokens - 1;
         w.image++;
         found++;
     }
@@ -219,4 +224,5 @@ void media_prompt_expand(const struct media_marks *m, const struct media_places 
         for (uint32_t k = 0; k < times; k++)
             to[written++] = ids[i];
     }
+    ASSERT(!look(&w, &video));
 }

@@ -43,6 +43,7 @@ static bool refuse(struct gen *g, const struct media_failure *why)
                                              [MEDIA_FAULT_BUSY] = REJECT_BUSY};
     if (why->fault == MEDIA_FAULT_MEMORY)
         return refuse_memory(g, why->wanted);
+    ASSERT((size_t)why->fault < COUNT_OF(kinds));
     g->reject.retry_after_s = why->retry_after_s;
     return reject_set(&g->reject, kinds[why->fault], why->at, "%s", why->message);
 }
@@ -72,6 +73,7 @@ static bool make_task(struct gen *g)
     struct media *m = g->media;
     uint32_t count = gen_media_count(g->request), most = media_options(m)->parts_max;
     struct media_failure why;
+    ASSERT(count > 0);
     if (count > most)
         return reject_set(&g->reject, REJECT_TOO_MANY_MEDIA, gen_messages_name(g->request),
                           "The messages have %u images and videos; the limit is %u (--max-images).", count,
@@ -114,6 +116,7 @@ static bool refuse_slow(struct gen *g)
 
 int media_request_poll(struct gen *g, uint64_t now_ns)
 {
+    ASSERT(g->task);
     enum media_state state = media_task_state(g->task);
     uint64_t patience_ns = media_options(g->media)->timeout_s * NS_PER_S;
     uint64_t since_ns = media_task_waits_since_ns(g->task);
@@ -202,6 +205,7 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
         const struct reject_context context = resolve_limit(g->request, g->model);
         return reject_too_long(&g->reject, gen_messages_name(g->request), &context, ids_max);
     }
+    ASSERT(!p->images);
     uint32_t *ids = request_memory_alloc(&g->memory, total * sizeof(*ids));
     p->images = request_memory_alloc(&g->memory, images * sizeof(*p->images));
     p->image_count = p->images ? images : 0;

@@ -74,6 +74,7 @@ static bool make_pair(struct gen *g, struct arena *scratch, uint32_t index, cons
 {
     const struct gen_request *r = g->request;
     struct charge charge = request_memory_charge(&g->memory);
+    ASSERT(index < g->prompt_count);
     uint32_t room = room_of(g, h->count + t->count);
     struct prompt_ids pair = {0};
     struct buf text;
@@ -114,6 +115,7 @@ static bool join_pair(struct gen *g, const struct tokenizer_pair *p, const struc
     if (!ids)
         return gen_refuse_memory(g);
     tokenizer_pair_join(p, a->ids, first, b->ids, second, ids, &type_one);
+    ASSERT(type_one <= count);
     *ret = (struct prompt_ids){.ids = ids, .count = count, .second = type_one};
     return true;
 }
@@ -121,6 +123,7 @@ static bool join_pair(struct gen *g, const struct tokenizer_pair *p, const struc
 static bool make_template_pair(struct gen *g, struct arena *scratch, uint32_t index)
 {
     const struct gen_request *r = g->request;
+    ASSERT(index < g->prompt_count);
     const struct tokenizer_pair *p = tokenizer_pair(g->model->tokenizer);
     struct prompt_ids a = {0}, b = {0};
     uint32_t room = room_of(g, tokenizer_pair_fixed(p)), most = r->truncate ? UINT32_MAX : room;
@@ -160,6 +163,7 @@ bool pair_prompts_make(struct gen *g, struct arena *scratch)
 {
     uint32_t count = g->request->prompt_count;
     struct prompt_ids h = {0}, t = {0};
+    ASSERT(!g->prompts);
     g->prompts = request_memory_alloc(&g->memory, count * sizeof(*g->prompts));
     if (!g->prompts)
         return gen_refuse_memory(g);

@@ -162,6 +162,7 @@ static bool make(struct gen *g, struct arena *scratch, struct prompt_ids *ret)
 
 bool prompt_turns_make(struct gen *g, struct arena *scratch)
 {
+    ASSERT(!g->prompts);
     g->prompts = request_memory_alloc(&g->memory, sizeof(*g->prompts));
     if (!g->prompts)
         return gen_refuse_memory(g);

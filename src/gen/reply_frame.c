@@ -3,6 +3,7 @@
 
 #include "gen/gen.h"
 
+#include "base/check.h"
 #include "grammar/grammar_frame.h"
 
 #include <string.h>
@@ -48,6 +49,7 @@ static void pieces(struct grammar_frame *f, const struct chat_syntax *s, struct 
             const struct chat_special *special = &s->specials[chat_syntax_special_at(s, text)];
             grammar_frame_add(f, (struct grammar_part){.kind = GRAMMAR_PART_TOKEN, .token = special->id});
             n = special->text.len;
+            ASSERT(n > 0);
         }
         text = slice_sub(text, n, text.len);
     }

@@ -73,6 +73,7 @@ static bool add_allowed(const struct gen_request *r, const struct served_model *
         snprintf(key, sizeof(key), "%u", id);
         while (at < p->bias_count && bias[at].id != id)
             at++;
+        ASSERT(at < gen_bias_count(r));
         if (at == p->bias_count)
             bias[p->bias_count++] =
                 (struct logit_bias){id, (float)json_number_value(json_object_get(r->logit_bias, key))};
@@ -97,6 +98,7 @@ static bool add_bias(const struct gen_request *r, const struct served_model *m, 
             return reject_value(why, "logit_bias",
                                 "logit_bias has the token id %s; the model's largest is %u.", key,
                                 m->shape->vocab - 1);
+        ASSERT(p->bias_count < gen_bias_count(r));
         bias[p->bias_count++] = (struct logit_bias){(uint32_t)id, (float)json_number_value(value)};
     }
     p->bias = bias;
@@ -108,6 +110,7 @@ bool resolve_sampling(const struct gen_request *r, const struct served_model *m,
 {
     const struct generation_defaults *d = &m->defaults;
     const struct gen_sampling *s = &r->sampling;
+    ASSERT(m->shape->vocab > 0);
     bool samples = d->do_sample;
     struct sampler_params p;
     struct err e = {0};
@@ -163,6 +166,7 @@ bool resolve_length(const struct gen_request *r, const struct served_model *m, u
 
 struct reject_context resolve_limit(const struct gen_request *r, const struct served_model *m)
 {
+    ASSERT(m->max_model_len > 0);
     if (r->compaction.on || r->appends)
         return (struct reject_context){.tokens = m->max_model_len + m->compaction_reserve};
     return (struct reject_context){.tokens = m->max_model_len, .reserve = m->compaction_reserve};
@@ -218,6 +222,7 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
     if (r->sampling.min_tokens > wanted)
         return reject_value(why, "min_tokens", "min_tokens is %lld, but the reply has at most %lld tokens.",
                             (long long)r->sampling.min_tokens, (long long)wanted);
+    ASSERT(wanted >= 0 && wanted <= room);
     *ret = (uint32_t)wanted;
     return true;
 }

@@ -72,7 +72,12 @@ static void begin(struct scene *s)
                                       .tools = json_array(),
                                       .n = 1,
                                       .sampling = {.prompt_logprobs = -1}};
-    s->gen = (struct gen){.host = &host, .request = &s->request, .model = &s->model, .prompts = &s->prompt};
+    s->gen = (struct gen){.host = &host,
+                          .request = &s->request,
+                          .model = &s->model,
+                          .prompts = &s->prompt,
+                          .prompt_count = 1,
+                          .choice_count = 1};
     request_memory_init(&s->gen.memory, NULL, SIZE_MAX / 4);
     s->last = PART_TOKEN;
     buf_init(&s->seen, 1 << 16, NULL);
