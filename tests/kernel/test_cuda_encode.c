@@ -353,8 +353,8 @@ static void check_reader(struct encode *e, struct reading r, const float *x, con
     for (uint32_t i = 0; i < count * OUT; i++) {
         double want = 0, size = 0;
         for (uint32_t k = 0; k < width; k++) {
-            const uint16_t *w = (const uint16_t *)s.weight.data + (size_t)(i % OUT) * width;
-            double v = (double)bf16_to_f32(w[k]) * rounded(plain[(size_t)(i / OUT) * width + k]);
+            double v =
+                (double)linear_source_at(&s, 0, i % OUT, k) * rounded(plain[(size_t)(i / OUT) * width + k]);
             want += v;
             size += fabs(v);
         }
