@@ -240,6 +240,52 @@ TEST(every_stored_form_has_fragments)
     }
 }
 
+/* Rounded to bf16, as `dense_weights_are_their_bf16` has them. */
+static struct linear_source dense_of(const struct linear_source *s)
+{
+    struct linear_source d = {.experts = 1, .out = s->out, .in = s->in};
+    struct rng r = {9, 0};
+    d.weight = random_tensor(&r, DTYPE_BF16, s->out * s->in, 0);
+    for (uint64_t i = 0; i < s->out * s->in; i++) {
+        uint16_t bits = f32_to_bf16(linear_source_at(s, 0, i / s->in, i % s->in));
+        memcpy((uint8_t *)(uintptr_t)d.weight.data + 2 * i, &bits, sizeof(bits));
+    }
+    return d;
+}
+
+/* FP8 with scales of bf16 and f32, MX's powers of two, and scales above 2^7. */
+TEST(small_floats_have_the_bits_of_bf16)
+{
+    static const struct kern_form forms[] = {{"bf16", 8, 128, CODES_E4M3, DTYPE_BF16, BIASES_CENTRED, 0},
+                                             {"f32", 8, 64, CODES_E4M3, DTYPE_F32, BIASES_CENTRED, 0},
+                                             {"mxfp8", 8, 32, CODES_E4M3, DTYPE_F8_E8M0, BIASES_CENTRED, 0},
+                                             {"large", 8, 128, CODES_E4M3, DTYPE_BF16, BIASES_CENTRED, 0}};
+    static const uint32_t counts[] = {1, 9, 40, 300};
+    NEEDS_GPU
+    struct rng r = {10, 0};
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
+        struct products p;
+        struct linear_source s = random_form(&r, &forms[i], 1, 90, 1280);
+        if (i == 3) {
+            tensor_drop(&s.scales);
+            s.scales = random_tensor(&r, DTYPE_BF16, 90 * 1280 / 128, 1000);
+        }
+        struct linear_source d = dense_of(&s);
+        products_init(&p, COMPUTE_BF16, 90, 1280, &r);
+        const struct weight small = put(&p, &s, COMPUTE_BF16), dense = put(&p, &d, COMPUTE_BF16);
+        assert_int_equal(small.bits, 8);
+        for (uint32_t c = 0; c < COUNT_OF(counts) && counts[c] <= p.columns; c++) {
+            float *a = multiply(&p, &small, 0, counts[c]), *b = multiply(&p, &dense, 0, counts[c]);
+            assert_same_bits(a, b, (size_t)counts[c] * 90, forms[i].name);
+            free(a);
+            free(b);
+        }
+        products_done(&p);
+        source_drop(&s);
+        source_drop(&d);
+    }
+}
+
 /* With 2112 values a column alone has more groups than its block has slices. */
 TEST(products_in_f32_do_not_depend_on_the_columns)
 {

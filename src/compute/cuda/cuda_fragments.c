@@ -1,13 +1,13 @@
 /* cuda_fragments.c - weights of bf16 mode: which there are, how they are stored, and products with them.
  *
  * Dense weights have 16 bits, codes of whole numbers 4 or 8: the next width that holds them. Codes that look
- * up whole numbers have 8, those that look up floats become bf16 (kernels/repack.cu). */
+ * up numbers have 8, and so have small floats (kernels/repack.cu). */
 #include "compute/cuda/cuda_step.h"
 
 /* Returns the bits of fragments that are made of a matrix's panels. */
 static uint32_t bits_of(const struct matrix *m)
 {
-    if (m->form != MATRIX_AFFINE || m->codes == CODES_E4M3)
+    if (m->form != MATRIX_AFFINE)
         return 16;
     return m->codes == CODES_WHOLE && m->bits <= 4 ? 4 : 8;
 }
@@ -20,6 +20,12 @@ static enum matrix_form sides_of(const struct matrix *m)
     return m->qparams == MATRIX_F16 ? MATRIX_F16 : MATRIX_BF16;
 }
 
+/* Beside scales lie biases, which small floats have, too, and else zero points. */
+static bool has_biases(const struct matrix *m)
+{
+    return m->codes == CODES_E4M3 || (m->codes == CODES_WHOLE && m->bias_kind == BIASES_STORED);
+}
+
 static struct weight shape_of(const struct linear_source *s, uint32_t count)
 {
     const struct matrix m = matrix_begin(s, count, NULL);
@@ -30,8 +36,8 @@ static struct weight shape_of(const struct linear_source *s, uint32_t count)
                        .bits = (uint8_t)bits_of(&m),
                        .group = m.group,
                        .qparams = (uint8_t)sides_of(&m),
-                       .biases = m.codes == CODES_WHOLE && m.bias_kind == BIASES_STORED ? BIASES_STORED
-                                                                                        : BIASES_ZEROS};
+                       .codes = m.codes == CODES_E4M3 ? CODES_E4M3 : CODES_WHOLE,
+                       .biases = has_biases(&m) ? BIASES_STORED : BIASES_ZEROS};
     uint64_t units = DIV_UP(m.k, CUDA_UNIT), panel = units * 128 * w.bits;
     if (w.bits < 16)
         panel += DIV_UP(units * CUDA_UNIT, m.group) * CUDA_PANEL * (w.qparams == MATRIX_F32 ? 8u : 4u);

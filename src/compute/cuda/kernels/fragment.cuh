@@ -6,7 +6,8 @@
  * Of a unit, lane 4 g + t has rows g and g + 8 at k = 16 t + 0..15. Step j of four multiplies
  * k = 16 t + 4 j + 0..3 of all t. So a lane's inputs of a unit lie side by side, and have one group.
  * 16 bits: piece j is step j: rows g, g + 8 at the first two k, then at the others.
- *  8 bits: piece i has steps 2 i, 2 i + 1: each has 4 bytes of row g, then of g + 8, for k 0, 2, 1, 3.
+ *  8 bits: piece i has steps 2 i, 2 i + 1: each has 4 bytes of row g, then of g + 8, for k 0, 2, 1, 3. Codes
+ *          are whole numbers, or floats of 1, 4 and 3 bits.
  *  4 bits: word j is step j: nibbles i and i + 4 are the pair i of the four above.
  * A value is w = bf16(scale * q + bias), bias = -scale * zero where there are zero points: with scales and
  * biases of bf16 rounded once, else after an fma in f32. */
@@ -170,6 +171,13 @@ template <bool WHOLE> DEVICE uint32_t scaled(const lane_sides &s, uint32_t half,
                                          fmaf(s.scale[half], __high2float(q), s.bias[half])));
 }
 
+/* The word of 8 bits that has operand `i` of a unit: four of each step. */
+DEVICE uint32_t eight_of(const uint4 *q, uint32_t i)
+{
+    const uint4 &piece = q[i / 8];
+    return i / 4 % 2 ? (i % 2 ? piece.w : piece.z) : (i % 2 ? piece.y : piece.x);
+}
+
 /* Pair `i` of a word of 4 bits: bf16 has 128 + q in its low bits. */
 DEVICE bf16x2 pair_of_nibbles(uint32_t word, uint32_t i)
 {
@@ -184,6 +192,22 @@ DEVICE bf16x2 pair_of_bytes(uint32_t word, uint32_t late)
     return __floats2bfloat162_rn(a, b);
 }
 
+/* Bytes `late` and late + 2 of a word, as floats of 1, 4 and 3 bits over 2^120: the same bits of bf16. */
+DEVICE bf16x2 small_floats(uint32_t word, uint32_t late)
+{
+    const uint32_t signs = late ? word : word << 8, rest = late ? word >> 4 : word << 4;
+    return pair_of((signs & 0x80008000) | (rest & 0x07f007f0));
+}
+/* A scale or small floats, times 2^120. */
+DEVICE bf16x2 floats_up(bf16x2 x)
+{
+    return __hmul2(x, pair_of(0x7b807b80));
+}
+DEVICE bool is_float(const cuda_matrix &m)
+{
+    return m.codes == CUDA_CODES_E4M3;
+}
+
 /* The A operand of step `j`, from the pieces of a lane. */
 template <uint32_t BITS, bool WHOLE>
 DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
@@ -191,10 +215,9 @@ DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a
     if (BITS == 16) {
         a[0] = q[j].x, a[1] = q[j].y, a[2] = q[j].z, a[3] = q[j].w;
     } else if (BITS == 8) {
-        uint32_t low = j % 2 ? q[j / 2].z : q[j / 2].x, high = j % 2 ? q[j / 2].w : q[j / 2].y;
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
-            a[i] = scaled<WHOLE>(s, i % 2, pair_of_bytes(i % 2 ? high : low, i / 2));
+            a[i] = scaled<WHOLE>(s, i % 2, pair_of_bytes(eight_of(q, 4 * j + i), i / 2));
     } else {
         uint32_t word = j == 0 ? q[0].x : j == 1 ? q[0].y : j == 2 ? q[0].z : q[0].w;
 #pragma unroll
@@ -218,12 +241,27 @@ template <uint32_t BITS> DEVICE bf16x2 scales_up(bf16x2 s)
 /* Step `j`, pair `i`. */
 template <uint32_t BITS> DEVICE bf16x2 small_codes(const uint4 *q, uint32_t j, uint32_t i)
 {
-    if (BITS == 8) {
-        uint32_t low = j % 2 ? q[j / 2].z : q[j / 2].x, high = j % 2 ? q[j / 2].w : q[j / 2].y;
-        return pair_of(__byte_perm(i % 2 ? high : low, 0, 0x4240 + i / 2 * 0x0101));
-    }
+    if (BITS == 8)
+        return pair_of(__byte_perm(eight_of(q, 4 * j + i), 0, 0x4240 + i / 2 * 0x0101));
     uint32_t word = j == 0 ? q[0].x : j == 1 ? q[0].y : j == 2 ? q[0].z : q[0].w;
     return pair_of((i == 0 ? word << 4 : word >> 4 * (i - 1)) & 0x00f000f0);
+}
+
+/* As `unit_fragments()`, but of small floats. Products of 4 and 8 bits are rounded once, in either form. */
+template <bool WHOLE> DEVICE void float_fragments(uint32_t f[16], const uint4 *q, const raw_sides &raw,
+                                                  const lane_sides &s)
+{
+    const bool room = ((raw.v[0] | raw.v[1]) & 0x7fff) < 0x4300; /* 2^7 */
+    if (WHOLE && __all_sync(0xffffffffu, room)) {
+        const bf16x2 scales[2] = {floats_up(s.scales[0]), floats_up(s.scales[1])};
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++)
+            f[i] = bits_of(__hfma2(small_floats(eight_of(q, i), i % 4 / 2), scales[i % 2], s.biases[i % 2]));
+        return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i++)
+        f[i] = scaled<WHOLE>(s, i % 2, floats_up(small_floats(eight_of(q, i), i % 4 / 2)));
 }
 
 /* The A operands of a unit, of step j from f[4 j] on. All lanes of the warp call. */
@@ -233,6 +271,10 @@ DEVICE void unit_fragments(uint32_t f[16], const uint4 *q, const raw_sides &raw,
     lane_sides s;
     if (BITS < 16)
         s = lane_sides_of<WHOLE>(raw, m);
+    if (BITS == 8 && is_float(m)) {
+        float_fragments<WHOLE>(f, q, raw, s);
+        return;
+    }
     if (BITS < 16 && WHOLE && __all_sync(0xffffffffu, has_room<BITS>(raw))) {
         const bf16x2 scales[2] = {scales_up<BITS>(s.scales[0]), scales_up<BITS>(s.scales[1])};
 #pragma unroll
@@ -254,7 +296,7 @@ DEVICE float fragment_value(const cuda_matrix &m, uint32_t row, uint32_t k)
     if (m.bits == 16)
         return __uint_as_float(code << 16);
     const uint8_t *sides = panel + sides_at(m, k / m.group);
-    bf16x2 q = __floats2bfloat162_rn((float)code, 0);
+    bf16x2 q = is_float(m) ? floats_up(small_floats(code, 0)) : __floats2bfloat162_rn((float)code, 0);
     uint32_t half = row % CUDA_PANEL / 8, v;
     if (is_whole(m))
         v = scaled<true>(lane_sides_of<true>(sides_from<true>(sides, m, row % 8), m), half, q);

@@ -1,10 +1,13 @@
 /* repack.cu - panels of kernel/matrix.h become fragments, once, at load. */
 #include "compute/cuda/kernels/fragment.cuh"
 
-/* A value's code, which is not negative: of tables twice the number, or the number, and 128. */
+/* A value's code, which is not negative: of tables twice the number, or the number, and 128; of small floats
+ * the byte. */
 DEVICE uint32_t code_of(const cuda_matrix &m, const uint8_t *panel, uint32_t lane, uint32_t k)
 {
     const uint8_t *codes = panel + group_offset(m, k / m.group) + sides_bytes(m) + lane;
+    if (is_float(m))
+        return codes[(uint64_t)(k % m.group) * 16];
     float centre = m.codes == CUDA_CODES_WHOLE ? (float)(1u << (m.bits - 1)) : 128;
     return (uint32_t)(code_value(codes, m.bits, m.codes, k % m.group) + centre);
 }
@@ -29,6 +32,8 @@ DEVICE float2 stored_sides(const cuda_matrix &m, const uint8_t *panel, uint32_t 
     sides s = sides_of(panel, group, m, lane);
     const uint8_t *biases = panel + group_offset(m, group) + scale_bytes(m);
     float centre = (float)(1u << (m.bits - 1));
+    if (is_float(m))
+        return {s.scale / 256, 0};
     if (m.codes != CUDA_CODES_WHOLE)
         return {s.scale, 128};
     if (m.biases == CUDA_BIASES_ZEROS)
