@@ -167,6 +167,9 @@ ENTRIES = {
     "qwen3_5_moe": Entry("qwen3_5_moe_text", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
                          moe_intermediate_size=12, shared_expert_intermediate_size=20, change=split_experts,
                          **HYBRID, **SERVED),
+    # An MLP of relu squared, without a gate; yarn.
+    "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                                          "original_max_position_embeddings": 32}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),

@@ -27,8 +27,17 @@ static const struct config_key ernie_keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct config_key arcee_keys[] = {
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_KEY_END,
+};
+
 const struct family families_llama[] = {
     {.names = {"llama"}, .defaults = "{'max_position_embeddings': 2048}"},
+    {.names = {"arcee"},
+     .keys = arcee_keys,
+     .defaults = "{'max_position_embeddings': 4096, 'hidden_act': 'relu2'}",
+     .mlp = &block_mlp_plain},
     {.names = {"seed_oss"},
      .defaults = "{'max_position_embeddings': 524288, 'num_key_value_heads': 8, 'head_dim': 128}"},
     {.names = {"mistral", "ministral"},
