@@ -170,6 +170,9 @@ ENTRIES = {
     # An MLP of relu squared, without a gate; yarn.
     "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
                                                           "original_max_position_embeddings": 32}),
+    # Mixer and MLP side by side, a LayerNorm, adjacent pairs rotate in every layer.
+    "cohere": Entry("cohere", logit_scale=0.4, tie_word_embeddings=False,
+                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
