@@ -173,6 +173,10 @@ ENTRIES = {
     # Mixer and MLP side by side, a LayerNorm, adjacent pairs rotate in every layer.
     "cohere": Entry("cohere", logit_scale=0.4, tie_word_embeddings=False,
                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Norms that hold w - 1, an embedding times sqrt(hidden); "gelu" means the approximation.
+    "gemma": Entry("gemma", head_dim=10, seed=2, intermediate_size=32, tie_word_embeddings=False,
+                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+                   rewrite=lambda c: c | {"hidden_act": "gelu"}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),

@@ -1,5 +1,5 @@
-/* family_gemma.c - gemma: sandwich norms (that hold w - 1 up to gemma3), an embedding times sqrt(hidden),
- * windows. */
+/* family_gemma.c - gemma: norms that hold w - 1 up to gemma3, an embedding times sqrt(hidden); from gemma2 on
+ * sandwich norms and windows. */
 #include "model/blocks/blocks.h"
 #include "model/config/config.h"
 #include "model/config/config_key.h"
@@ -20,6 +20,17 @@ static const struct tensor_name tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_la
         CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),                                   \
         CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),                                   \
         CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim")
+
+/* Files of the first gemma say "gelu" and mean its approximation. */
+static const struct key_word first_activations[] = {
+    {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU_TANH}, {NULL, 0}};
+
+static const struct config_key gemma_keys[] = {
+    CONFIG_WORD(activation, first_activations, ACTIVATION_GELU_TANH, "hidden_act"),
+    CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim"),
+    CONFIG_ONLY(false, "use_bidirectional_attention"),
+    CONFIG_KEY_END,
+};
 
 static const struct config_key gemma2_keys[] = {
     GEMMA_KEYS,
@@ -106,6 +117,11 @@ static const struct expert_form gemma4_experts = {
     .rope_proportional = true
 
 const struct family families_gemma[] = {
+    {.names = {"gemma"},
+     .keys = gemma_keys,
+     .defaults = "{'max_position_embeddings': 8192, 'num_attention_heads': 16, 'num_key_value_heads': 16}",
+     .norm_shift = SHIFT_ALL,
+     .embedding_sqrt = true},
     {.names = {"gemma2"},
      GEMMA,
      .keys = gemma2_keys,
