@@ -177,6 +177,9 @@ ENTRIES = {
     "gemma": Entry("gemma", head_dim=10, seed=2, intermediate_size=32, tie_word_embeddings=False,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
                    rewrite=lambda c: c | {"hidden_act": "gelu"}),
+    # Norms over whole rows of queries and keys; experts whose weights are not normalised.
+    "olmoe": Entry("olmoe", hidden_size=24, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
+                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
