@@ -180,6 +180,16 @@ ENTRIES = {
     # Norms over whole rows of queries and keys; experts whose weights are not normalised.
     "olmoe": Entry("olmoe", hidden_size=24, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # A sigmoid and a correction choose experts in every layer.
+    "solar_open": Entry("solar_open", hidden_size=24, head_dim=10, num_hidden_layers=2, n_routed_experts=6,
+                        num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, n_group=2, topk_group=1,
+                        routed_scaling_factor=1.5,
+                        rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Norms of queries and keys, a dense layer, windows in the last layers, experts that are not normalised.
+    "dots1": Entry("dots1", hidden_size=24, head_dim=10, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
+                   moe_intermediate_size=8, first_k_dense_replace=1, routed_scaling_factor=1.5, sliding_window=16,
+                   max_window_layers=2, layer_types=["full_attention"] * 2 + ["sliding_attention"],
+                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),

@@ -456,6 +456,17 @@ TEST(what_we_do_not_compute_is_refused)
 }
 
 /* transformers' own, and null is not absence. */
+TEST(switches_of_families_that_have_one_setting_are_refused)
+{
+    refuses("{\"model_type\":\"cohere\",\"use_qk_norm\":true," LLAMA_NUMBERS "}", -ENOTSUP,
+            "use_qk_norm is true");
+    refuses("{\"model_type\":\"olmoe\",\"clip_qkv\":8.0," LLAMA_NUMBERS "}", -ENOTSUP, "clip_qkv is 8.0");
+    refuses("{\"model_type\":\"solar_open\",\"first_k_dense_replace\":1," LLAMA_NUMBERS "}", -ENOTSUP,
+            "first_k_dense_replace is 1");
+    struct config c = reads("{\"model_type\":\"gemma\",\"hidden_act\":\"gelu\"," LLAMA_NUMBERS "}");
+    assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
+}
+
 TEST(an_activation_of_recurrent_layers_is_refused)
 {
     refuses("{" QWEN3_5 ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu' is not supported");
