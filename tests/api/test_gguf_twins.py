@@ -155,10 +155,12 @@ def test_granite_hybrid(tmp_path):
     same(config, tensors, tmp_path)
 
 
-def test_falcon_h1(tmp_path):
-    """Factors are in the file's weights, which rounds them."""
+@pytest.mark.parametrize("normed", [True, False])
+def test_falcon_h1(normed, tmp_path):
+    """Factors are in the file's weights, which rounds them. A file without ssm_norm has no norm."""
     config, tensors = gguf_twin.read(DATA / "falcon_h1")
-    config.update(mamba_norm_before_gate=False, time_step_limit=[0.0, {"__float__": "Infinity"}])
+    tensors = {name: values for name, values in tensors.items() if normed or "mamba.norm" not in name}
+    config.update(mamba_rms_norm=normed, mamba_norm_before_gate=False, time_step_limit=[0.0, {"__float__": "Infinity"}])
     (_, plain), (_, twin) = logits_of(config, tensors, tmp_path)
     assert max(abs(x - y) for x, y in zip(plain, twin)) < 1e-5 * max(map(abs, plain))
 
@@ -170,3 +172,14 @@ def test_nemotron_h(layers, tmp_path):
     pattern = "".join(config["hybrid_override_pattern"][i] for i in layers)
     config.update(hybrid_override_pattern=pattern, num_hidden_layers=len(layers))
     same(config, {to: tensors[name] for name in tensors for to in [of_layers(name, layers)] if to}, tmp_path)
+
+
+def test_the_document_has_every_name_of_the_tables():
+    """Refusals of an architecture or a pre-tokenizer name the document."""
+    text = (TOP / "docs/models.md").read_text().partition("## GGUF files")[2]
+    words = set(re.findall(r"[\w.-]*\w", text))
+    tables = {name: (TOP / f"src/gguf/{name}.c").read_text() for name in ("gguf_arch", "gguf_pre")}
+    rows = tables["gguf_arch"].partition("gguf_arch archs[]")[2].partition("\n};")[0]
+    names = set(re.findall(r'^    \{"([^"]+)", GGUF_NAMES', rows, re.M))
+    names |= {name for row in re.findall(r"\.names = \{(.*?)\}", tables["gguf_pre"], re.S) for name in re.findall(r'"([^"]+)"', row)}
+    assert len(names) > 90 and not names - words
