@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/files/small_file.h"
+#include "base/wanted.h"
 #include "grammar/matcher_state.h"
 #include "schema/schema.h"
 

@@ -1,7 +1,6 @@
 /* models_command.c - the command models: what a folder or this machine holds, a line each. A source finds
  * models (catalog.h, model_sources.h), the listing (model_listing.h) describes one. */
 #include "cli/cli.h"
-#include "cli/models_remove.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
 #include "cli/table.h"
@@ -14,10 +13,14 @@
 #include "host/models/model_listing.h"
 #include "host/models/model_sources.h"
 #include "host/settings.h"
+#include "hub/hub_cache.h"
+#include "hub/hub_name.h"
+#include "hub/hub_remove.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #define JSON_BYTES_MAX ((size_t)32 << 20)
 
@@ -120,13 +123,68 @@ static int found(void *arg, const char *path, const char *id, struct err *e)
     return l->json.buf->error;
 }
 
+/* ---- models rm ID ---- */
+
+/* ORG/NAME[:QUANT], or the only NAME[:QUANT] of the cache. */
+static int find_in_cache(const char *cache, const char *id, struct hub_name *ret, struct err *e)
+{
+    if (hub_name_parse(id, ret))
+        return 0;
+    if (strchr(id, '/'))
+        return err_set(e, -EINVAL,
+                       "%s is not the name of a model in the hub's cache; plateau models lists them", id);
+    return hub_cache_find_name(cache, id, ret, e);
+}
+
+static bool says_yes(void)
+{
+    char line[16];
+    if (!fgets(line, sizeof(line), stdin))
+        return false;
+    return strcmp(line, "y\n") == 0 || strcmp(line, "yes\n") == 0;
+}
+
+/* Removes a model from the hub's cache, after a question on the terminal unless `yes`, and prints the bytes.
+ * 0, -EINVAL and -ENOENT (there is no such model), -EPERM (no yes), or an error of hub_remove(). */
+static int remove_model(const char *id, bool yes, struct err *e)
+{
+    char cache[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
+    struct hub_name name;
+    uint64_t bytes = 0;
+    int r = hub_cache_dir(cache, e);
+    if (r == 0)
+        r = find_in_cache(cache, id, &name, e);
+    if (r == 0)
+        hub_name_text(&name, text);
+    if (r == 0)
+        r = hub_remove_bytes(cache, &name, &bytes, e);
+    if (r < 0)
+        return r;
+    if (!yes && !isatty(STDIN_FILENO))
+        return err_set(e, -EPERM, "%s has %s in the hub's cache; --yes removes it without a question", text,
+                       bytes_text(bytes).text);
+    if (!yes) {
+        printf("Remove %s (%s, all revisions) from %s? [y/N] ", text, bytes_text(bytes).text, cache);
+        output_flush();
+        if (!says_yes())
+            return err_set(e, -EPERM, "nothing was removed");
+    }
+    r = hub_remove(cache, &name, &bytes, e);
+    if (r < 0)
+        return err_prefix(e, r, "removed %s, but not all of it", bytes_text(bytes).text);
+    printf("Removed %s: %s\n", text, bytes_text(bytes).text);
+    return 0;
+}
+
+/* ---- the command ---- */
+
 static int run(struct settings *o, struct err *e)
 {
     struct listing l = {.settings = o};
     struct buf json;
     const char *dir = o->argument;
     if (dir && strcmp(dir, "rm") == 0)
-        return o->models.model ? cli_status(models_remove(o->models.model, o->yes, e), e)
+        return o->models.model ? cli_status(remove_model(o->models.model, o->yes, e), e)
                                : err_set(e, -EINVAL, "plateau models rm needs the name of a model");
     table_init(&l.table, columns, COUNT_OF(columns));
     buf_init(&json, JSON_BYTES_MAX, NULL);

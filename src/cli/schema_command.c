@@ -11,6 +11,7 @@
 #include "base/files/small_file.h"
 #include "base/json/json_source_load.h"
 #include "base/wide_integer.h"
+#include "base/wanted.h"
 #include "grammar/matcher.h"
 #include "host/settings.h"
 #include "schema/schema.h"

@@ -2,15 +2,18 @@
 #include "registry/model_plan.h"
 
 #include "base/check.h"
-#include "chat/text_plan.h"
 #include "engine/engine.h"
 #include "engine/engine_opts.h"
 #include "grammar/matcher.h"
 #include "memory/plan.h"
 #include "model/model.h"
 #include "model/vision.h"
+#include "template/chat_template.h"
+#include "weights/model_files.h"
 
 #include <stdio.h>
+
+#define MIB ((uint64_t)1 << 20)
 
 uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max)
 {
@@ -36,6 +39,18 @@ struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_
                                 .prefix_cache_bytes = prefix_cache_bytes};
 }
 
+/* Estimates the limit of the account `tokenizer` from the sizes of files; 0: the model has no tokenizer. A
+ * vocabulary takes about one and a half times its tokenizer.json, a template ten times its source. */
+static uint64_t text_bytes(struct model_files *files)
+{
+    static const char *const templates[] = {"chat_template.jinja", CHAT_TEMPLATE_TOOL_USE,
+                                            "chat_template.json", "tokenizer_config.json"};
+    uint64_t vocabulary = model_files_bytes(files, "tokenizer.json"), bytes = 0;
+    for (size_t i = 0; i < COUNT_OF(templates); i++)
+        bytes += model_files_bytes(files, templates[i]);
+    return vocabulary > 0 ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * bytes, MIB) : 0;
+}
+
 /* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
 {
@@ -51,9 +66,9 @@ int model_plan_probe(struct model_plan *p, struct model_files *files, struct err
     }
     if (r < 0)
         return r;
-    const struct text_plan text = text_plan_of(files);
-    p->tokenizer_bytes = text.bytes;
-    if (p->grammars && text.tokenizer)
+    const uint64_t bytes = text_bytes(files);
+    p->tokenizer_bytes = MAX_OF(bytes, MIB);
+    if (p->grammars && bytes > 0)
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
     r = model_probe(files, &parts, &plain, e);
     if (r == 0)

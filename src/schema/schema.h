@@ -25,12 +25,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/wanted.h"
 #include "grammar/grammar.h"
 
 #include <jansson.h>
 
 struct json_spacing;
+struct wanted;
 
 #define SCHEMA_DEPTH_MAX      64
 #define SCHEMA_ENUM_MAX       10000

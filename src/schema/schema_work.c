@@ -4,6 +4,7 @@
 #include "schema/schema.h"
 
 #include "base/err.h"
+#include "base/wanted.h"
 #include "rx/rx_store.h"
 
 #include <stdarg.h>

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/files/small_file.h"
+#include "base/wanted.h"
 #include "grammar/matcher.h"
 #include "schema/schema.h"
 

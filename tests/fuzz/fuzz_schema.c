@@ -2,6 +2,7 @@
  * message; the compiler ends soon; ordering an instance keeps its value. */
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/wanted.h"
 #include "schema/schema.h"
 
 #include <errno.h>

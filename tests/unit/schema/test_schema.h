@@ -6,6 +6,7 @@
 #include "unit/constraint/test_recogniser.h"
 
 #include "base/clock.h"
+#include "base/wanted.h"
 #include "schema/schema.h"
 
 #include <errno.h>
