@@ -27,13 +27,8 @@ static void read_family(struct json_read *r, const json_t *top, struct config *c
                        family_refused(refused));
         return;
     }
+    /* A text_config without a type has its parent's. An unknown type is not computed as its parent's. */
     c->family = family_find(type);
-    if (!c->family) {
-        /* A text_config may have a type of its own, which only its parent's name explains. */
-        c->family = family_find(outer_type);
-        if (c->family)
-            type = outer_type;
-    }
     if (!c->family) {
         json_read_fail(r, -ENOTSUP, "model_type '%.40s' is not supported; supported are %s", type,
                        family_list(known, sizeof(known)));

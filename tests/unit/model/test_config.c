@@ -46,11 +46,15 @@ TEST(text_config_goes_before_the_top_level)
     assert_string_equal(c.family_name, "qwen3_5");
     assert_int_equal(c.hidden, 64);
     assert_true(c.tied);
-    /* A text_config whose type means nothing without its parent. */
-    c = reads("{\"model_type\":\"qwen3\",\"text_config\":{\"model_type\":\"inner\",\"hidden_size\":64,"
-              "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"intermediate_size\":16,\"vocab_size\":9,"
-              "\"max_position_embeddings\":64}}");
+    /* A text_config without a type has its parent's; an unknown one is refused by name. */
+#define INNER                                                                                                \
+    "\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":4,\"intermediate_size\":16,"         \
+    "\"vocab_size\":9,\"max_position_embeddings\":64}}"
+    c = reads("{\"model_type\":\"qwen3\",\"text_config\":{" INNER);
     assert_string_equal(c.family_name, "qwen3");
+    refuses("{\"model_type\":\"qwen3\",\"text_config\":{\"model_type\":\"inner\"," INNER, -ENOTSUP,
+            "model_type 'inner' is not supported");
+#undef INNER
 }
 
 TEST(layer_kinds_come_from_the_list_or_the_interval)
