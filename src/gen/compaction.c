@@ -36,7 +36,6 @@ static bool limit_reasoning(struct gen *g, struct arena *scratch)
 static bool turn_on(struct gen *g, struct arena *scratch)
 {
     struct gen_request *r = g->request;
-    ASSERT(!r->compaction.on);
     struct request_memory *before = request_memory_enter(&g->memory);
     json_t *message = json_pack("{sssO}", "role", "user", "content", r->compaction.ask);
     bool ok = json_array_append_new(r->messages, message) == 0;
