@@ -92,6 +92,7 @@ static void bucket_add(struct rx_store *s, rx_id id)
 
 static bool buckets_grow(struct rx_store *s)
 {
+    ASSERT(s->buckets_log2 < 31);
     uint32_t *more = ARENA_ARRAY(s->arena, uint32_t, (size_t)2 << s->buckets_log2);
     if (!more)
         return false;
@@ -209,6 +210,7 @@ static rx_id node_find(const struct rx_store *s, uint32_t hash, const struct rx_
 static rx_id node_add(struct rx_store *s, struct rx_item n)
 {
     uint32_t index = s->count - s->first;
+    ASSERT(n.kind < RX_K_CAT || (n.a < s->count && (n.kind > RX_K_AND || n.b < s->count)));
     s->too_large |= s->count >= s->nodes_max;
     if (s->too_large)
         return rx_fail(s);
@@ -237,6 +239,7 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
 {
     struct rx_item n = {.kind = (uint8_t)kind, .a = a, .b = b, .min = min, .max = max};
     uint32_t hash = hash_of(kind, a, b, min, max);
+    ASSERT(kind != RX_K_REPEAT || min <= max);
     if (s->failed)
         return RX_NONE;
     rx_step(s);
@@ -296,6 +299,7 @@ bool rx_search_create(struct rx_store *s)
 
 static int store_init(struct rx_store *s, uint32_t nodes, uint32_t buckets_log2)
 {
+    ASSERT(buckets_log2 > 0 && buckets_log2 < 32);
     s->chunks = ARENA_ARRAY(s->arena, struct rx_item *, nodes / RX_CHUNK + 1);
     s->buckets_log2 = buckets_log2;
     s->buckets = ARENA_ARRAY(s->arena, uint32_t, (size_t)1 << buckets_log2);
@@ -320,6 +324,7 @@ int rx_store_create(struct arena *a, uint32_t nodes_max, struct rx_store **ret)
     node_add(s, (struct rx_item){.kind = RX_K_NOT, .a = RX_NONE});
     if (s->failed)
         return -ENOMEM;
+    ASSERT(s->count == RX_ALL + 1);
     *ret = s;
     return 0;
 }
@@ -329,6 +334,7 @@ int rx_store_over(struct arena *a, const struct rx_store *base, uint32_t nodes_m
     struct rx_store *s = ARENA_NEW(a, struct rx_store);
     if (!s)
         return -ENOMEM;
+    ASSERT(base->count > RX_ALL);
     uint32_t log2 = 6;
     while (((uint32_t)1 << log2) < nodes_max)
         log2++;

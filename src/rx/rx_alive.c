@@ -29,6 +29,7 @@ void rx_refine(struct rx_store *s)
                 *to = (uint16_t)++count;
             s->classes[byte] = (uint8_t)(*to - 1);
         }
+        ASSERT(count >= s->class_count && count <= 256);
         s->class_count = count;
     }
     s->classes_sets = sets;
@@ -46,6 +47,7 @@ static uint32_t seen_place(const struct rx_search *q, rx_id id)
 
 static void remember(struct rx_store *s, rx_id id, bool alive)
 {
+    ASSERT(id != RX_NONE);
     s->alive_memo[id % RX_MEMO] = id * 2 + alive;
 }
 
@@ -149,6 +151,7 @@ static uint32_t heap_take(struct rx_search *q)
 /* A derivative that is not seen yet, at its place. */
 static void heap_put(struct rx_search *q, rx_id id, uint32_t parent, uint32_t place)
 {
+    ASSERT(q->seen_count < RX_SEEN && q->seen[place].id == 0);
     uint64_t lacks = rx_at(q->store, id)->least, age = RX_SEEN - q->seen_count++;
     uint64_t key = lacks << 32 | age << RX_SEEN_LOG2 | place;
     uint32_t at = q->count++;
@@ -204,6 +207,7 @@ static void forget_all(struct rx_search *q)
 
 static void search_begin(struct rx_search *q, struct rx_store *s, rx_id x)
 {
+    ASSERT(x != RX_NONE);
     memset(q->seen, 0, sizeof(q->seen));
     q->store = s;
     q->steps = 0;
