@@ -100,6 +100,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
         ret->cache_snapshots_evicted = cache.snapshots_evicted;
         ret->cache_bytes_max = cache.bytes_max;
         ret->leased_bytes = cache.leased_bytes;
+        ret->unstored = en->tiers.ssd.arg ? cache.unstored : 0;
         ret->wished_bytes = cache.wished_bytes;
     }
 }

@@ -61,6 +61,7 @@ struct engine_numbers {
      * wish. */
     uint32_t sessions, wishes;
     uint64_t leased_bytes, promised_bytes, lease_bytes_max, wished_bytes;
+    uint32_t unstored; /* pages and snapshots that the SSD tier is yet to get */
     uint64_t sessions_opened, sessions_refused, leases_expired, wishes_dropped;
     /* Places of agents; running: with a request; zeros without --agents. */
     uint32_t agents, agents_running, agents_max, agent_tokens_max;

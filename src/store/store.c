@@ -432,6 +432,8 @@ int store_clear(struct store *st, struct store_cleared *ret)
     if (r == 0) {
         st->clear_wanted = true;
         st->clear_ended = false;
+        /* Else they would be files again right after it. */
+        store_drop_writes(st);
         pthread_cond_signal(&st->work);
         r = wait_cleared(st, ret);
     }

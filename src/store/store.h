@@ -79,8 +79,9 @@ struct store_cleared {
     uint64_t failed;                   /* files that could not be removed */
     uint64_t kept, bytes_kept;         /* files of leases */
 };
-/* Removes every file that no lease has. Waits for it: 0, -ETIMEDOUT (after three seconds: it goes on),
- * -ENODEV (the tier is off), -EBUSY (another one is under way). Any thread but the store's. */
+/* Removes every file that no lease has, and drops their writes in the queue. Waits for it: 0, -ETIMEDOUT
+ * (after three seconds: it goes on), -ENODEV (the tier is off), -EBUSY (another one is under way). Any thread
+ * but the store's. */
 int store_clear(struct store *st, struct store_cleared *ret);
 
 enum store_state { STORE_LISTING, STORE_ON, STORE_OFF };

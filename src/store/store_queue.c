@@ -80,6 +80,26 @@ void store_wake_clients(struct store *st)
             st->clients[i].opts.wake(st->clients[i].opts.arg);
 }
 
+static void drop_write(struct store *st, struct store_op *op)
+{
+    ASSERT(st->write_count > 0 && st->written_blocks >= op->blocks);
+    st->write_count--;
+    st->written_blocks -= op->blocks;
+    st->numbers.drops++;
+    store_table_remove(st->table, op->entry);
+    store_op_free(st, op);
+}
+
+void store_drop_writes(struct store *st)
+{
+    LIST_EACH(it, &st->writes) {
+        struct store_op *op = LIST_ENTRY(it, struct store_op, link);
+        ASSERT(op->state == STORE_OP_QUEUED);
+        if (store_table_at(st->table, op->entry)->leases == 0)
+            drop_write(st, op);
+    }
+}
+
 /* ---- trouble ---- */
 
 void store_turn_off(struct store *st, const char *format, ...)
@@ -103,13 +123,7 @@ void store_turn_off(struct store *st, const char *format, ...)
         store_op_arrive(st, op, -ENODEV);
     }
     LIST_EACH(it, &st->writes) {
-        struct store_op *op = LIST_ENTRY(it, struct store_op, link);
-        ASSERT(st->write_count > 0 && st->written_blocks >= op->blocks);
-        st->write_count--;
-        st->written_blocks -= op->blocks;
-        st->numbers.drops++;
-        store_table_remove(st->table, op->entry);
-        store_op_free(st, op);
+        drop_write(st, LIST_ENTRY(it, struct store_op, link));
     }
     ASSERT(st->read_count == 0 && st->write_count == 0);
     pthread_cond_broadcast(&st->done);

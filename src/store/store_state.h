@@ -158,6 +158,8 @@ bool store_is_on(struct store *st);
 char *store_op_file(const struct store *st, const struct store_op *op);
 struct store_op *store_op_take(struct store *st, uint32_t blocks);
 void store_op_free(struct store *st, struct store_op *op);
+/* Drops the queued writes of entries without a lease. */
+void store_drop_writes(struct store *st);
 /* A read is over: to its client, if that is still there. */
 void store_op_arrive(struct store *st, struct store_op *op, int status);
 /* Clients may retry: there is room. */

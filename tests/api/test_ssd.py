@@ -54,8 +54,10 @@ def wait_written(server, files):
 
     def all_written():
         """the files are written"""
-        n = ssd(server)
-        return n["writes"] >= files and n["queued_writes"] == 0 and n["staging_used_bytes"] == 0
+        s = server.status()
+        n = s["caches"]["ssd"]
+        left = [m["cache"]["unstored"] for m in s["models"] if m["state"] == "ready"]
+        return n["writes"] >= files and not any(left) and n["queued_writes"] == 0 and n["staging_used_bytes"] == 0
 
     until(all_written, every=0.05)
 

@@ -11,7 +11,7 @@ from test_ssd import serving_from, wait_written
 from test_later_tools import NAMES, dense, offered
 from test_tool_changes import found_by_search, function, tool
 
-# Pages are handed to the SSD while the engines are idle: beside other tests some of them come too late.
+# Beside other tests a read from SSD may take as long as computing: then the server computes, as it should.
 pytestmark = pytest.mark.alone
 
 SYSTEM = "You are a careful agent. " + "Read the manual page before you use a command, and say what you found. " * 60

@@ -168,6 +168,8 @@ static const struct gauge rows[] = {
     {E(cache_snapshots_evicted), MEMBER("cache", 7, "snapshots_evicted"),
      COUNTER("plateau_cache_snapshots_evicted_total",
              "Recurrent states (snapshots) evicted from the prefix cache.")},
+    {E(unstored), MEMBER("cache", 17, "unstored"),
+     GAUGE("plateau_ssd_unstored", "Pages and recurrent states that the SSD tier is yet to get.")},
     {E(sessions), MEMBER("cache", 12, "sessions"),
      GAUGE("plateau_cache_sessions", "Sessions that hold a prefix, or have one computed.")},
     {E(leased_bytes), MEMBER("cache", 13, "session_bytes"),

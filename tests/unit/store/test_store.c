@@ -475,6 +475,13 @@ TEST(of_a_prefix_that_is_used_the_end_goes_first)
     scene_close(&s);
 }
 
+static void *go_on_later(void *arg)
+{
+    usleep(200000);
+    atomic_store(&sys_state.hangs, 0);
+    return arg;
+}
+
 TEST(clearing_removes_all_and_says_how_much)
 {
     struct scene s;
@@ -493,6 +500,28 @@ TEST(clearing_removes_all_and_says_how_much)
     assert_int_equal(numbers(&s).pages, 0);
     assert_false(has(&s, 1, TIER_PAGE));
     assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+/* The writer hangs in one write while others wait, which the clear drops. */
+TEST(clearing_drops_queued_writes)
+{
+    struct scene s;
+    struct store_cleared c;
+    sys_reset();
+    scene_open(&s, test_dir(), LIMIT);
+    atomic_store(&sys_state.hangs, CALL_PWRITE + 1u);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(put(&s, i, TIER_PAGE), 0);
+    while (atomic_load(&sys_state.hanging) == 0)
+        usleep(200);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, go_on_later, NULL), 0);
+    assert_int_equal(store_clear(s.store, &c), 0);
+    pthread_join(thread, NULL);
+    wait_written(&s);
+    struct store_numbers n = numbers(&s);
+    assert_true(n.pages == 0 && n.drops == 19 && c.entries == 1);
     scene_close(&s);
 }
 
