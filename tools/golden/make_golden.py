@@ -128,18 +128,6 @@ def older_bert(tensors):
         tensors["bert." + new] = tensors.pop(name)
 
 
-def split_experts(tensors):
-    """One tensor per expert and matrix, as published files of qwen3_5_moe have them."""
-    for name in [n for n in tensors if n.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
-        stack, head = tensors.pop(name), name.rsplit(".", 1)[0]
-        for i, expert in enumerate(stack):
-            if name.endswith("down_proj"):
-                tensors[f"{head}.{i}.down_proj.weight"] = expert.contiguous()
-            else:
-                for part, half in zip(("gate_proj", "up_proj"), expert.chunk(2)):
-                    tensors[f"{head}.{i}.{part}.weight"] = half.contiguous()
-
-
 # Models of the tests of engines, registries and servers: any of 500 ids, long prompts, two query heads per KV
 # head, and pages and states that are multiples of 64 bytes.
 SERVED = dict(vocab_size=512, hidden_size=32, intermediate_size=48, num_hidden_layers=4, head_dim=16,
@@ -165,7 +153,7 @@ ENTRIES = {
     "qwen3_5": Entry("qwen3_5_text", seed=8, tie_word_embeddings=False, **HYBRID, **SERVED),
     # Delta nets with experts and a gated shared one.
     "qwen3_5_moe": Entry("qwen3_5_moe_text", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
-                         moe_intermediate_size=12, shared_expert_intermediate_size=20, change=split_experts,
+                         moe_intermediate_size=12, shared_expert_intermediate_size=20,
                          **HYBRID, **SERVED),
     # An MLP of relu squared, without a gate; yarn.
     "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
