@@ -412,14 +412,19 @@ struct cuda_split {
 #define CUDA_ATTEND_TEAMS(d)  (256 / (d))
 #define CUDA_QUERIES_BYTES(d) (CUDA_ATTEND_TEAMS(d) * 16 * (2 * (d) + 16))
 #define CUDA_ATTEND_THREADS   128u
-/* Few tokens: warps of a block, of one that has half of a segment; rows for a group of heads; bytes beside
- * the blocks of 64 keys, of queries, weights and each warp's largest score. Before there are weights, rows of
- * queries, keys and values are there, to be normed and turned. */
+/* Few tokens that are few blocks: warps of a block; rows for a group of heads; bytes beside the blocks of 64
+ * keys, of queries, weights and each warp's largest score. Before there are weights, rows of queries, keys
+ * and values are there, to be normed and turned. */
 #define CUDA_PARTS_WARPS       16u
-#define CUDA_HALVES_WARPS      8u
 #define CUDA_PARTS_ROWS(group) ((group) > 8 ? 16u : 8u)
-#define CUDA_PARTS_ROOM(d, rows, blocks, warps)                                                              \
-    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 64 * (warps))
+#define CUDA_PARTS_ROOM(d, rows, blocks)                                                                     \
+    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 64 * CUDA_PARTS_WARPS)
+/* Few tokens that are many blocks: heads of a block; stages, a page each, at most; bytes of a page, and of a
+ * row of queries. */
+#define CUDA_WARP_HEADS      8u
+#define CUDA_WARP_STAGES_MAX 8u
+#define CUDA_WARP_PAGE(d)    (128u * (d))
+#define CUDA_WARP_QUERY(d)   (2u * (d) + 16u)
 /* By wgmma: 64 rows, two stages, and what aligns them. */
 #define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
 /* Bytes of a block's shared memory that kernels have left for their own variables. */

@@ -6,8 +6,11 @@
 
 /* Tokens that are many to append. With fewer, a block for each head is done earlier. */
 #define APPEND_MANY 64u
-/* Blocks for each multiprocessor, where segments have blocks of their own. */
+/* Blocks for each multiprocessor, where segments have blocks of their own; of few tokens, and then the most
+ * segments of a block: with 2,048 keys it is not much longer than the others of its step. */
 #define PARTS_BLOCKS 16u
+#define FEW_BLOCKS   3u
+#define FEW_SEGMENTS 8u
 
 static struct cuda_kv kv_of(const struct kv_layer *l)
 {
@@ -137,22 +140,42 @@ struct attend {
     uint32_t threads, shared_bytes, stages;
 };
 
-/* A block has a token and 16 heads that share keys. `tokens` have such blocks. */
-static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t tokens)
+/* A block has a token and 16 heads that share keys. */
+static struct attend attend_parts(const struct cuda_attention *k)
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);
-    uint32_t of_token = k->kv.heads * DIV_UP(group, CUDA_PANEL);
-    bool halves = d <= 128 && tokens * of_token * c->step.segments > c->device->units;
-    uint32_t blocks = halves || d > 128 ? 2 : 4, warps = halves ? CUDA_HALVES_WARPS : CUDA_PARTS_WARPS;
-    uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks, warps) - queries;
-    uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, warps) * d * (uint32_t)sizeof(float);
-    return (struct attend){
-        .kernel = (enum cuda_kernel)((halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) +
-                                     size_of(&k->kv)),
-        .columns = 1,
-        .rows = of_token,
-        .threads = 32 * warps,
-        .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
+    uint32_t blocks = d > 128 ? 2 : 4, queries = rows * (2 * d + 16);
+    uint32_t others = CUDA_PARTS_ROOM(d, rows, blocks) - queries;
+    uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, CUDA_PARTS_WARPS) * d * (uint32_t)sizeof(float);
+    return (struct attend){.kernel = (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size_of(&k->kv)),
+                           .columns = 1,
+                           .rows = k->kv.heads * DIV_UP(group, CUDA_PANEL),
+                           .threads = 32 * CUDA_PARTS_WARPS,
+                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
+}
+
+/* A warp of a block has a token and 8 heads that share keys. */
+static struct attend attend_warp(const struct cuda *c, const struct cuda_attention *k)
+{
+    uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, heads = MIN_OF(group, CUDA_WARP_HEADS);
+    uint32_t others = CUDA_WARP_HEADS * CUDA_WARP_QUERY(d) + (heads + 3) * d * (uint32_t)sizeof(float);
+    uint32_t stages = d == 64 ? 8 : d == 128 ? 4 : 3;
+    while (stages > 2 && stages * CUDA_WARP_PAGE(d) + others > c->device->shared_attend)
+        stages--;
+    return (struct attend){.kernel = (enum cuda_kernel)(CUDA_KERNEL_attend_warp64 + size_of(&k->kv)),
+                           .columns = 1,
+                           .rows = k->kv.heads * DIV_UP(group, CUDA_WARP_HEADS),
+                           .threads = CUDA_ATTEND_THREADS,
+                           .shared_bytes = stages * CUDA_WARP_PAGE(d) + others,
+                           .stages = stages};
+}
+
+/* `tokens` have blocks of their own, all of which run at once or not. */
+static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t tokens)
+{
+    const struct attend parts = attend_parts(k);
+    bool at_once = tokens * parts.rows * c->step.segments <= c->device->units;
+    return at_once && parts.shared_bytes <= c->device->shared_attend ? parts : attend_warp(c, k);
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
@@ -194,18 +217,27 @@ static void run_attend(struct cuda *c, const struct cuda_attention *k, const str
                      (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
 }
 
+/* Returns how many blocks share the segments of `tokens` tokens. It depends on what a record is for alone. */
+static uint32_t shares_of(const struct cuda *c, const struct attend *a, uint32_t tokens)
+{
+    bool few = a->columns == 1;
+    uint32_t blocks = DIV_UP(tokens, a->columns) * a->rows, segments = c->step.segments;
+    uint32_t shares = DIV_UP((few ? FEW_BLOCKS : PARTS_BLOCKS) * c->device->units, blocks);
+    return MIN_OF(segments, few ? MAX_OF(shares, DIV_UP(segments, FEW_SEGMENTS)) : shares);
+}
+
 /* Tokens [first, end) by one kernel; all kernels have the same bits. Where they are few blocks, segments go
  * to blocks of their own, more than run at once: for as many tokens at a time as have room for their
  * segments' sums. */
 static void attend_tokens(struct cuda *c, const struct cuda_attention *k, const struct attend *a,
                           uint32_t first, uint32_t end, bool append)
 {
-    uint32_t segments = c->step.segments, units = c->device->units;
+    uint32_t segments = c->step.segments;
     uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / part_bytes(c, k));
     uint32_t blocks = DIV_UP(end - first, a->columns) * a->rows;
     if (a->columns == 1)
         room = MIN_OF(room, CUDA_ATTEND_ENDS / a->rows);
-    if (room == 0 || (a->columns > 1 && 2 * blocks > units)) {
+    if (room == 0 || (a->columns > 1 && 2 * blocks > c->device->units)) {
         const struct cuda_split p = {.first = first, .tokens = end - first, .stages = a->stages};
         run_attend(c, k, a, &p, 1);
         return;
@@ -218,8 +250,7 @@ static void attend_tokens(struct cuda *c, const struct cuda_attention *k, const 
                                      .segments = segments,
                                      .stages = a->stages,
                                      .append = append};
-        blocks = DIV_UP(p.tokens, a->columns) * a->rows;
-        run_attend(c, k, a, &p, MIN_OF(segments, DIV_UP(PARTS_BLOCKS * units, blocks)));
+        run_attend(c, k, a, &p, shares_of(c, a, p.tokens));
     }
 }
 

@@ -84,12 +84,13 @@ struct linear_source;
     X(attend, attend_parts64)                                                                                \
     X(attend, attend_parts128)                                                                               \
     X(attend, attend_parts256)                                                                               \
-    X(attend, attend_halves64)                                                                               \
-    X(attend, attend_halves128)                                                                              \
     X(attend, attend_merge)                                                                                  \
     X(attend, attend_many64)                                                                                 \
     X(attend, attend_many128)                                                                                \
     X(attend, attend_many256)                                                                                \
+    X(attend_warp, attend_warp64)                                                                            \
+    X(attend_warp, attend_warp128)                                                                           \
+    X(attend_warp, attend_warp256)                                                                           \
     X(attend_wide, attend_wide64)                                                                            \
     X(attend_wide, attend_wide128)                                                                           \
     X(recurrent, conv)                                                                                       \
@@ -141,6 +142,7 @@ enum {
     CUDA_KERNEL_WAITS_project = 1,
     CUDA_KERNEL_WAITS_attention = 1,
     CUDA_KERNEL_WAITS_attend = 1,
+    CUDA_KERNEL_WAITS_attend_warp = 1,
     CUDA_KERNEL_WAITS_attend_wide = 1,
     CUDA_KERNEL_WAITS_recurrent = 1,
     CUDA_KERNEL_WAITS_delta = 1,

@@ -13,6 +13,7 @@
     X(project)                                                                                               \
     X(attention)                                                                                             \
     X(attend)                                                                                                \
+    X(attend_warp)                                                                                           \
     X(attend_wide)                                                                                           \
     X(recurrent)                                                                                             \
     X(delta)                                                                                                 \

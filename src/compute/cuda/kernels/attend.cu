@@ -3,52 +3,9 @@
  * Where the tokens alone are few blocks, segments are apart from each other. With few tokens of a sequence, a
  * block takes one of them, and the last one to end joins a token's segments; with many, 16 queries of each
  * head that shares keys, and a second kernel joins them. */
-#include "compute/cuda/kernels/append.cuh"
-#include "compute/cuda/kernels/attend.cuh"
+#include "compute/cuda/kernels/attend_few.cuh"
 
 /* ---- few tokens ---- */
-
-#define JOIN_AHEAD 16u /* segments whose sums come together */
-
-/* Joins a head's segments, and puts value `d`; all lanes of a warp have the same head. Lane i has the factors
- * of segment i, which do not depend on the sums. */
-DEVICE void join_parts(const cuda_attention &a, const cuda_split &p, range seen, uint32_t t, uint32_t head,
-                       uint32_t d)
-{
-    uint32_t width = a.kv.v_width, lane = threadIdx.x % 32;
-    uint32_t count = (seen.end + SEGMENT - 1) / SEGMENT - seen.first / SEGMENT;
-    total all = {-INFINITY, 0};
-    float value = 0;
-#pragma unroll 1
-    for (uint32_t begin = 0; begin < count; begin += JOIN_AHEAD) {
-        uint32_t last = min(count - begin, JOIN_AHEAD) - 1;
-        const float *parts = part_of(p, a, t, head, begin), *mine = parts + min(lane, last) * (width + 2);
-        float values[JOIN_AHEAD], max = __ldcg(mine + width), sum = __ldcg(mine + width + 1), largest = max;
-#pragma unroll
-        for (uint32_t i = 0; i < JOIN_AHEAD; i++)
-            values[i] = __ldcg(parts + min(i, last) * (width + 2) + d);
-#pragma unroll
-        for (uint32_t by = 1; by < JOIN_AHEAD; by *= 2)
-            largest = fmaxf(largest, __shfl_sync(0xffffffffu, largest, lane >= by ? lane - by : lane));
-        largest = fmaxf(largest, all.max);
-        float before = __shfl_sync(0xffffffffu, largest, lane == 0 ? 0 : lane - 1);
-        float keep = expf((lane == 0 ? all.max : before) - largest), add = expf(max - largest);
-        sum *= add;
-#pragma unroll
-        for (uint32_t i = 0; i < JOIN_AHEAD; i++) {
-            float keeps = __shfl_sync(0xffffffffu, keep, i), adds = __shfl_sync(0xffffffffu, add, i);
-            float sums = __shfl_sync(0xffffffffu, sum, i);
-            bool joins = begin + i > 0;
-            if (i <= last) {
-                all.sum = joins ? fmaf(all.sum, keeps, sums) : sums;
-                value = joins ? fmaf(value, keeps, values[i] * adds) : values[i] * adds;
-            }
-        }
-        all.max = __shfl_sync(0xffffffffu, largest, last);
-    }
-    float keep = add_sink(a, head, all);
-    put_value(a, t, head, d, value, keep, all.sum);
-}
 
 /* As `team` of attend.cuh, by all warps of a block and for several blocks of keys at once: a warp has some
  * keys of one of them, then some of the head's numbers. */
@@ -239,139 +196,6 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
     }
 };
 
-DEVICE void put_shared(uint32_t at, float x)
-{
-    put_half_word(at, __bfloat16_as_ushort(__float2bfloat16_rn(x)));
-}
-
-/* A row of queries that is not there. */
-template <uint32_t D> DEVICE void put_zeros(uint32_t to)
-{
-    for (uint32_t i = threadIdx.x % 32 * 4; i < D * 2; i += 128)
-        put_word(to + i, 0);
-}
-
-/* A token of the step, of which a block has some heads of queries. With `fresh` they are still to be normed
- * and turned (attention.cu), and item `heads` is its key, the one after it its value. An item is a warp's. */
-template <uint32_t D, uint32_t WARPS> struct token_items {
-    const cuda_step &s;
-    const cuda_attention &a;
-    const cuda_seq &seq;
-    uint32_t t, position, kv_head, first_head, heads, items;
-    bool fresh;
-    float *rows; /* room for `heads` + 3 rows of D, or for a row of each warp */
-    uint64_t *there;
-
-    __device__ __forceinline__ const float *row(uint32_t item) const
-    {
-        return row_of(a.qkv, t) + (item < heads
-                                       ? (uint64_t)(first_head + item) * a.q_stride
-                                       : (uint64_t)a.heads * a.q_stride +
-                                             (uint64_t)(kv_head + (item > heads ? a.kv.heads : 0)) * D);
-    }
-    __device__ __forceinline__ float *room(uint32_t item) const
-    {
-        return rows + item * D;
-    }
-    /* Prepares the copy of a fresh token's rows to their room. A thread would get them after the keys that it
-     * has asked for, the bulk engine does not. */
-    __device__ __forceinline__ void prepare() const
-    {
-#if BULK_COPIES
-        if (fresh && threadIdx.x == 0) {
-            barrier_init(there, 1);
-            barriers_made();
-        }
-#endif
-    }
-    __device__ __forceinline__ void bring() const
-    {
-#if BULK_COPIES
-        if (!fresh)
-            return;
-        if (threadIdx.x == 0) {
-            uint32_t angles = (a.angles.width + 3) / 4 * 4;
-            barrier_expect(there, (items * D + angles) * (uint32_t)sizeof(float));
-            for (uint32_t i = 0; i < items; i++)
-                bulk_copy(room(i), row(i), D * sizeof(float), there);
-            if (a.angles.width > 0)
-                bulk_copy(room(heads + 2), row_of(a.angles, t), angles * sizeof(float), there);
-        }
-        barrier_wait(there, 0);
-#endif
-    }
-    __device__ __forceinline__ const float *norm_of(uint32_t item) const
-    {
-        return !fresh                           ? NULL
-               : item > heads                   ? a.v_norm
-               : a.norm_heads || a.norm_rotated ? (item < heads ? a.q_norm : a.k_norm)
-                                                : NULL;
-    }
-    /* Weights do not wait for the kernels in front. */
-    __device__ __forceinline__ void load_norm(float w[D / 32], uint32_t item) const
-    {
-        const float *from = norm_of(item);
-        if (from)
-            load_lanes<D>(w, from);
-    }
-    /* w: what load_norm() took. */
-    __device__ __forceinline__ void take(float x[D / 32], const float w[D / 32], uint32_t item) const
-    {
-        bool turns = fresh && item <= heads && a.angles.width > 0, normed = norm_of(item) != NULL;
-        uint32_t norm_at = item <= heads && a.norm_rotated ? 1 : 0;
-        bool here = BULK_COPIES && fresh;
-        turn<D> by;
-        load_lanes<D>(x, here ? room(item) : row(item));
-        if (turns)
-            by.begin(a, here ? room(heads + 2) : row_of(a.angles, t));
-#pragma unroll 1
-        for (uint32_t i = 0; i < 2; i++) {
-            if (normed && norm_at == i)
-                scale_lanes<D>(x, w, a.eps);
-            if (turns && i == 0)
-                by.rotate(x, here ? room(item) : room(item % WARPS));
-        }
-    }
-    __device__ __forceinline__ void put_query(uint32_t at, const float x[D / 32]) const
-    {
-        float factor = fresh && a.growth != 0 ? growth_at(a, position) : 1;
-#pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++)
-            put_shared(at + (threadIdx.x % 32 + 32 * j) * 2, x[j] * factor);
-    }
-    /* A key or value to the page, and to its block in shared memory; CUDA_NONE: that is not there. */
-    __device__ __forceinline__ void put(const float x[D / 32], bool is_key, uint32_t block) const
-    {
-        uint32_t at = position % CUDA_PAGE_TOKENS, in_block = position % BLOCK_KEYS;
-        uint16_t *page = (uint16_t *)page_at(s, seq, a.kv, kv_head, position / CUDA_PAGE_TOKENS);
-#pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++) {
-            uint32_t d = threadIdx.x % 32 + 32 * j;
-            page[is_key ? d * CUDA_PAGE_TOKENS + at : a.kv.k_bytes / 2 + at * D + d] =
-                __bfloat16_as_ushort(__float2bfloat16_rn(x[j]));
-            if (block != CUDA_NONE)
-                put_shared(block + (is_key ? keys<D>::k_at(d, in_block / 8) + in_block % 8 * 2
-                                           : keys<D>::v_at(in_block, d / 8) + d % 8 * 2),
-                           x[j]);
-        }
-    }
-};
-
-/* Whether this is the last of `count` blocks, in all threads: what the others wrote is there. */
-DEVICE bool ends_last(uint32_t *ended, uint32_t count)
-{
-    __shared__ uint32_t before;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint32_t n = count_up(ended);
-        before = n;
-        if (n + 1 == count)
-            *ended = 0;
-    }
-    __syncthreads();
-    return before + 1 == count;
-}
-
 /* `most` blocks of keys from block `from` on and below `end`, into the stages. A lane looks up one of their
  * pages. */
 template <uint32_t D, uint32_t WARPS>
@@ -454,8 +278,11 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         bool is_here = at < BLOCKS && mine == first + count - 1;
         item -= WARPS;
         brought_all();
-        if (item == heads || item == heads + 1)
-            token.put(x, item == heads, is_here ? m.stages + at * keys<D>::BYTES : CUDA_NONE);
+        if (item == heads || item == heads + 1) {
+            token.put(x, item == heads);
+            if (is_here)
+                token.put_in_block(x, item == heads, m.stages + at * keys<D>::BYTES);
+        }
     }
     bool brought = true;
     for (uint32_t i = mine; i < first + count; i += gridDim.z) {
@@ -479,28 +306,19 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
 }
 
-/* Kernels for a whole segment at once, or where a multiprocessor has several blocks after each other, three
- * of them beside each other with half of one. Code for newer chips takes more registers. */
-#if __CUDA_ARCH__ >= 1000
-#define HALVES_BESIDE 2
-#else
-#define HALVES_BESIDE 3
-#endif
-#define PARTS(name, d, blocks, warps, beside)                                                                \
-    extern "C" __global__ void __launch_bounds__(32 * warps, beside)                                         \
-        plateau_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)                     \
+#define PARTS(d, blocks)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(32 * CUDA_PARTS_WARPS, 1)                                   \
+        plateau_attend_parts##d(const cuda_step s, const cuda_attention a, const cuda_split p)               \
     {                                                                                                        \
-        attend_parts<d, blocks, warps>(s, a, p);                                                             \
+        attend_parts<d, blocks, CUDA_PARTS_WARPS>(s, a, p);                                                  \
     }                                                                                                        \
-    static_assert(crowd<d, blocks, warps>::Q_PITCH * 16 + crowd<d, blocks, warps>::P_PITCH * 16 +            \
-                          64 * warps ==                                                                      \
-                      CUDA_PARTS_ROOM(d, 16, blocks, warps),                                                 \
+    static_assert(crowd<d, blocks, CUDA_PARTS_WARPS>::Q_PITCH * 16 +                                         \
+                          crowd<d, blocks, CUDA_PARTS_WARPS>::P_PITCH * 16 + 64 * CUDA_PARTS_WARPS ==        \
+                      CUDA_PARTS_ROOM(d, 16, blocks),                                                        \
                   "the host asks for it");
-PARTS(attend_parts, 64, 4, CUDA_PARTS_WARPS, 1)
-PARTS(attend_parts, 128, 4, CUDA_PARTS_WARPS, 1)
-PARTS(attend_parts, 256, 2, CUDA_PARTS_WARPS, 1)
-PARTS(attend_halves, 64, 2, CUDA_HALVES_WARPS, HALVES_BESIDE)
-PARTS(attend_halves, 128, 2, CUDA_HALVES_WARPS, HALVES_BESIDE)
+PARTS(64, 4)
+PARTS(128, 4)
+PARTS(256, 2)
 
 /* Block: a token, a head; a thread has one of its values. */
 KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cuda_split p)

@@ -106,7 +106,8 @@ struct source {
     range seen; /* by any query */
 };
 
-/* A page of K and V, the first or second half of a block, whose tokens begin at `begin`. */
+/* A page of K and V, the first or second half of a block, whose tokens begin at `begin`: it lies there as in
+ * memory (key_in_page()). */
 template <uint32_t D, uint32_t THREADS>
 DEVICE void bring_page(uint32_t to, const source &o, uint32_t half, uint32_t begin, const char *page,
                        bool some)
@@ -114,11 +115,11 @@ DEVICE void bring_page(uint32_t to, const source &o, uint32_t half, uint32_t beg
     const char *v = page + o.a.kv.k_bytes;
 #pragma unroll
     for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS)
-        copy16_if(to + keys<D>::k_at(i / 4, half * 4 + i % 4), page + i * 16, some);
+        copy16_if(to + half * keys<D>::PAGE + i * 16, page + i * 16, some);
 #pragma unroll
     for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS) {
-        uint32_t key = i / (D / 8), token = begin + key;
-        copy16_if(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
+        uint32_t token = begin + i / (D / 8);
+        copy16_if(to + (2 + half) * keys<D>::PAGE + i * 16, v + i * 16,
                   some && token >= o.seen.first && token < o.seen.end);
     }
 }

@@ -8,7 +8,7 @@
 #if __CUDA_ARCH_FEAT_SM90_ALL
 
 /* A block of 64 keys: K [D][64], then for each 64 numbers of the head V [64][64]. Rows have 128 bytes, whose
- * pieces of 16 change places by the row. */
+ * pieces of 16 change places by the row: those of V as in a page (value_in_page()). */
 template <uint32_t D> struct tile {
     static constexpr uint32_t K = D * 128, BYTES = 2 * K;
     static __device__ __forceinline__ uint32_t at(uint32_t row, uint32_t piece)
@@ -98,15 +98,15 @@ template <uint32_t D> DEVICE void bring_tile(uint32_t to, const source &o, const
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t i = threadIdx.x + j * 128;
-            copy16_if(to + tile<D>::at(i / 4, half * 4 + i % 4), some ? k + i * 16 : k, some);
+            copy16_if(to + tile<D>::at(i / 4, half * 4 + (i % 4 ^ i / 8 % 4)), some ? k + i * 16 : k, some);
         }
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t i = threadIdx.x + j * 128, key = i / (D / 8), piece = i % (D / 8), token = at + key;
             bool sees = some && token >= o.seen.first && token < o.seen.end;
-            copy16_if(to + tile<D>::K + piece / 8 * 8192 +
-                        tile<D>::at(half * CUDA_PAGE_TOKENS + key, piece % 8),
-                    some ? v + i * 16 : v, sees);
+            copy16_if(to + tile<D>::K + piece / 8 * 8192 + (half * CUDA_PAGE_TOKENS + key) * 128 +
+                          piece % 8 * 16,
+                      some ? v + i * 16 : v, sees);
         }
     }
 }

@@ -32,11 +32,11 @@ DEVICE void norm_and_rotate(const cuda_attention &a, float *head, const float *w
 DEVICE void put_in_page(float *page, const cuda_kv &kv, uint32_t at, const float *k, const float *v)
 {
     if (kv.bf16) {
-        uint16_t *page_k = (uint16_t *)page, *page_v = page_k + kv.k_bytes / 2 + at * kv.v_width;
+        uint16_t *page_k = (uint16_t *)page, *page_v = page_k + kv.k_bytes / 2;
         for (uint32_t d = threadIdx.x; d < kv.k_width; d += blockDim.x)
-            page_k[d * CUDA_PAGE_TOKENS + at] = __bfloat16_as_ushort(__float2bfloat16_rn(k[d]));
+            page_k[key_in_page(d, at)] = __bfloat16_as_ushort(__float2bfloat16_rn(k[d]));
         for (uint32_t d = threadIdx.x; d < kv.v_width; d += blockDim.x)
-            page_v[d] = __bfloat16_as_ushort(__float2bfloat16_rn(v[d]));
+            page_v[value_in_page(kv.v_width, at, d)] = __bfloat16_as_ushort(__float2bfloat16_rn(v[d]));
         return;
     }
     float *page_v = page + kv.k_bytes / sizeof(float) + (uint64_t)at * kv.v_width;
@@ -134,7 +134,7 @@ DEVICE void append_keys(const cuda_attention &a, uint16_t *page, key_tile<D> &ke
 {
     const float *row_k = row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride;
     const float *row_v = row_k + (uint64_t)a.kv.heads * D + (uint64_t)head * D;
-    uint16_t *page_v = page + a.kv.k_bytes / 2 + position % CUDA_PAGE_TOKENS * D;
+    uint16_t *page_v = page + a.kv.k_bytes / 2;
     float k[D / 32], v[D / 32];
     bool none = a.mtp && position == 0;
     turn<D> by;
@@ -148,7 +148,8 @@ DEVICE void append_keys(const cuda_attention &a, uint16_t *page, key_tile<D> &ke
     for (uint32_t j = 0; j < D / 32; j++) {
         uint32_t d = threadIdx.x % 32 + 32 * j;
         keys.at[d][t % CUDA_APPEND_TOKENS] = __bfloat16_as_ushort(__float2bfloat16_rn(none ? 0 : k[j]));
-        page_v[d] = __bfloat16_as_ushort(__float2bfloat16_rn(none ? 0 : v[j]));
+        page_v[value_in_page(D, position % CUDA_PAGE_TOKENS, d)] =
+            __bfloat16_as_ushort(__float2bfloat16_rn(none ? 0 : v[j]));
     }
 }
 
@@ -180,7 +181,7 @@ template <uint32_t D> DEVICE void append_many(const cuda_step &s, const cuda_att
     uint32_t position = seq.position + (t - seq.first);
     uint16_t *page = (uint16_t *)page_at(s, seq, a.kv, head, position / CUDA_PAGE_TOKENS);
     for (uint32_t d = warp; d < D; d += APPEND_WARPS)
-        page[d * CUDA_PAGE_TOKENS + position % CUDA_PAGE_TOKENS] = keys.at[d][threadIdx.x % 32];
+        page[key_in_page(d, position % CUDA_PAGE_TOKENS)] = keys.at[d][threadIdx.x % 32];
 }
 
 #define APPEND(d)                                                                                            \

@@ -346,6 +346,17 @@ DEVICE float *page_of(const cuda_step &s, const cuda_kv &kv, uint32_t head, uint
 {
     return (float *)(s.pages[kv.group] + index * s.page_bytes[kv.group] + kv.offset + head * kv.head_bytes);
 }
+/* Where a page of bf16 has number d of the key of its token `at`, and of the value, in numbers. Pieces of 16
+ * bytes change places, so that 8 rows of a matrix take all banks of shared memory, where a page comes as it
+ * is. */
+DEVICE uint32_t key_in_page(uint32_t d, uint32_t at)
+{
+    return d * CUDA_PAGE_TOKENS + (at / 8 ^ d / 2 % 4) * 8 + at % 8;
+}
+DEVICE uint32_t value_in_page(uint32_t width, uint32_t at, uint32_t d)
+{
+    return at * width + (d / 8 ^ at % 8) * 8 + d % 8;
+}
 /* K and V of a token's page. */
 DEVICE float *page_at(const cuda_step &s, const cuda_seq &seq, const cuda_kv &kv, uint32_t head,
                       uint32_t page)

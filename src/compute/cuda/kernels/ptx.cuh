@@ -167,8 +167,21 @@ DEVICE void bulk_copy(void *to, const void *from, uint32_t bytes, uint64_t *b)
         "l"(from), "r"(bytes), "r"(shared_at(b))
         : "memory");
 }
+/* As `barrier_wait()`, by all lanes of one warp alone. */
+DEVICE void barrier_wait_warp(uint64_t *b, uint32_t phase)
+{
+    barrier_wait(b, phase);
+}
 
 #endif
+
+/* Makes visible to wgmma and the bulk engine what threads wrote to shared memory. */
+DEVICE void shared_written()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 
 /* ---- tensor cores; all lanes of a warp call ---- */
 
@@ -187,6 +200,14 @@ DEVICE void load4_turned(uint32_t r[4], uint32_t at)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at)
                  : "memory");
+}
+
+/* Turns a matrix of 8 x 8: lane l has pair l % 4 of row l / 4, and gets that of column l / 4. */
+DEVICE uint32_t turn8(uint32_t x)
+{
+    uint32_t y;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
 }
 
 DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)

@@ -6,11 +6,6 @@
 
 #if __CUDA_ARCH_FEAT_SM90_ALL
 
-/* Makes visible to wgmma what threads wrote to shared memory. */
-DEVICE void shared_written()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 /* ---- wgmma: 64 rows; a: a warp's 16 rows of 16 k; b: a descriptor of the columns' inputs ---- */
 
 DEVICE void wgmma_begin()

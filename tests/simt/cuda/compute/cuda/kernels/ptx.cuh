@@ -78,21 +78,37 @@ DEVICE void copies_wait_all()
     simt::copies_wait_all();
 }
 
-/* ---- the bulk engine: a copy is there when all threads of the block have waited for it ---- */
+/* ---- the bulk engine: a copy is there when those who wait for its barrier have all come ---- */
 
 #define BULK_COPIES 1
 
-static struct {
+struct simt_copy {
+    uint64_t *b;
     void *to;
     const void *from;
     uint32_t bytes;
-} simt_bulk[64];
+};
+static simt_copy simt_bulk[64];
 static uint32_t simt_bulk_count;
+
+/* Ends the copies of a barrier, or drops them. */
+static inline void simt_end_copies(uint64_t *b, bool drop)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < simt_bulk_count; i++) {
+        const simt_copy c = simt_bulk[i];
+        if (c.b != b)
+            simt_bulk[left++] = c;
+        else if (!drop)
+            memcpy(c.to, c.from, c.bytes);
+    }
+    simt_bulk_count = left;
+}
 
 DEVICE void barrier_init(uint64_t *b, uint32_t)
 {
     *b = 0;
-    simt_bulk_count = 0;
+    simt_end_copies(b, true);
 }
 DEVICE void barriers_made()
 {
@@ -104,15 +120,20 @@ DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
 DEVICE void barrier_wait(uint64_t *b, uint32_t)
 {
     simt::meet_block();
-    for (; *b > 0 && simt_bulk_count > 0; simt_bulk_count--)
-        memcpy(simt_bulk[simt_bulk_count - 1].to, simt_bulk[simt_bulk_count - 1].from,
-               simt_bulk[simt_bulk_count - 1].bytes);
+    simt_end_copies(b, false);
 }
-DEVICE void bulk_copy(void *to, const void *from, uint32_t bytes, uint64_t *)
+DEVICE void barrier_wait_warp(uint64_t *b, uint32_t)
 {
-    simt_bulk[simt_bulk_count].to = to;
-    simt_bulk[simt_bulk_count].from = from;
-    simt_bulk[simt_bulk_count++].bytes = bytes;
+    simt::meet_warp(b, [](void *const *lanes) { simt_end_copies((uint64_t *)lanes[0], false); });
+}
+/* The place holds NaNs until then. */
+DEVICE void bulk_copy(void *to, const void *from, uint32_t bytes, uint64_t *b)
+{
+    memset(to, 0xff, bytes);
+    simt_bulk[simt_bulk_count++] = {b, to, from, bytes};
+}
+DEVICE void shared_written()
+{
 }
 
 /* ---- tensor cores ---- */
@@ -179,6 +200,15 @@ static inline void simt_multiply(void *const *lanes)
         for (uint32_t j = 0; j < 4; j++)
             to[j] = c[i / 4 + j / 2 * 8][i % 4 * 2 + j % 2];
     }
+}
+DEVICE uint32_t turn8(uint32_t x)
+{
+    uint32_t lane = simt::lane(), row = lane / 4, y = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t from = __shfl_sync(0xffffffffu, x, (lane % 4 * 2 + i) * 4 + row / 2);
+        y |= (from >> row % 2 * 16 & 0xffff) << 16 * i;
+    }
+    return y;
 }
 DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
