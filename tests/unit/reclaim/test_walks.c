@@ -88,7 +88,8 @@ TEST(a_wrong_reference_count_names_its_page)
     /* A leak: the pool itself is at peace with it. */
     page_pool_ref(f.pages, cached);
     page_pool_check(f.pages);
-    snprintf(words, sizeof(words), "page %u of group 0: 1 references, 0 of sequences and leases", cached);
+    snprintf(words, sizeof(words), "page %u of group 0: 1 references, 0 of sequences, leases and agents",
+             cached);
     assert_stops_saying(sched_check(f.sched), words);
     page_pool_unref(f.pages, cached);
     f.pages->pages[used].refs++;
