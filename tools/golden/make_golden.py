@@ -51,15 +51,18 @@ class Entry:
     `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder.
     `sees`: the golden has an image. `served`: tests of servers use it, with a generation_config.json.
     `pooling`: it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the
-    widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label."""
+    widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
+    function that changes the random weights by name, before anything is computed from them."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, sees=False, served=False, pooling=None,
-                 lengths=(1, 2, 9, 33), dense=(), scores=False, **config):
+                 lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None,
+                 **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
         self.sees, self.served = sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
+        self.weights = weights
         self.config = {**BASE, **config}
         if scores:
             self.config["num_labels"] = 1
@@ -70,6 +73,29 @@ class Entry:
             self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": not sees,
                            "image_token_id": first, "video_token_id": first + 1,
                            "vision_start_token_id": first + 2, "vision_end_token_id": first + 3}
+
+
+def calm(tensors):
+    """Weights of delta nets with experts, in which rounding turns nothing. Each token asks for two experts,
+    by large values in the dimensions of their numbers, where no block adds anything; the other dimensions
+    choose their weights. Queries of delta nets are near their keys: a head that has forgotten gives q k v,
+    and its norm would turn a small product's error into a sign."""
+    import torch
+    embedding = next(t for n, t in tensors.items() if n.endswith("embed_tokens.weight"))
+    experts = next(t.shape[0] for n, t in tensors.items() if n.endswith("mlp.gate.weight"))
+    keys = HYBRID["linear_num_key_heads"] * HYBRID["linear_key_head_dim"]
+    ids = torch.arange(embedding.shape[0])
+    first, step = ids % experts, 1 + ids // experts % (experts - 1)
+    embedding[ids, first] += 8
+    embedding[ids, (first + step) % experts] += 8
+    for name, tensor in tensors.items():
+        if name.endswith("mlp.gate.weight"):
+            tensor *= 0.25
+            tensor[:, :experts] += 2 * torch.eye(experts)
+        elif name.endswith(("o_proj.weight", "out_proj.weight", "down_proj", "down_proj.weight")):
+            tensor[..., :experts, :] = 0
+        elif name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+            tensor[:keys] = 0.5 * tensor[:keys] + 0.9 * tensor[keys:2 * keys]
 
 
 def rotary_dim(config):
@@ -151,9 +177,10 @@ ENTRIES = {
                    rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **SERVED),
     # Three delta nets, two value heads per key head; gated attention of which half a head rotates.
     "qwen3_5": Entry("qwen3_5_text", seed=8, tie_word_embeddings=False, **HYBRID, **SERVED),
-    # Delta nets with experts and a gated shared one.
-    "qwen3_5_moe": Entry("qwen3_5_moe_text", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
-                         moe_intermediate_size=12, shared_expert_intermediate_size=20,
+    # Delta nets with experts and a gated shared one; no choice or norm near a tie.
+    "qwen3_5_moe": Entry("qwen3_5_moe_text", seed=3, weights=calm, tie_word_embeddings=False,
+                         num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12,
+                         shared_expert_intermediate_size=20,
                          **HYBRID, **SERVED),
     # An MLP of relu squared, without a gate; yarn.
     "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
@@ -390,11 +417,16 @@ def fill(torch, model, entry, seed):
     dtype = getattr(torch, entry.dtype)
     done = set()  # tied tensors
     with torch.no_grad():
-        for name, tensor in sorted(model.state_dict().items()):
+        tensors = model.state_dict()
+        for name, tensor in sorted(tensors.items()):
             if not tensor.is_floating_point() or tensor.data_ptr() in done:
                 continue
             done.add(tensor.data_ptr())
             tensor.copy_(random_like(torch, tensor, entry.gain, generator).to(dtype).float())
+        if entry.weights:
+            entry.weights(tensors)
+            for tensor in tensors.values():
+                tensor.copy_(tensor.to(dtype).float())
 
 
 def make_model(entry, seed):
