@@ -151,6 +151,14 @@ static void expect_letters(int fd, size_t bytes)
     answer_done(&a);
 }
 
+/* A request's bytes are returned after its answer has arrived. */
+static void wait_account(uint64_t reserved)
+{
+    for (int i = 0; i < 5000 && account_numbers(app.account).reserved != reserved; i++)
+        usleep(1000);
+    assert_int_equal(account_numbers(app.account).reserved, reserved);
+}
+
 TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
 {
     struct http_server_opts opts = {.connections_max = 4, .body_bytes_max = 10 << 20};
@@ -163,6 +171,7 @@ TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
     /* More than the limit: refused before a byte of it comes, or as soon as that is known. */
     expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n", 413,
                 "the 1048576 bytes planned for all bodies together");
+    wait_account(fixed);
     int fd = client_open();
     client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2dc6c0\r\n");
     send_letters(fd, 3000000);
@@ -217,9 +226,7 @@ TEST(an_answer_that_the_system_has_no_memory_for_is_429)
     expect_letters(fd, 300000);
     close(fd);
     app_wait(&app.completed, 2);
-    for (int i = 0; i < 5000 && account_numbers(app.account).reserved != reserved; i++)
-        usleep(1000);
-    assert_int_equal(account_numbers(app.account).reserved, reserved);
+    wait_account(reserved);
     app_stop();
 }
 
