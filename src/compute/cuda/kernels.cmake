@@ -27,7 +27,7 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
   list(APPEND targets -gencode arch=compute_${ptx},code=sm_${target})
 endforeach()
 set(images)
-foreach(name rows bf16 experts wide few repack project attention attend attend_wide recurrent delta route top sample encode encode_attend)
+foreach(name rows bf16 experts wide few repack project attention attend attend_wide attend_warp recurrent delta route top sample encode encode_attend)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
   # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
   # says of each kernel lies beside the image, for tools/check-ptxas.
