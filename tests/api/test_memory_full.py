@@ -318,7 +318,7 @@ CLIENTS, SECONDS, SECONDS_MAX = 640, 5, 60
 LONGEST = 2048
 # Pages for two requests of the longest, and bodies and texts of a few megabytes, for six rows and 24 that
 # wait.
-PLANNED = {**LIMITS, "memory-limit": 104 << 20, "max-connections": CLIENTS // 10, "max-model-len": LONGEST}
+PLANNED = {**LIMITS, "memory-limit": 106 << 20, "max-connections": CLIENTS // 10, "max-model-len": LONGEST}
 CROWDED = {**PLANNED, "max-body-bytes": 1 << 20, "max-request-bytes": 4 << 20}
 
 
