@@ -159,8 +159,8 @@ def test_a_circle_between_files_is_named(objects, monkeypatch):
 
 def test_a_function_is_named_after_its_file_or_folder(objects):
     names = ["command_plan", "plan_words", "cli_begin", "model_words"]
-    assert list(objects.check_names({"cli": ({n: "plan" for n in names}, [], set(names)), "memory": ({"account_x": "ledger"}, [], {"account_x"})})) == [
-        "src/cli/plan: model_words begins with no word of its file's or folder's name"]
+    assert list(objects.check_names({"cli": ({n: "plan_command" for n in names}, [], set(names)), "memory": ({"account_x": "ledger"}, [], {"account_x"})})) == [
+        "src/cli/plan_command: model_words begins with no word of its file's or folder's name"]
 
 
 def test_a_build_has_the_commit_of_its_checkout_and_says_what_differs(tmp_path):
