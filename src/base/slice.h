@@ -60,10 +60,13 @@ static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
     return (struct slice){s.ptr ? s.ptr + from : NULL, len};
 }
 
+/* The white space of JSON. */
+#define SLICE_BLANKS " \t\r\n"
+
 /* Without the bytes at its ends that are in `blanks`. */
 struct slice slice_trim(struct slice s, const char *blanks);
 
-/* True for the white space of JSON. */
+/* True for a character of SLICE_BLANKS. */
 static inline bool slice_is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';

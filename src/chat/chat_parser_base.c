@@ -22,27 +22,15 @@ static void put_marker(struct chat_parser *p, struct slice s)
     }
 }
 
-static struct slice trimmed(const char *text)
-{
-    struct slice s = slice_of(text);
-    if (s.len == 1 && s.ptr[0] == '\n')
-        return s; /* a marker of its own */
-    while (s.len && slice_is_blank(s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
 int chat_make_marks(struct chat_parser *p)
 {
     size_t from[CHAT_MARKER_COUNT + 2];
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++) {
         from[m] = p->marks.len;
-        put_marker(p, trimmed(p->opts.syntax->marker[m]));
+        put_marker(p, chat_syntax_bare(p->opts.syntax->marker[m]));
     }
     from[CHAT_MARKER_COUNT] = p->marks.len;
-    put_marker(p, trimmed(p->opts.syntax->opens));
+    put_marker(p, chat_syntax_bare(p->opts.syntax->opens));
     from[CHAT_MARKER_COUNT + 1] = p->marks.len;
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
         p->mark[m] = slice_sub(buf_slice(&p->marks), from[m], from[m + 1] - from[m]);

@@ -5,19 +5,10 @@
 
 #define PLAIN_NAME_BYTES_MAX 128
 
-static struct slice trimmed(struct slice s)
-{
-    while (s.len && slice_is_blank(s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
 static void set_text(struct chat_parser *p, struct buf *ret, struct slice s)
 {
     buf_clear(ret);
-    chat_put_text(p, trimmed(s), ret);
+    chat_put_text(p, slice_trim(s, SLICE_BLANKS), ret);
 }
 
 /* functions.NAME:N is the id, and has the name. Without a NAME all of it is the name. */
@@ -224,7 +215,7 @@ static bool may_be_name(const struct chat_parser *p, struct slice s)
         ends |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);
     if (chat_find_mark(p, s, 0, ends, &found) != SIZE_MAX)
         return true;
-    s = trimmed(slice_sub(s, 0, s.len - chat_mark_tail(p, s, ends)));
+    s = slice_trim(slice_sub(s, 0, s.len - chat_mark_tail(p, s, ends)), SLICE_BLANKS);
     for (size_t i = 0; i < s.len; i++)
         if (slice_is_blank(s.ptr[i]))
             return false;

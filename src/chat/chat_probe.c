@@ -126,11 +126,7 @@ static struct slice cut(struct slice s, size_t from, size_t to)
 
 static struct slice trim(struct slice s)
 {
-    while (s.len && slice_is_blank(s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
+    return slice_trim(s, SLICE_BLANKS);
 }
 
 static size_t common_head(struct slice a, struct slice b)

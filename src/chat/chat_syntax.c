@@ -294,6 +294,12 @@ uint32_t chat_syntax_special(const struct chat_syntax *s, uint32_t id)
     return UINT32_MAX;
 }
 
+struct slice chat_syntax_bare(const char *marker)
+{
+    struct slice s = slice_of(marker);
+    return slice_eq(s, SLICE("\n")) ? s : slice_trim(s, SLICE_BLANKS);
+}
+
 uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text)
 {
     uint32_t best = UINT32_MAX;

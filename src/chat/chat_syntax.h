@@ -127,6 +127,9 @@ bool chat_syntax_prompt_reasons(const struct chat_syntax *s, struct slice render
 /* The reply's reasoning is over in the prompt: it ends with the closing marker and white space. */
 bool chat_syntax_prompt_reasoned(const struct chat_syntax *s, struct slice rendered);
 
+/* A marker without the white space around it, unless it is a line feed alone. NULL gives an empty one. */
+struct slice chat_syntax_bare(const char *marker);
+
 /* The longest special token whose text stands at the start of `text`; its index in s->specials, or
  * UINT32_MAX. */
 uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text);

@@ -21,18 +21,6 @@ bool tool_source_takes_schema(const struct chat_syntax *syntax)
 
 /* ---- markers ---- */
 
-static struct slice trimmed(const char *text)
-{
-    struct slice s = slice_of(text);
-    if (s.len == 1 && s.ptr[0] == '\n')
-        return s; /* a marker of its own */
-    while (s.len && slice_is_blank(s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && slice_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
 /* The longest special token at the start of `s`. */
 static const struct chat_special *special_at(const struct tool_source_opts *o, struct slice s)
 {
@@ -71,7 +59,7 @@ static void put_markers(const struct tool_source_opts *o, struct json_out *j)
         "value_begin",    "value_end",       "call_end",   "quote",     "channel_begin"};
     json_open(j, "markers");
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++) {
-        struct slice s = trimmed(o->syntax->marker[m]);
+        struct slice s = chat_syntax_bare(o->syntax->marker[m]);
         bool line = slice_eq(s, SLICE("\n"));
         /* The parser ends the name at the first key as well, and counts the line end as the value's. */
         if (s.len > 0 && !(line && o->syntax->arguments == CHAT_TAGGED))

@@ -103,16 +103,6 @@ static int matches_ordered(struct judge *j, json_t *instance)
     return j->text.error ? -E2BIG : matches(j, buf_slice(&j->text));
 }
 
-static struct slice trimmed(struct slice s)
-{
-    static const char space[] = " \t\r\n";
-    while (s.len && memchr(space, s.ptr[s.len - 1], 4))
-        s.len--;
-    while (s.len && memchr(space, s.ptr[0], 4))
-        s = slice_sub(s, 1, SIZE_MAX);
-    return s;
-}
-
 static int judge_text(struct judge *j, struct slice text)
 {
     json_error_t why;
@@ -130,7 +120,9 @@ static int judge_text(struct judge *j, struct slice text)
 /* `why`: the schema is not supported, for this reason. */
 static void print_verdict(struct judge *j, struct slice line, const char *why)
 {
-    int r = why ? -ENOTSUP : line.len > INSTANCE_BYTES_MAX ? -E2BIG : judge_text(j, trimmed(line));
+    int r = why                             ? -ENOTSUP
+            : line.len > INSTANCE_BYTES_MAX ? -E2BIG
+                                            : judge_text(j, slice_trim(line, SLICE_BLANKS));
     puts(r < 0 ? "unsupported" : r ? "accept" : "reject");
     if (r == -E2BIG)
         fputs("plateau: the instance is too long or too complex for the grammar\n", stderr);

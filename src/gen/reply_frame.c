@@ -21,13 +21,7 @@ static void literal(struct grammar_frame *f, struct slice text)
 static struct slice marker_of(const struct chat_syntax *s, enum chat_marker m)
 {
     struct slice text = slice_of(s->marker[m]);
-    if (text.len == 1)
-        return text;
-    while (text.len && slice_is_blank(text.ptr[0]))
-        text = slice_sub(text, 1, text.len);
-    while (text.len && slice_is_blank(text.ptr[text.len - 1]))
-        text.len--;
-    return text;
+    return text.len == 1 ? text : slice_trim(text, SLICE_BLANKS);
 }
 
 /* Bytes of `text` before its next special token. */

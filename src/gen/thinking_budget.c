@@ -17,12 +17,7 @@
 static struct slice marker_of(const struct gen *g, enum chat_marker m)
 {
     const struct chat_syntax *s = g->model->syntax;
-    struct slice ret = s && s->marker[m] ? slice_of(s->marker[m]) : (struct slice){0};
-    while (ret.len > 0 && slice_is_blank(ret.ptr[0]))
-        ret = slice_sub(ret, 1, ret.len);
-    while (ret.len > 0 && slice_is_blank(ret.ptr[ret.len - 1]))
-        ret.len--;
-    return ret;
+    return s && s->marker[m] ? slice_trim(slice_of(s->marker[m]), SLICE_BLANKS) : (struct slice){0};
 }
 
 /* The model can write the marker. */

@@ -83,7 +83,7 @@ static bool read_ref(const char *folder, const char *revision, char ret[HUB_REVI
     if (join(refs, e, folder, "/refs/", "") < 0 || join(path, e, refs, revision, "") < 0 ||
         small_file_read(path, HUB_REVISION_BYTES - 1, &f, NULL) < 0)
         return false;
-    struct slice commit = slice_trim((struct slice){f.bytes, f.len}, " \r\n\t");
+    struct slice commit = slice_trim((struct slice){f.bytes, f.len}, SLICE_BLANKS);
     bool valid = hub_revision_is_valid(commit) && !memchr(commit.ptr, '/', commit.len);
     if (valid)
         snprintf(ret, HUB_REVISION_BYTES, "%.*s", SLICE_ARGS(commit));

@@ -135,7 +135,7 @@ static bool header_is(struct slice line, const char *name, char *ret, size_t byt
     size_t len = strlen(name);
     if (line.len <= len || line.ptr[len] != ':' || !slice_starts_any_case(line, slice_of(name)))
         return false;
-    struct slice value = slice_trim(slice_sub(line, len + 1, line.len), " \t\r\n");
+    struct slice value = slice_trim(slice_sub(line, len + 1, line.len), SLICE_BLANKS);
     snprintf(ret, bytes_max, "%.*s", (int)MIN_OF(value.len, bytes_max - 1), value.ptr);
     return true;
 }

@@ -155,7 +155,7 @@ static int read_object(struct json_scan *s, struct hub_list *l, struct err *e)
 
 int hub_list_parse(struct slice json, struct hub_list *l, struct err *e)
 {
-    struct json_scan s = {.text = slice_trim(json, " \r\n\t")};
+    struct json_scan s = {.text = slice_trim(json, SLICE_BLANKS)};
     bool tree = s.text.len > 0 && s.text.ptr[0] == '[';
     int r = json.len > HUB_LIST_BYTES_MAX
                 ? err_set(e, -E2BIG, "the hub's list is longer than %zu bytes", HUB_LIST_BYTES_MAX)

@@ -10,7 +10,7 @@
 
 static int set(struct slice s, char ret[HUB_TOKEN_BYTES], struct err *e)
 {
-    s = slice_trim(s, " \t\r\n");
+    s = slice_trim(s, SLICE_BLANKS);
     if (s.len >= HUB_TOKEN_BYTES)
         return err_set(e, -EINVAL, "the hub's token is longer than %d bytes", HUB_TOKEN_BYTES - 1);
     for (size_t i = 0; i < s.len; i++)

@@ -64,7 +64,7 @@ bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret)
     char text[64], *end;
     if (!tmpl_work(run, FLOAT_UNITS + tmpl_cost_unicode(s.len)))
         return false;
-    s = slice_trim(s, " \t\r\n");
+    s = slice_trim(s, SLICE_BLANKS);
     if (s.len == 0 || s.len >= sizeof(text) || s.ptr[s.len - 1] == 'x' || s.ptr[s.len - 1] == 'X')
         return false;
     memcpy(text, s.ptr, s.len);
