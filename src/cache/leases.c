@@ -650,13 +650,6 @@ bool leases_info(const struct leases *l, const struct lease_id *id, struct lease
     return x != NULL;
 }
 
-uint32_t leases_tokens(const struct leases *l, const struct lease_id *id)
-{
-    struct lease_info info = {0};
-    (void)leases_info(l, id, &info);
-    return info.tokens;
-}
-
 uint32_t leases_each(const struct leases *l, lease_fn *each, void *arg)
 {
     uint32_t count = 0;

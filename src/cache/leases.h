@@ -116,8 +116,6 @@ struct lease_info {
 /* each(arg, i, info) for each session i; returns how many there are. */
 typedef void lease_fn(void *arg, uint32_t i, const struct lease_info *info);
 uint32_t leases_each(const struct leases *l, lease_fn *each, void *arg);
-/* Tokens that the session holds; 0: none, or there is no such session. */
-uint32_t leases_tokens(const struct leases *l, const struct lease_id *id);
 /* Fills in the session's figures. False: there is no such session. */
 bool leases_info(const struct leases *l, const struct lease_id *id, struct lease_info *ret);
 
