@@ -93,8 +93,7 @@ static bool would_fit(const struct engine *en, const struct job *j, bool below)
 {
     struct lease_refusal why;
     struct lease_open open = open_of(en, j, below);
-    struct tier_io none = {0};
-    const struct tier_io *t = below ? &en->tiers.ssd : &none;
+    const struct tier_io *t = &en->tiers.ssd;
     uint32_t lease = NONE;
     if (!below)
         return leases_fit(en->pools.leases, open.tenant, open.bytes);
