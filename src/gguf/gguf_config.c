@@ -342,9 +342,9 @@ static bool is_corrected(const struct view *v)
 
 static int copy_latent_router(struct view *v)
 {
-    const bool corrected = is_corrected(v);
     if (!v->arch->latent || !v->arch->experts)
         return 0;
+    const bool corrected = is_corrected(v);
     json_t *absent = json_loads(absent_router, 0, NULL);
     int r = json_object_update_missing(v->root, absent) == 0 ? 0 : -ENOMEM;
     json_decref(absent);
