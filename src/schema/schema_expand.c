@@ -97,7 +97,7 @@ static bool in_circle(const struct schema_chain *c, lit_id lit)
     return false;
 }
 
-static void read_literal(struct schema_work *w, struct schema_state *st, struct schema_todo t)
+static void read_literal(struct schema_work *w, struct schema_state *st, struct schema_chain t)
 {
     uint32_t node = t.lit / 2;
     if (node == SCHEMA_NODE_TRUE || node == SCHEMA_NODE_FALSE) {
@@ -118,7 +118,7 @@ static void read_literal(struct schema_work *w, struct schema_state *st, struct 
     if (!seen || !chain)
         return;
     *seen = (struct schema_lits){t.lit, st->seen};
-    *chain = (struct schema_chain){t.lit, t.above};
+    *chain = t;
     st->seen = seen;
     st->now = chain;
     if (t.lit & 1)

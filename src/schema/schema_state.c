@@ -7,7 +7,7 @@ void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit
 {
     if (st->count == st->capacity) {
         uint32_t capacity = st->capacity ? st->capacity * 2 : 8;
-        struct schema_todo *more = schema_take(w, capacity * sizeof(*more));
+        struct schema_chain *more = schema_take(w, capacity * sizeof(*more));
         if (!more)
             return;
         if (st->count)
@@ -15,7 +15,7 @@ void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit
         st->todo = more;
         st->capacity = capacity;
     }
-    st->todo[st->count++] = (struct schema_todo){lit, st->now};
+    st->todo[st->count++] = (struct schema_chain){lit, st->now};
 }
 
 /* ---- choices ---- */

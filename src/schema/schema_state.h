@@ -4,13 +4,8 @@
 
 #include "schema/schema_work.h"
 
-/* Literals that led to one. */
+/* A literal, and those that led to it. */
 struct schema_chain {
-    lit_id lit;
-    const struct schema_chain *above;
-};
-
-struct schema_todo {
     lit_id lit;
     const struct schema_chain *above;
 };
@@ -23,7 +18,7 @@ struct schema_open_choice {
 
 struct schema_state {
     struct schema_alternative way;
-    struct schema_todo *todo;
+    struct schema_chain *todo; /* [first, count): not read yet */
     uint32_t first, count, capacity;
     const struct schema_lits *seen;
     const struct schema_open_choice *choices;
