@@ -287,11 +287,10 @@ void store_table_unlease(struct store_table *t, uint32_t entry)
     }
     count_leased(t, n, false);
     t->numbers.leased--;
-    if (n->state == STORE_ENTRY_STORED)
-        t->shares[n->share].amount -= n->sectors;
     n->leases = 0;
     n->newer = n->older = NONE;
     if (n->state == STORE_ENTRY_STORED) {
+        t->shares[n->share].amount -= n->sectors; /* link_newest() adds them */
         uint32_t newest = t->shares[n->share].newest;
         if (newest != NONE) /* the list is in the order of last use */
             n->used_ns = MAX_OF(n->used_ns, store_table_at(t, newest)->used_ns);
