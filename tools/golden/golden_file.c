@@ -131,28 +131,53 @@ static int read_grid(const json_t *o, struct golden_image *ret, struct err *e)
     return 0;
 }
 
-/* Reads bytes of height, width and RGB from the file that the case names, beside golden.json. */
+/* Reads the pixels from the file that the case names, beside golden.json. */
+static int read_pixel_file(const char *name, const char *path, size_t bytes, uint8_t *ret, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    char file[512];
+    snprintf(file, sizeof(file), "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
+    FILE *in = fopen(file, "rbe");
+    if (!in)
+        return err_set(e, -errno, "cannot open %s: %m", file);
+    bool whole = fread(ret, 1, bytes, in) == bytes && fgetc(in) == EOF;
+    fclose(in);
+    return whole ? 0 : err_set(e, -EINVAL, "%s does not have the bytes of image_shape", file);
+}
+
+/* Older goldens list the pixels. */
+static int read_pixel_list(const json_t *list, size_t bytes, uint8_t *ret, struct err *e)
+{
+    if (json_array_size(list) != bytes)
+        return err_set(e, -EINVAL, "image_hwc_u8 does not have the bytes of image_shape");
+    for (size_t i = 0; i < bytes; i++) {
+        json_int_t n = json_integer_value(json_array_get(list, i));
+        if (n < 0 || n > UINT8_MAX)
+            return err_set(e, -EINVAL, "image_hwc_u8[%zu] is not a byte", i);
+        ret[i] = (uint8_t)n;
+    }
+    return 0;
+}
+
+/* Reads height, width and the pixels, R, G and B. */
 static int read_pixels(const json_t *o, const char *path, struct golden_image *ret, struct err *e)
 {
-    const char *name = json_string_value(json_object_get(o, "image_hwc")), *slash = strrchr(path, '/');
-    char file[512];
+    const char *name = json_string_value(json_object_get(o, "image_hwc"));
+    const json_t *list = json_object_get(o, "image_hwc_u8");
     uint32_t shape[3];
     int r = read_numbers(o, "image_shape", 3, 1u << 12, shape, e);
     if (r < 0)
         return r;
+    if (shape[2] != 3 || (!name && !list))
+        return err_set(e, -EINVAL,
+                       "image_shape has no 3 channels, or image_hwc and image_hwc_u8 are missing");
     size_t n = (size_t)shape[0] * shape[1] * 3;
-    if (shape[2] != 3 || !name)
-        return err_set(e, -EINVAL, "image_shape has no 3 channels, or image_hwc is missing");
-    snprintf(file, sizeof(file), "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
     ret->pixels = malloc(n);
-    FILE *in = ret->pixels ? fopen(file, "rbe") : NULL;
-    if (!in)
-        return err_set(e, -errno, "cannot open %s: %m", file);
-    bool whole = fread(ret->pixels, 1, n, in) == n && fgetc(in) == EOF;
-    fclose(in);
     ret->height = shape[0];
     ret->width = shape[1];
-    return whole ? 0 : err_set(e, -EINVAL, "%s does not have the bytes of image_shape", file);
+    if (!ret->pixels)
+        return -ENOMEM;
+    return name ? read_pixel_file(name, path, n, ret->pixels, e) : read_pixel_list(list, n, ret->pixels, e);
 }
 
 static int read_name(const json_t *o, struct golden_image *ret, struct err *e)
