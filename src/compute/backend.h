@@ -14,13 +14,13 @@
 struct encode_shape;
 struct linear_source;
 
-#define COMPUTE_PLACES_MAX 16
+#define COMPUTE_ARRAYS_MAX 16
 
 /* Options of a workspace. */
 struct compute_opts {
     const struct compute_shape *shape; /* stays */
-    const struct place_spec *places;   /* copied */
-    uint32_t place_count;
+    const struct array_spec *arrays;   /* copied */
+    uint32_t array_count;
     enum compute_mode mode; /* mode of the weights */
     unsigned sums;          /* sums that all their products need of their input beside it: weight.sums */
     uint32_t tokens_max, seqs_max, logits_max; /* limits of one step */
@@ -46,7 +46,7 @@ struct backend {
     /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */
     bool (*prefers_bf16)(void);
 
-    /* Cost of a workspace; only shape, places, mode and sums are read. */
+    /* Cost of a workspace; only shape, arrays, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);
     /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
     int (*open)(const struct compute_opts *o, struct compute **ret);

@@ -52,19 +52,19 @@ struct encode_image {
 };
 
 enum encode_kind {
-    ENCODE_TABLES,   /* the backend's tables for this image: once, first */
-    ENCODE_PIXELS,   /* y = patches of pixels */
-    ENCODE_PROJECT,  /* y = w x */
-    ENCODE_PLACE,    /* y += bias and learned positions, rows of w between which a patch lies */
-    ENCODE_NORM,     /* y = layernorm(x) */
-    ENCODE_KEYS,     /* x += bias: keys | values; rotates the keys; both are kept for ENCODE_ATTEND */
-    ENCODE_QUERIES,  /* x += bias; rotates them */
-    ENCODE_ATTEND,   /* y = attention of the queries x over all patches (kern_attn_part_fn) */
-    ENCODE_ADD,      /* x += bias; y += x */
-    ENCODE_ADD_NORM, /* x += bias; y += x; z = layernorm(y) */
-    ENCODE_GELU,     /* x += bias; x = gelu(x) by tanh */
-    ENCODE_GELU_ERF, /* x += bias; x = gelu(x) by erf */
-    ENCODE_BIAS,     /* x += bias */
+    ENCODE_TABLES,    /* the backend's tables for this image: once, first */
+    ENCODE_PIXELS,    /* y = patches of pixels */
+    ENCODE_PROJECT,   /* y = w x */
+    ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies */
+    ENCODE_NORM,      /* y = layernorm(x) */
+    ENCODE_KEYS,      /* x += bias: keys | values; rotates the keys; both are kept for ENCODE_ATTEND */
+    ENCODE_QUERIES,   /* x += bias; rotates them */
+    ENCODE_ATTEND,    /* y = attention of the queries x over all patches (kern_attn_part_fn) */
+    ENCODE_ADD,       /* x += bias; y += x */
+    ENCODE_ADD_NORM,  /* x += bias; y += x; z = layernorm(y) */
+    ENCODE_GELU,      /* x += bias; x = gelu(x) by tanh */
+    ENCODE_GELU_ERF,  /* x += bias; x = gelu(x) by erf */
+    ENCODE_BIAS,      /* x += bias */
 };
 
 /* Rows [from, from + count) of the image; x, y and z begin with the first of them. */
@@ -79,7 +79,7 @@ struct op_encode {
     /* The only reader of the result, which is the next product: a backend may leave the result in the form
      * that the product reads, and nowhere else. NULL: another operation reads it. */
     const struct projection *reader;
-    uint32_t grid; /* ENCODE_PLACE: edge of the table of positions */
+    uint32_t grid; /* ENCODE_POSITIONS: edge of the table of positions */
     dev_ptr bias, norm_weight, norm_bias;
 };
 

@@ -1,6 +1,6 @@
 /* ops.h - the compute contract: the block operations of a forward pass.
  *
- * A step is begun with a batch, gets operations one after the other, and ends. An operation takes places in
+ * A step is begun with a batch, gets operations one after the other, and ends. An operation takes arrays of
  * the step's workspace and weights, never a pointer that host code follows; it may run at once or later, in
  * order. So operations return nothing: a failure is reported by compute_step_end(). Results that the host
  * reads (logits, the best drafts) are complete after that.
@@ -30,28 +30,28 @@ struct op_encode;
 struct projection;
 struct weight;
 
-/* ---- places ---- */
+/* ---- arrays ---- */
 
-enum place_rows {
+enum array_rows {
     ROWS_TOKENS, /* a row for each token of a step */
     ROWS_PAIRS,  /* for each (token, rank of its chosen expert), at token * top_k + rank */
 };
 
 /* An array of the workspace: rows of `width` floats. The first `read` floats of a row may be the input of a
  * projection, for which a backend keeps what its products need beside them (group sums, another type). */
-struct place_spec {
-    enum place_rows rows;
+struct array_spec {
+    enum array_rows rows;
     uint32_t width, read;
 };
 
-/* The values [from, from + width) of each row of a place. */
+/* The values [from, from + width) of each row of an array. */
 struct act {
-    uint32_t place, from, width;
+    uint32_t array, from, width;
 };
 
 static inline struct act act_part(struct act a, uint32_t from, uint32_t width)
 {
-    return (struct act){a.place, a.from + from, width};
+    return (struct act){a.array, a.from + from, width};
 }
 
 /* ---- operations ---- */
@@ -143,7 +143,7 @@ struct op_product {
                                       * nothing beside y */
 };
 #define OP_PRODUCTS_MAX 2
-#define OP_LOGITS       UINT32_MAX /* place of the logits */
+#define OP_LOGITS       UINT32_MAX /* the logits in place of an array */
 
 /* Queries and keys: rmsnorm where there is a weight, then rotation, in place. K and V go to the pages. Then
  * softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *= sigmoid(gate).

@@ -26,7 +26,7 @@ enum op {
     OP_TABLES,
     OP_PIXELS,     /* mid = patches of pixels */
     OP_EMBED,      /* h = product of mid */
-    OP_PLACE,      /* h += bias and learned positions */
+    OP_POSITIONS,  /* h += bias and learned positions */
     OP_NORM,       /* x = norm of h */
     OP_KEY_VALUE,  /* y = product of x */
     OP_KEYS,       /* bias, rotate, keep */
@@ -46,7 +46,7 @@ enum op {
     OP_FEATURE,    /* bias */
 };
 
-static const uint8_t embed_ops[] = {OP_PIXELS, OP_EMBED, OP_PLACE};
+static const uint8_t embed_ops[] = {OP_PIXELS, OP_EMBED, OP_POSITIONS};
 static const uint8_t keys_ops[] = {OP_NORM, OP_KEY_VALUE, OP_KEYS};
 static const uint8_t mix_ops[] = {OP_NORM, OP_QUERY, OP_QUERIES, OP_ATTEND, OP_OUT,
                                   OP_MIX,  OP_UP,    OP_GELU,    OP_DOWN,   OP_ADD};
@@ -338,7 +338,7 @@ static struct op_encode mixing(const struct vision_encoder *e, const struct visi
 
 static struct op_encode placing(const struct vision_encoder *e)
 {
-    struct op_encode a = of_rows(e, ENCODE_PLACE, e->config->hidden);
+    struct op_encode a = of_rows(e, ENCODE_POSITIONS, e->config->hidden);
     a.y = stream_now(e);
     a.w = &e->weights->positions;
     a.bias = e->weights->patches.bias;
@@ -374,7 +374,7 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
         return a;
     case OP_EMBED:
         return product(rows, &e->weights->patches, e->a.mid, stream_now(e));
-    case OP_PLACE:
+    case OP_POSITIONS:
         return placing(e);
     case OP_NORM:
         return norming(of_rows(e, ENCODE_NORM, v->hidden), &b->mix, stream_now(e), e->a.x,

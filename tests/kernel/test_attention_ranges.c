@@ -15,7 +15,7 @@
 #define LONGEST    3500 /* tokens: 14 segments */
 #define PAGES      DIV_UP(LONGEST, PAGE_TOKENS)
 
-enum { PLACE_QKV, PLACE_OUT, PLACE_ANGLES, PLACES };
+enum { ARRAY_QKV, ARRAY_OUT, ARRAY_ANGLES, ARRAYS };
 
 /* A layer, and a step of it. */
 struct attend_case {
@@ -43,9 +43,9 @@ static void attended_init(struct attended *a, const struct attend_case *k, uint3
 {
     uint32_t q_width = k->heads * k->k_width * (k->gated ? 2 : 1);
     uint32_t row = q_width + k->kv_heads * (k->k_width + k->v_width);
-    const struct place_spec places[PLACES] = {[PLACE_QKV] = {.width = row},
-                                              [PLACE_OUT] = {.width = k->heads * k->v_width},
-                                              [PLACE_ANGLES] = {.width = k->k_width / 2}};
+    const struct array_spec arrays[ARRAYS] = {[ARRAY_QKV] = {.width = row},
+                                              [ARRAY_OUT] = {.width = k->heads * k->v_width},
+                                              [ARRAY_ANGLES] = {.width = k->k_width / 2}};
     a->kv = (struct kv_layer){
         .heads = k->kv_heads, .k_width = k->k_width, .v_width = k->v_width, .form = k->form};
     a->shape = (struct compute_shape){
@@ -55,8 +55,8 @@ static void attended_init(struct attended *a, const struct attend_case *k, uint3
     a->memory = NULL;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &a->memory), 0);
     const struct compute_opts o = {.shape = &a->shape,
-                                   .places = places,
-                                   .place_count = PLACES,
+                                   .arrays = arrays,
+                                   .array_count = ARRAYS,
                                    .tokens_max = TOKENS_MAX,
                                    .seqs_max = SEQS_MAX,
                                    .logits_max = 1,
@@ -122,10 +122,10 @@ static void run(const struct attend_case *k, uint32_t workers, float *ret, char 
     }
     const struct batch batch = {
         .token_count = tokens, .seq_count = k->seqs, .seqs = seqs, .pages = {{(uintptr_t)base ^ c->flip}}};
-    const struct act qkv = {PLACE_QKV, 0,
+    const struct act qkv = {ARRAY_QKV, 0,
                             k->heads * k->k_width * (k->gated ? 2 : 1) +
                                 k->kv_heads * (k->k_width + k->v_width)},
-                     out = {PLACE_OUT, 0, k->heads * k->v_width}, angles = {PLACE_ANGLES, 0, k->k_width / 2};
+                     out = {ARRAY_OUT, 0, k->heads * k->v_width}, angles = {ARRAY_ANGLES, 0, k->k_width / 2};
     device_turn_begin(a.device);
     compute_step_begin(a.compute, &batch);
     for (uint32_t t = 0; t < tokens; t++) {

@@ -31,7 +31,7 @@ struct batch_seq;
 /* Scale of scores of normed queries and keys, which are larger than the others. */
 #define NORMED_SCALE 0.01f
 
-enum { PLACE_QKV, PLACE_OUT, PLACE_ANGLES, PLACES };
+enum { ARRAY_QKV, ARRAY_OUT, ARRAY_ANGLES, ARRAYS };
 
 struct shape {
     uint32_t heads, kv_heads, size, window;
@@ -62,12 +62,12 @@ static dev_ptr features[TOKENS];
 
 static void open_compute(struct attention *a, uint32_t i)
 {
-    const struct place_spec places[PLACES] = {
+    const struct array_spec arrays[ARRAYS] = {
         {ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}, {ROWS_TOKENS, 2 * MAX_OF(a->of->half, 1u), 0}};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &a->host[i]), 0);
     a->compute[i] = gpu_compute(&a->gpu, (struct compute_opts){.shape = &a->shape[i],
-                                                               .places = places,
-                                                               .place_count = PLACES,
+                                                               .arrays = arrays,
+                                                               .array_count = ARRAYS,
                                                                .mode = i == 0 ? COMPUTE_F32 : COMPUTE_BF16,
                                                                .tokens_max = TOKENS,
                                                                .seqs_max = SEQS,
@@ -155,11 +155,11 @@ static void compute_rows(struct attention *a, uint32_t mode, const struct batch_
                               .scale = 0.7f,
                               .window = s->window,
                               .cap = s->cap,
-                              .qkv = {PLACE_QKV, 0, a->in},
-                              .out = {PLACE_OUT, 0, a->out}};
+                              .qkv = {ARRAY_QKV, 0, a->in},
+                              .out = {ARRAY_OUT, 0, a->out}};
     if (s->half > 0) {
         op.scale = NORMED_SCALE;
-        op.angles = (struct act){PLACE_ANGLES, 0, 2 * s->half};
+        op.angles = (struct act){ARRAY_ANGLES, 0, 2 * s->half};
         op.adjacent = s->adjacent;
         op.norm_rotated = s->norm_rotated;
         op.q_norm = a->norms;
@@ -171,7 +171,7 @@ static void compute_rows(struct attention *a, uint32_t mode, const struct batch_
     compute_embed(c, &(struct op_embed){.table = &a->table,
                                         .ropes = &a->ropes,
                                         .h = op.qkv,
-                                        .angles = {PLACE_ANGLES, 0, 2 * s->half}});
+                                        .angles = {ARRAY_ANGLES, 0, 2 * s->half}});
     compute_append(c, &op);
     compute_attend(c, &op);
     compute_values(c, &(struct op_values){.x = op.out});

@@ -50,7 +50,7 @@ static void fill_frames(struct encode *e)
 static void encode_init(struct encode *e, uint32_t heads, uint32_t head_dim, enum compute_mode mode,
                         uint32_t rows, uint32_t columns)
 {
-    static const struct place_spec places[1] = {{ROWS_TOKENS, 64, 64}};
+    static const struct array_spec arrays[1] = {{ROWS_TOKENS, 64, 64}};
     *e = (struct encode){.rng = {.seed = 41}, .patches = rows * columns};
     e->model = (struct compute_shape){.hidden = 64, .vocab = 64, .eps = 1e-6f, .layers = 1};
     e->shape = (struct encode_shape){.hidden = heads * head_dim,
@@ -67,8 +67,8 @@ static void encode_init(struct encode *e, uint32_t heads, uint32_t head_dim, enu
     gpu_open(&e->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &e->host), 0);
     e->compute = gpu_compute(&e->gpu, (struct compute_opts){.shape = &e->model,
-                                                            .places = places,
-                                                            .place_count = 1,
+                                                            .arrays = arrays,
+                                                            .array_count = 1,
                                                             .mode = mode,
                                                             .tokens_max = 64,
                                                             .seqs_max = 1,

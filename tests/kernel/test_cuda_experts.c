@@ -19,7 +19,7 @@
 #define TOKENS(s)    (4 * (s)->tokens)
 #endif
 
-enum { PLACE_H, PLACE_NORMED, PLACE_SCORES, PLACE_MID, PLACE_OUT, PLACE_PAIR_UP, PLACE_PAIR_OUT, PLACES };
+enum { ARRAY_H, ARRAY_NORMED, ARRAY_SCORES, ARRAY_MID, ARRAY_OUT, ARRAY_PAIR_UP, ARRAY_PAIR_OUT, ARRAYS };
 
 struct shape {
     uint32_t hidden, width, experts, top_k, bits; /* bits: of both matrices; 16: dense */
@@ -100,13 +100,13 @@ static uint32_t scores_width(const struct shape *of)
 static void experts_init(struct experts *x, const struct shape *of, struct rng *r)
 {
     uint32_t k = of->hidden;
-    const struct place_spec places[PLACES] = {[PLACE_H] = {ROWS_TOKENS, k, k},
-                                              [PLACE_NORMED] = {ROWS_TOKENS, k, k},
-                                              [PLACE_SCORES] = {ROWS_TOKENS, scores_width(of), 0},
-                                              [PLACE_MID] = {ROWS_TOKENS, of->shared, of->shared},
-                                              [PLACE_OUT] = {ROWS_TOKENS, k, 0},
-                                              [PLACE_PAIR_UP] = {ROWS_PAIRS, 2 * of->width, of->width},
-                                              [PLACE_PAIR_OUT] = {ROWS_PAIRS, k, 0}};
+    const struct array_spec arrays[ARRAYS] = {[ARRAY_H] = {ROWS_TOKENS, k, k},
+                                              [ARRAY_NORMED] = {ROWS_TOKENS, k, k},
+                                              [ARRAY_SCORES] = {ROWS_TOKENS, scores_width(of), 0},
+                                              [ARRAY_MID] = {ROWS_TOKENS, of->shared, of->shared},
+                                              [ARRAY_OUT] = {ROWS_TOKENS, k, 0},
+                                              [ARRAY_PAIR_UP] = {ROWS_PAIRS, 2 * of->width, of->width},
+                                              [ARRAY_PAIR_OUT] = {ROWS_PAIRS, k, 0}};
     *x = (struct experts){.of = of,
                           .shape = {.hidden = k,
                                     .vocab = VOCAB,
@@ -118,8 +118,8 @@ static void experts_init(struct experts *x, const struct shape *of, struct rng *
     gpu_open(&x->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &x->host), 0);
     x->compute = gpu_compute(&x->gpu, (struct compute_opts){.shape = &x->shape,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = COMPUTE_BF16,
                                                             .tokens_max = TOKENS(of),
                                                             .seqs_max = 1,
@@ -159,10 +159,10 @@ static void put_layer(const struct experts *x)
         .in = k, .out = up, .part_count = 1, .parts = {x->up}, .bias = x->up_bias};
     const struct projection down = {
         .in = of->width, .out = k, .part_count = 1, .parts = {x->down}, .bias = x->down_bias};
-    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k}, scores = {PLACE_SCORES, 0, width};
-    const struct act shared_mid = {PLACE_MID, 0, of->shared}, shared_out = {PLACE_OUT, 0, shared ? k : 0};
-    const struct act pair_up = {PLACE_PAIR_UP, 0, up}, mid = {PLACE_PAIR_UP, 0, of->width};
-    const struct act pair_out = {PLACE_PAIR_OUT, 0, k};
+    const struct act h = {ARRAY_H, 0, k}, normed = {ARRAY_NORMED, 0, k}, scores = {ARRAY_SCORES, 0, width};
+    const struct act shared_mid = {ARRAY_MID, 0, of->shared}, shared_out = {ARRAY_OUT, 0, shared ? k : 0};
+    const struct act pair_up = {ARRAY_PAIR_UP, 0, up}, mid = {ARRAY_PAIR_UP, 0, of->width};
+    const struct act pair_out = {ARRAY_PAIR_OUT, 0, k};
     compute_norm(x->compute,
                  &(struct op_norm){.h = h, .y = normed, .norm = {.weight = x->norm}, .readers = {&gate_up}});
     compute_project(x->compute, &(struct op_product){.w = &router, .x = normed, .y = scores}, 1);
@@ -186,13 +186,13 @@ static void put_layer(const struct experts *x)
                  &(struct op_norm){
                      .add = {.kind = RESIDUAL_EXPERTS, .out = shared_out, .pairs = pair_out, .sum = normed},
                      .h = h,
-                     .y = {PLACE_NORMED, 0, 0}});
+                     .y = {ARRAY_NORMED, 0, 0}});
 }
 
 /* h after the layer for inputs first, first + 1, ...: [count][hidden] */
 static float *run(const struct experts *x, uint32_t first, uint32_t count)
 {
-    const struct act h = {PLACE_H, 0, x->of->hidden};
+    const struct act h = {ARRAY_H, 0, x->of->hidden};
     float *ret = malloc((size_t)count * x->of->hidden * sizeof(float));
     assert_non_null(ret);
     compute_step_begin(x->compute, gpu_batch(first, count, VOCAB, count, ret));

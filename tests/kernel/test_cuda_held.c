@@ -15,10 +15,10 @@
 #define TOKENS       32u
 #define MEMORY_BYTES (40 * UNIT_BYTES)
 
-enum { PLACE_H, PLACE_NORMED, PLACE_MID, PLACE_OUT, PLACES };
+enum { ARRAY_H, ARRAY_NORMED, ARRAY_MID, ARRAY_OUT, ARRAYS };
 
-static const struct act h = {PLACE_H, 0, WIDTH}, normed = {PLACE_NORMED, 0, WIDTH};
-static const struct act mid = {PLACE_MID, 0, WIDTH}, out = {PLACE_OUT, 0, WIDTH};
+static const struct act h = {ARRAY_H, 0, WIDTH}, normed = {ARRAY_NORMED, 0, WIDTH};
+static const struct act mid = {ARRAY_MID, 0, WIDTH}, out = {ARRAY_OUT, 0, WIDTH};
 static const struct rope_tables no_ropes;
 
 struct fixture {
@@ -46,18 +46,18 @@ static struct weight put(struct fixture *f, uint32_t rows)
 
 static void open_fixture(struct fixture *f)
 {
-    static const struct place_spec places[PLACES] = {[PLACE_H] = {ROWS_TOKENS, WIDTH, WIDTH},
-                                                     [PLACE_NORMED] = {ROWS_TOKENS, WIDTH, WIDTH},
-                                                     [PLACE_MID] = {ROWS_TOKENS, WIDTH, WIDTH},
-                                                     [PLACE_OUT] = {ROWS_TOKENS, WIDTH, 0}};
+    static const struct array_spec arrays[ARRAYS] = {[ARRAY_H] = {ROWS_TOKENS, WIDTH, WIDTH},
+                                                     [ARRAY_NORMED] = {ROWS_TOKENS, WIDTH, WIDTH},
+                                                     [ARRAY_MID] = {ROWS_TOKENS, WIDTH, WIDTH},
+                                                     [ARRAY_OUT] = {ROWS_TOKENS, WIDTH, 0}};
     memset(&fake_cuda, 0, sizeof(fake_cuda));
     *f = (struct fixture){
         .shape = {.hidden = WIDTH, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = TOKENS}};
     gpu_open(&f->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)4 << 20}, &f->host), 0);
     f->compute = gpu_compute(&f->gpu, (struct compute_opts){.shape = &f->shape,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = COMPUTE_BF16,
                                                             .tokens_max = TOKENS,
                                                             .seqs_max = 1,

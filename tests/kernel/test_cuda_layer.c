@@ -25,7 +25,7 @@
 #define MEMORY_BYTES ((uint64_t)512 << 20)
 #endif
 
-enum { PLACE_H, PLACE_NORMED, PLACE_UP, PLACE_MID, PLACE_OUT, PLACES };
+enum { ARRAY_H, ARRAY_NORMED, ARRAY_UP, ARRAY_MID, ARRAY_OUT, ARRAYS };
 
 struct shape {
     uint32_t hidden, width;
@@ -67,18 +67,18 @@ static dev_ptr put_values(struct layer *l, struct rng *r, uint32_t count)
 static void layer_init(struct layer *l, const struct shape *of, struct rng *r)
 {
     uint32_t k = of->hidden, up = of->glu ? 2 * of->width : of->width;
-    const struct place_spec places[PLACES] = {[PLACE_H] = {ROWS_TOKENS, k, k},
-                                              [PLACE_NORMED] = {ROWS_TOKENS, k, k},
-                                              [PLACE_UP] = {ROWS_TOKENS, up, up},
-                                              [PLACE_MID] = {ROWS_TOKENS, of->width, of->width},
-                                              [PLACE_OUT] = {ROWS_TOKENS, k, 0}};
+    const struct array_spec arrays[ARRAYS] = {[ARRAY_H] = {ROWS_TOKENS, k, k},
+                                              [ARRAY_NORMED] = {ROWS_TOKENS, k, k},
+                                              [ARRAY_UP] = {ROWS_TOKENS, up, up},
+                                              [ARRAY_MID] = {ROWS_TOKENS, of->width, of->width},
+                                              [ARRAY_OUT] = {ROWS_TOKENS, k, 0}};
     *l = (struct layer){
         .of = of, .shape = {.hidden = k, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = TOKENS}};
     gpu_open(&l->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &l->host), 0);
     l->compute = gpu_compute(&l->gpu, (struct compute_opts){.shape = &l->shape,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = COMPUTE_BF16,
                                                             .tokens_max = TOKENS,
                                                             .seqs_max = 1,
@@ -108,8 +108,8 @@ static void put_layers(const struct layer *l)
     const struct projection up = {.in = k, .out = rows, .part_count = 1, .parts = {l->up}};
     const struct projection down = {
         .in = of->width, .out = k, .part_count = 1, .parts = {l->down}, .bias = l->bias};
-    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k}, in = {PLACE_UP, 0, rows};
-    const struct act mid = {PLACE_MID, 0, of->width}, out = {PLACE_OUT, 0, k};
+    const struct act h = {ARRAY_H, 0, k}, normed = {ARRAY_NORMED, 0, k}, in = {ARRAY_UP, 0, rows};
+    const struct act mid = {ARRAY_MID, 0, of->width}, out = {ARRAY_OUT, 0, k};
     struct residual pending = {.kind = RESIDUAL_NONE};
     for (uint32_t i = 0; i < LAYERS; i++) {
         compute_norm(l->compute,
@@ -126,33 +126,33 @@ static void put_layers(const struct layer *l)
                  &(struct op_norm){.add = pending, .h = h, .y = normed, .norm = {.weight = l->norm}});
 }
 
-/* Returns the values of `place` after all layers for inputs first, first + 1, ...: [count][hidden] */
-static float *run(const struct layer *l, uint32_t place, uint32_t first, uint32_t count)
+/* Returns the values of `array` after all layers for inputs first, first + 1, ...: [count][hidden] */
+static float *run(const struct layer *l, uint32_t array, uint32_t first, uint32_t count)
 {
-    const struct act h = {PLACE_H, 0, l->of->hidden};
+    const struct act h = {ARRAY_H, 0, l->of->hidden};
     float *ret = malloc((size_t)count * l->of->hidden * sizeof(float));
     assert_non_null(ret);
     compute_step_begin(l->compute, gpu_batch(first, count, VOCAB, count, ret));
     compute_embed(l->compute,
                   &(struct op_embed){.table = &l->table, .ropes = &no_ropes, .h = h, .angles = h});
     put_layers(l);
-    compute_values(l->compute, &(struct op_values){.x = {place, 0, l->of->hidden}});
+    compute_values(l->compute, &(struct op_values){.x = {array, 0, l->of->hidden}});
     assert_int_equal(compute_step_end(l->compute), 0);
     return ret;
 }
 
 /* A norm alone takes 1 token, an addition up to 16, and TOKENS have neither. */
-static void alone_is_batched(const struct layer *l, uint32_t place)
+static void alone_is_batched(const struct layer *l, uint32_t array)
 {
     static const uint32_t counts[] = {COUNTS};
     uint32_t k = l->of->hidden;
-    float *all = run(l, place, 0, TOKENS);
+    float *all = run(l, array, 0, TOKENS);
     for (uint32_t i = 0; i < k; i++)
         assert_true(all[i] - all[i] == 0);
     assert_memory_not_equal(all, all + k, k * sizeof(float));
     for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
         uint32_t first = MIN_OF(11 * i, TOKENS - counts[i]);
-        float *some = run(l, place, first, counts[i]);
+        float *some = run(l, array, first, counts[i]);
         for (uint32_t t = 0; t < counts[i]; t++)
             if (memcmp(some + (size_t)t * k, all + (size_t)(first + t) * k, k * sizeof(float)) != 0)
                 fail_msg("hidden %u: token %u of %u differs from the same among %u", k, t, counts[i], TOKENS);
@@ -183,8 +183,8 @@ TEST(a_token_alone_has_the_bits_of_many)
             continue;
         layer_init(&l, &shapes[i], &r);
         if (shapes[i].width < SMALL_WIDTH)
-            alone_is_batched(&l, PLACE_H);
-        alone_is_batched(&l, PLACE_NORMED);
+            alone_is_batched(&l, ARRAY_H);
+        alone_is_batched(&l, ARRAY_NORMED);
         layer_done(&l);
         print_message("%u, %u: good\n", shapes[i].hidden, shapes[i].width);
     }

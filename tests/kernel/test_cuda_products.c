@@ -34,7 +34,7 @@
 #define MEMORY_BYTES ((uint64_t)1 << 30)
 #endif
 
-enum { PLACE_X, PLACE_Y, PLACES };
+enum { ARRAY_X, ARRAY_Y, ARRAYS };
 
 struct products {
     struct gpu gpu;
@@ -91,7 +91,7 @@ static struct weight put(struct products *p, const struct linear_source *s, enum
 
 static void products_init(struct products *p, enum compute_mode mode, uint32_t n, uint32_t k, struct rng *r)
 {
-    const struct place_spec places[PLACES] = {{ROWS_TOKENS, k, k}, {ROWS_TOKENS, n, 0}};
+    const struct array_spec arrays[ARRAYS] = {{ROWS_TOKENS, k, k}, {ROWS_TOKENS, n, 0}};
     *p = (struct products){
         .n = n, .k = k, .columns = mode == COMPUTE_F32 ? COLUMNS_F32 : COLUMNS(n), .mode = mode};
     p->shape = (struct compute_shape){
@@ -99,8 +99,8 @@ static void products_init(struct products *p, enum compute_mode mode, uint32_t n
     gpu_open(&p->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &p->host), 0);
     p->compute = gpu_compute(&p->gpu, (struct compute_opts){.shape = &p->shape,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = mode,
                                                             .tokens_max = p->columns,
                                                             .seqs_max = 1,
@@ -122,7 +122,7 @@ static void products_done(struct products *p)
 static float *multiply(struct products *p, const struct weight *w, uint32_t first, uint32_t count)
 {
     const struct projection projection = {.in = p->k, .out = p->n, .part_count = 1, .parts = {*w}};
-    const struct act x = {PLACE_X, 0, p->k}, y = {PLACE_Y, 0, p->n};
+    const struct act x = {ARRAY_X, 0, p->k}, y = {ARRAY_Y, 0, p->n};
     float *ret = malloc((size_t)count * p->n * sizeof(float));
     assert_non_null(ret);
     compute_step_begin(p->compute, gpu_batch(first, count, VOCAB, count, ret));

@@ -20,7 +20,7 @@ struct batch_seq;
 #define DRAFTS       4u
 #define MEMORY_BYTES ((uint64_t)64 << 20)
 
-enum { PLACE_IN, PLACE_CONV, PLACE_GATES, PLACE_OUT, PLACES };
+enum { ARRAY_IN, ARRAY_CONV, ARRAY_GATES, ARRAY_OUT, ARRAYS };
 
 /* Where a row of the convolution's outputs begins: columns stay in registers where all are whole vectors. */
 enum { IN_REGISTERS = 0, PLAIN = 1 };
@@ -90,15 +90,15 @@ static void layer_init(struct layer *l, const struct compute_shape *shape, enum 
     s->drafts_max = DRAFTS;
     l->part = l->mamba ? ssm_recurrent_layer(s) : delta_recurrent_layer(s);
     state_lay_out(s, &l->part);
-    const struct place_spec places[PLACES] = {[PLACE_IN] = {ROWS_TOKENS, l->in, 0},
-                                              [PLACE_CONV] = {ROWS_TOKENS, l->channels + PLAIN, 0},
-                                              [PLACE_GATES] = {ROWS_TOKENS, l->gates, 0},
-                                              [PLACE_OUT] = {ROWS_TOKENS, l->out, l->out}};
+    const struct array_spec arrays[ARRAYS] = {[ARRAY_IN] = {ROWS_TOKENS, l->in, 0},
+                                              [ARRAY_CONV] = {ROWS_TOKENS, l->channels + PLAIN, 0},
+                                              [ARRAY_GATES] = {ROWS_TOKENS, l->gates, 0},
+                                              [ARRAY_OUT] = {ROWS_TOKENS, l->out, l->out}};
     gpu_open(&l->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &l->host), 0);
     l->compute = gpu_compute(&l->gpu, (struct compute_opts){.shape = s,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = mode,
                                                             .tokens_max = TOKENS_MAX,
                                                             .seqs_max = SEQS_MAX,
@@ -116,8 +116,8 @@ static void layer_done(struct layer *l)
 
 static void put_layer(const struct layer *l, uint32_t from)
 {
-    const struct act in = {PLACE_IN, 0, l->in}, conv = {PLACE_CONV, from, l->channels};
-    const struct act gates = {PLACE_GATES, 0, l->gates}, out = {PLACE_OUT, 0, l->out};
+    const struct act in = {ARRAY_IN, 0, l->in}, conv = {ARRAY_CONV, from, l->channels};
+    const struct act gates = {ARRAY_GATES, 0, l->gates}, out = {ARRAY_OUT, 0, l->out};
     const struct op_delta delta = {.conv = l->conv,
                                    .decay = l->decay,
                                    .dt_bias = l->dt_bias,

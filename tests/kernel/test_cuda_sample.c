@@ -20,7 +20,7 @@
 #define VOCAB_MAX    20011u
 #define MEMORY_BYTES ((uint64_t)64 << 20)
 
-enum { PLACE_X, PLACES };
+enum { ARRAY_X, ARRAYS };
 
 static const struct rope_tables no_ropes;
 
@@ -69,15 +69,15 @@ static float *head_of(struct rng *r, uint32_t vocab)
 
 static void rows_init(struct rows *s, uint32_t vocab, float spread, struct rng *r)
 {
-    const struct place_spec places[PLACES] = {{ROWS_TOKENS, WIDTH, WIDTH}};
+    const struct array_spec arrays[ARRAYS] = {{ROWS_TOKENS, WIDTH, WIDTH}};
     *s = (struct rows){.vocab = vocab};
     s->shape = (struct compute_shape){
         .hidden = WIDTH, .vocab = vocab, .eps = 1e-6f, .layers = 1, .context_max = GPU_TOKENS_MAX};
     gpu_open(&s->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &s->host), 0);
     s->compute = gpu_compute(&s->gpu, (struct compute_opts){.shape = &s->shape,
-                                                            .places = places,
-                                                            .place_count = PLACES,
+                                                            .arrays = arrays,
+                                                            .array_count = ARRAYS,
                                                             .mode = COMPUTE_F32,
                                                             .tokens_max = ROWS + 1,
                                                             .seqs_max = ROWS,
@@ -116,7 +116,7 @@ static void rows_done(struct rows *s)
 static void compute(struct rows *s, uint32_t count, const struct row_samples *samples)
 {
     const struct projection head = {.in = WIDTH, .out = s->vocab, .part_count = 1, .parts = {s->head}};
-    const struct act x = {PLACE_X, 0, WIDTH};
+    const struct act x = {ARRAY_X, 0, WIDTH};
     struct batch b = *gpu_batch(0, count, ROWS + 1, 0, NULL);
     memset(s->logits, 0xff, (size_t)count * s->vocab * sizeof(*s->logits));
     b.logit_count = count;

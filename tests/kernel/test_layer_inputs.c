@@ -14,7 +14,7 @@
 #define VOCAB  37
 #define SCALES 0.25f, 3.0f, 0.70710678f /* input, row, both */
 
-enum { PLACE_X, PLACE_ROW, PLACES };
+enum { ARRAY_X, ARRAY_ROW, ARRAYS };
 
 struct inputs {
     struct device *device;
@@ -33,13 +33,13 @@ static struct arena *arena_of(size_t bytes)
 
 static void inputs_init(struct inputs *i, uint32_t width)
 {
-    const struct place_spec places[PLACES] = {{ROWS_TOKENS, width, 0}, {ROWS_TOKENS, width, 0}};
+    const struct array_spec arrays[ARRAYS] = {{ROWS_TOKENS, width, 0}, {ROWS_TOKENS, width, 0}};
     *i = (struct inputs){.shape = {.hidden = 16, .vocab = VOCAB, .eps = 1e-6f, .layers = 1}};
     assert_int_equal(device_open_cpu(2, NULL, &i->device), 0);
     i->memory = arena_of((size_t)16 << 20);
     const struct compute_opts o = {.shape = &i->shape,
-                                   .places = places,
-                                   .place_count = PLACES,
+                                   .arrays = arrays,
+                                   .array_count = ARRAYS,
                                    .tokens_max = TOKENS,
                                    .seqs_max = 1,
                                    .logits_max = 1,
@@ -95,7 +95,7 @@ static void run(uint32_t layers, uint32_t width, enum dtype dtype, uint64_t seed
     backend->weight_put(i.device, &w, 0, &table);
     const struct batch_seq seq = {.count = TOKENS, .state_in = UINT32_MAX, .state_out = UINT32_MAX};
     const struct batch batch = {.token_count = TOKENS, .seq_count = 1, .seqs = &seq, .ids = ids};
-    const struct act x = {PLACE_X, 0, all}, row = {PLACE_ROW, 0, all};
+    const struct act x = {ARRAY_X, 0, all}, row = {ARRAY_ROW, 0, all};
     device_turn_begin(i.device);
     compute_step_begin(i.compute, &batch);
     for (uint32_t t = 0; t < TOKENS; t++) {

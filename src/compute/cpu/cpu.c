@@ -23,11 +23,11 @@ struct need {
 #define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
 #define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
 
-static struct cpu_place lay_out_place(const struct place_spec *spec, unsigned sums)
+static struct cpu_array lay_out_array(const struct array_spec *spec, unsigned sums)
 {
     uint32_t sums_at = cpu_sums_at(spec->width),
              quants_at = cpu_sums_at(sums_at + cpu_sums_floats(sums, spec->read));
-    return (struct cpu_place){.stride = cpu_row_stride(quants_at + cpu_quants_floats(sums, spec->read)),
+    return (struct cpu_array){.stride = cpu_row_stride(quants_at + cpu_quants_floats(sums, spec->read)),
                               .sums_at = spec->read ? sums_at : 0,
                               .quants_at = spec->read ? quants_at : 0,
                               .rows = spec->rows};
@@ -100,11 +100,11 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
 {
     const struct compute_shape *s = o->shape;
     struct need *need = needs;
-    ASSERT(o->place_count <= COMPUTE_PLACES_MAX);
-    for (uint32_t i = 0; i < o->place_count; i++) {
-        c->places[i] = lay_out_place(&o->places[i], o->sums);
-        NEED(&c->places[i].base, PER_TOKEN,
-             FLOATS(c->places[i].stride) * (o->places[i].rows == ROWS_PAIRS ? s->top_k : 1));
+    ASSERT(o->array_count <= COMPUTE_ARRAYS_MAX);
+    for (uint32_t i = 0; i < o->array_count; i++) {
+        c->arrays[i] = lay_out_array(&o->arrays[i], o->sums);
+        NEED(&c->arrays[i].base, PER_TOKEN,
+             FLOATS(c->arrays[i].stride) * (o->arrays[i].rows == ROWS_PAIRS ? s->top_k : 1));
     }
     NEED(&c->spans, PER_TOKEN, sizeof(struct cpu_span));
     NEED(&c->columns.x, PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));

@@ -30,10 +30,10 @@ struct cpu_span {
 
 /* Rows of floats. In a row that products read the group sums of its first values follow, then the quantised
  * rows of these. */
-struct cpu_place {
+struct cpu_array {
     float *base;
     size_t stride, sums_at, quants_at; /* floats */
-    enum place_rows rows;
+    enum array_rows rows;
 };
 
 /* Columns of a stack's heads, of `count` rows: head i reads x + i * x_step, and writes y + i * y_step. */
@@ -94,7 +94,7 @@ struct cpu {
     uint32_t value_bytes;      /* bytes of a quantised row's value: 1 or 2 */
     uint32_t attention_floats; /* KERN_ATTN_SCRATCH, or KERN_ATTN_SCRATCH_V_IN_K where a layer needs it */
     uint32_t query_copies_floats;
-    struct cpu_place places[COMPUTE_PLACES_MAX];
+    struct cpu_array arrays[COMPUTE_ARRAYS_MAX];
     /* The step. */
     const struct batch *in;
     uint32_t tokens, span_count;
@@ -205,17 +205,17 @@ static inline struct matrix cpu_matrix(const struct cpu *c, const struct weight 
 /* Row `row` of the values. */
 static inline float *cpu_row(const struct cpu *c, struct act a, size_t row)
 {
-    const struct cpu_place *p = &c->places[a.place];
+    const struct cpu_array *p = &c->arrays[a.array];
     return p->base + row * p->stride + a.from;
 }
 static inline size_t cpu_stride(const struct cpu *c, struct act a)
 {
-    return c->places[a.place].stride;
+    return c->arrays[a.array].stride;
 }
 /* Its sums of groups of that size, and its quantised row (cpu_quants_group). */
 static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {
-    const struct cpu_place *p = &c->places[a.place];
+    const struct cpu_array *p = &c->arrays[a.array];
     ASSERT(a.from == 0 && p->sums_at && c->sums & cpu_sums_flag(group));
     return p->base + row * p->stride + p->sums_at + cpu_sums_offset(c->sums, a.width, group);
 }
@@ -228,7 +228,7 @@ float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index);
 
 static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {
-    const struct cpu_place *p = &c->places[a.place];
+    const struct cpu_array *p = &c->arrays[a.array];
     ASSERT(a.from == 0 && p->quants_at && c->sums & cpu_quants_flag(group));
     return (char *)(p->base + row * p->stride + p->quants_at) + cpu_quants_offset(c->sums, a.width, group);
 }

@@ -121,21 +121,21 @@ static struct span span_of(const struct stage *st, uint32_t tile)
 
 /* ---- the image's patches ---- */
 
-struct place {
+struct patch_at {
     uint32_t row, column;
 };
 
-static struct place place_of(const struct encode_image *p, uint32_t patch)
+static struct patch_at patch_of(const struct encode_image *p, uint32_t patch)
 {
     uint32_t m = p->shape->merge, per_row = p->columns / m;
     uint32_t token = patch / (m * m), within = patch % (m * m);
-    return (struct place){token / per_row * m + within / m, token % per_row * m + within % m};
+    return (struct patch_at){token / per_row * m + within / m, token % per_row * m + within % m};
 }
 
 static void read_patch(const struct stage *st, uint32_t patch, float *ret)
 {
     const struct encode_image *image = st->op->image;
-    struct place at = place_of(image, patch);
+    struct patch_at at = patch_of(image, patch);
     uint32_t size = image->shape->patch;
     bool last = image->shape->channels_last;
     size_t plane = (size_t)size * size;
@@ -177,7 +177,7 @@ static struct between between(uint32_t index, uint32_t count, uint32_t grid)
     return (struct between){low, MIN_OF(low + 1, grid - 1), (float)(at - low)};
 }
 
-static void add_position(const struct stage *st, struct place p, float *h, float *row)
+static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
 {
     uint32_t grid = st->op->grid;
     struct between r = between(p.row, st->op->image->rows, grid);
@@ -202,14 +202,14 @@ static float *own_floats(const struct stage *st, uint32_t worker)
     return st->cpu->attention_scratch + (size_t)worker * st->cpu->attention_floats;
 }
 
-static void place_tile(void *arg, uint32_t tile, uint32_t worker)
+static void positions_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     for (uint32_t i = s.from; i < s.to; i++) {
         st->cpu->ops->add(row_of(st, &op->y, i), cpu_floats(st->cpu, op->bias), op->width);
-        add_position(st, place_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
+        add_position(st, patch_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
     }
 }
 
@@ -303,7 +303,7 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     const struct encode_shape *s = st->op->image->shape;
     uint32_t quarter = s->head_dim / 4;
     float cosines[ROPE_HALF_MAX], sines[ROPE_HALF_MAX];
-    struct place p = place_of(st->op->image, patch);
+    struct patch_at p = patch_of(st->op->image, patch);
     const uint32_t at[2] = {p.row, p.column};
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(cosines + i * quarter, st->a.cosines + (size_t)at[i] * quarter, quarter * sizeof(float));
@@ -458,7 +458,7 @@ static const struct {
     workers_fn *fn;
     uint32_t each;
 } row_tiles[] = {
-    [ENCODE_PIXELS] = {pixels_tile, 32},   [ENCODE_PLACE] = {place_tile, 256},
+    [ENCODE_PIXELS] = {pixels_tile, 32},   [ENCODE_POSITIONS] = {positions_tile, 256},
     [ENCODE_NORM] = {norm_tile, 8},        [ENCODE_KEYS] = {keys_tile, 32},
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
     [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_GELU] = {bias_tile, 32},

@@ -225,7 +225,7 @@ static uint32_t group_index(uint32_t group)
 
 static float *output_row(const struct cpu *c, struct act y, uint32_t row)
 {
-    return y.place == OP_LOGITS ? c->in->logits + (size_t)row * c->shape->vocab : cpu_row(c, y, row);
+    return y.array == OP_LOGITS ? c->in->logits + (size_t)row * c->shape->vocab : cpu_row(c, y, row);
 }
 
 /* Sets the sums or rows that the product needs beside its columns: those of rows [0, count) of x, from `from`
@@ -277,7 +277,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     const struct matrix stack = cpu_matrix(c, &a->w->parts[part]);
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
+    bool by_pair = c->arrays[a->x.array].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
     bool rounds = matrix_rounds_input(&stack);
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;

@@ -270,7 +270,7 @@ static void glu_pairs(struct cpu *c, const void *arg, uint32_t t)
 void cpu_glu(struct compute *compute, const struct op_glu *a)
 {
     struct cpu *c = cpu_of(compute);
-    if (c->places[a->out.place].rows == ROWS_PAIRS)
+    if (c->arrays[a->out.array].rows == ROWS_PAIRS)
         cpu_each_token(c, glu_pairs, a, 10 * c->shape->top_k * a->out.width);
     else
         cpu_each_part(c, glu_part, a, a->out.width);

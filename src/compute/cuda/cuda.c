@@ -58,9 +58,9 @@ static uint32_t best_rows(const struct compute_shape *s)
 static uint64_t rounded_bytes(const struct compute_opts *o)
 {
     uint32_t most = 1;
-    for (uint32_t i = 0; i < o->place_count; i++) {
-        uint32_t rows = o->places[i].rows == ROWS_PAIRS ? o->shape->top_k : 1;
-        most = MAX_OF(most, rows * ROUND_UP(o->places[i].read, CUDA_UNIT));
+    for (uint32_t i = 0; i < o->array_count; i++) {
+        uint32_t rows = o->arrays[i].rows == ROWS_PAIRS ? o->shape->top_k : 1;
+        most = MAX_OF(most, rows * ROUND_UP(o->arrays[i].read, CUDA_UNIT));
     }
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
@@ -83,9 +83,9 @@ static struct need *list_samples(struct cuda *c, const struct compute_shape *s, 
 static uint64_t shared_bytes(const struct compute_opts *o)
 {
     uint32_t most = 1;
-    for (uint32_t i = 0; i < o->place_count; i++)
-        if (o->places[i].rows == ROWS_TOKENS)
-            most = MAX_OF(most, o->places[i].read);
+    for (uint32_t i = 0; i < o->array_count; i++)
+        if (o->arrays[i].rows == ROWS_TOKENS)
+            most = MAX_OF(most, o->arrays[i].read);
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
 
@@ -93,11 +93,11 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
 {
     const struct compute_shape *s = o->shape;
     struct need *need = needs;
-    ASSERT(o->place_count <= COMPUTE_PLACES_MAX);
-    for (uint32_t i = 0; i < o->place_count; i++) {
-        struct cuda_place *p = &c->places[i];
-        p->rows = o->places[i].rows;
-        p->stride = ROUND_UP(o->places[i].width, ROW_FLOATS);
+    ASSERT(o->array_count <= COMPUTE_ARRAYS_MAX);
+    for (uint32_t i = 0; i < o->array_count; i++) {
+        struct cuda_array *p = &c->arrays[i];
+        p->rows = o->arrays[i].rows;
+        p->stride = ROUND_UP(o->arrays[i].width, ROW_FLOATS);
         NEED(&p->base, PER_TOKEN, FLOATS(p->stride) * (p->rows == ROWS_PAIRS ? s->top_k : 1));
     }
     if (s->experts) {

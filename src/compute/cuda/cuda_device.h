@@ -114,7 +114,7 @@ struct linear_source;
     X(sample, sample_edit)                                                                                   \
     X(sample, sample_pick)                                                                                   \
     X(encode, encode_norm)                                                                                   \
-    X(encode, encode_place)                                                                                  \
+    X(encode, encode_positions)                                                                              \
     X(encode, encode_bias)                                                                                   \
     X(encode, encode_heads)                                                                                  \
     X(encode, encode_pixels)                                                                                 \

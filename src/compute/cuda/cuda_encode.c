@@ -262,8 +262,8 @@ static void run_kernel(struct cuda *c, const struct op_encode *op)
     case ENCODE_PROJECT:
         multiply(c, op, &k);
         break;
-    case ENCODE_PLACE:
-        cuda_run(c, CUDA_KERNEL_encode_place, cuda_by_row(op->count), &k);
+    case ENCODE_POSITIONS:
+        cuda_run(c, CUDA_KERNEL_encode_positions, cuda_by_row(op->count), &k);
         break;
     case ENCODE_NORM:
         cuda_run(c, CUDA_KERNEL_encode_norm, cuda_by_row(op->count), &k);

@@ -110,7 +110,7 @@ static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
 static struct cuda_product product_of_experts(const struct cuda *c, struct act x, struct act y,
                                               const float *bias, uint32_t out)
 {
-    bool by_pair = c->places[x.place].rows == ROWS_PAIRS;
+    bool by_pair = c->arrays[x.array].rows == ROWS_PAIRS;
     return (struct cuda_product){.x = cuda_rows(c, x),
                                  .y = cuda_rows(c, y),
                                  .bias = bias,
@@ -221,10 +221,10 @@ static bool glu_of_held(struct cuda *c, const struct op_glu *a, struct cuda_roun
     const struct cuda_held *h = &c->held;
     const struct cuda_product k = {.glu = 1, .y = cuda_rows(c, a->out), .y_rounded = y_rounded};
     if (!h->w || h->bias || a->function != GLU_SILU || a->plain || a->up.width > 0 ||
-        a->in.place != h->y.place || a->in.from != h->y.from || 2 * a->out.width != h->w->n ||
-        a->out.place == h->x.place || !k.y_rounded.at || !reads_rounded(a->reader))
+        a->in.array != h->y.array || a->in.from != h->y.from || 2 * a->out.width != h->w->n ||
+        a->out.array == h->x.array || !k.y_rounded.at || !reads_rounded(a->reader))
         return false;
-    if (!h->experts && (a->out.place == h->y.place || !cuda_takes_glu(c, h->w, h->count)))
+    if (!h->experts && (a->out.array == h->y.array || !cuda_takes_glu(c, h->w, h->count)))
         return false;
     run_held(c, &k);
     return true;
@@ -253,12 +253,12 @@ bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h)
     const struct cuda_held *p = &c->held;
     const struct cuda_product k = {.add = cuda_rows(c, h), .add_scale = add->scale != 0 ? add->scale : 1};
     if (!p->w || p->experts || add->kind != RESIDUAL_ADD || !dev_is_null(add->norm.weight) ||
-        !dev_is_null(add->layer_scale) || add->out.place != p->y.place || add->out.from != p->y.from ||
-        add->out.width != p->w->n || h.width != p->w->n || h.place == p->x.place ||
+        !dev_is_null(add->layer_scale) || add->out.array != p->y.array || add->out.from != p->y.from ||
+        add->out.width != p->w->n || h.width != p->w->n || h.array == p->x.array ||
         !cuda_takes_add(c, p->w, p->count))
         return false;
     run_held(c, &k);
-    if (c->rounded_of.place == h.place)
+    if (c->rounded_of.array == h.array)
         c->rounded_of.width = 0;
     return true;
 }
@@ -300,7 +300,7 @@ static struct cuda_product part_of(struct cuda *c, const struct op_product *a, u
 static bool hold_last(struct cuda *c, const struct op_product *a, uint32_t part, uint32_t first)
 {
     const struct weight *w = &a->w->parts[part];
-    if (a->columns != COLUMNS_TOKENS || a->y.place == OP_LOGITS || a->w->part_count == 1 ||
+    if (a->columns != COLUMNS_TOKENS || a->y.array == OP_LOGITS || a->w->part_count == 1 ||
         !dev_is_null(a->w->bias) || !cuda_takes_glu(c, w, c->step.tokens))
         return false;
     c->held = (struct cuda_held){
@@ -367,7 +367,7 @@ static bool take_norm(struct cuda *c, const struct op_product *a, struct cuda_no
 {
     const struct act *y = &c->norm.y;
     *ret = (struct cuda_norm_held){0};
-    if (!c->norm.held || a->columns != COLUMNS_TOKENS || a->x.place != y->place || a->x.from != y->from ||
+    if (!c->norm.held || a->columns != COLUMNS_TOKENS || a->x.array != y->array || a->x.from != y->from ||
         a->x.width != y->width || a->w->parts[0].form != CUDA_FRAGMENTS ||
         !cuda_is_narrow(c, &a->w->parts[0], c->step.tokens))
         return false;
@@ -384,7 +384,7 @@ static bool hold(struct cuda *c, const struct op_product *a, const struct cuda_n
     bool takes = experts
                      ? cuda_takes_experts_glu(c, first, c->step.tokens * c->shape->top_k)
                      : cuda_takes_add(c, first, c->step.tokens) || cuda_takes_glu(c, first, c->step.tokens);
-    if ((!experts && a->columns != COLUMNS_TOKENS) || w->part_count != 1 || a->y.place == OP_LOGITS || !takes)
+    if ((!experts && a->columns != COLUMNS_TOKENS) || w->part_count != 1 || a->y.array == OP_LOGITS || !takes)
         return false;
     c->held = (struct cuda_held){first,
                                  a->x,
@@ -407,7 +407,7 @@ void cuda_project(struct compute *compute, const struct op_product *list, uint32
             cuda_flush(c);
         if (hold(c, a, &norm))
             continue;
-        if (a->y.place == OP_LOGITS)
+        if (a->y.array == OP_LOGITS)
             multiply_logits(c, a);
         else if (a->columns == COLUMNS_EXPERTS)
             multiply_experts(c, a);

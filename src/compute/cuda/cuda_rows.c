@@ -153,7 +153,7 @@ void cuda_glu(struct compute *compute, const struct op_glu *a)
 {
     struct cuda *c = cuda_of(compute);
     _Static_assert((int)CUDA_SWIGLU_CLIP == (int)GLU_SWIGLU_CLIP, "functions are alike");
-    bool pairs = c->places[a->out.place].rows == ROWS_PAIRS;
+    bool pairs = c->arrays[a->out.array].rows == ROWS_PAIRS;
     if (cuda_glu_of_held(c, a))
         return;
     struct cuda_glu k = {.function = (uint32_t)a->function,

@@ -25,10 +25,10 @@
 /* Tokens of a step whose shared experts have their activation in the product before it. */
 #define CUDA_SHARED_TOKENS 128u
 
-struct cuda_place {
+struct cuda_array {
     float *base;
     uint32_t stride;
-    enum place_rows rows;
+    enum array_rows rows;
 };
 
 /* A step's operations as the driver repeats them. They are recorded when a step comes for the second time. */
@@ -74,7 +74,7 @@ struct cuda {
     /* Constant after cuda_open. */
     struct cuda_device *device;
     const struct compute_shape *shape;
-    struct cuda_place places[COMPUTE_PLACES_MAX];
+    struct cuda_array arrays[COMPUTE_ARRAYS_MAX];
     uint32_t tokens_max, seqs_max, pages_max; /* pages_max: of a sequence's table */
     /* Workspace on the device. */
     char *batch;                      /* the batch's arrays, one after the other */
@@ -129,7 +129,7 @@ struct cuda {
     struct cuda_record *noted; /* record of this step, which came for the first time; NULL: it did not */
     uint32_t kernels;          /* kernels of this step until now */
     bool lets_beside;          /* the last of them lets a product run beside it (cuda_product.beside) */
-    bool routed;               /* it is of a route: since then no place was written */
+    bool routed;               /* it is of a route: since then no array was written */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
     uint64_t clock; /* counts the records' uses */
@@ -157,7 +157,7 @@ static inline struct cuda_rows cuda_rows(const struct cuda *c, struct act a)
 {
     if (a.width == 0)
         return (struct cuda_rows){0};
-    return (struct cuda_rows){c->places[a.place].base + a.from, c->places[a.place].stride, a.width};
+    return (struct cuda_rows){c->arrays[a.array].base + a.from, c->arrays[a.array].stride, a.width};
 }
 _Static_assert((int)CUDA_FRAGMENTS > MATRIX_I8 && (int)CUDA_AFFINE == MATRIX_AFFINE &&
                    (int)CUDA_I8 == MATRIX_I8,
@@ -258,7 +258,7 @@ static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct c
 /* Rows of `a` in this step. */
 static inline uint32_t cuda_rows_of(const struct cuda *c, struct act a, uint32_t tokens)
 {
-    return tokens * (c->places[a.place].rows == ROWS_PAIRS ? c->shape->top_k : 1);
+    return tokens * (c->arrays[a.array].rows == ROWS_PAIRS ? c->shape->top_k : 1);
 }
 /* Where an operation writes `a` as bf16, too; nowhere in other modes. The caller says when it has been put
  * into the queue: cuda_has_rounded(). */
@@ -284,7 +284,7 @@ static inline void cuda_has_rounded(struct cuda *c, struct cuda_rounded r, struc
 /* `a` as bf16 if it is there. */
 static inline bool cuda_is_act(struct act a, struct act b)
 {
-    return a.width > 0 && a.width == b.width && a.place == b.place && a.from == b.from;
+    return a.width > 0 && a.width == b.width && a.array == b.array && a.from == b.from;
 }
 static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct act a)
 {
@@ -297,7 +297,7 @@ static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct a
 /* After operations that wrote `written` in f32 only: the values of `before` are still there as bf16. */
 static inline void cuda_keep_rounded(struct cuda *c, struct act before, struct act written)
 {
-    if (before.place != written.place)
+    if (before.array != written.array)
         c->rounded_of = before;
 }
 

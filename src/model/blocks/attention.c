@@ -107,13 +107,13 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     return r == 0 ? bind_norms(b, layer, c, ret) : r;
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     uint32_t q = l->heads * l->head_dim, out = l->heads * l->value_dim;
     uint32_t kv = l->kv_heads * (l->head_dim + l->value_dim);
-    place_raise(&places[PLACE_PROJ], (c->family->attention_gate ? 2 * q : q) + kv, 0);
-    place_raise(&places[PLACE_MID], out, out);
+    array_raise(&arrays[ARRAY_PROJ], (c->family->attention_gate ? 2 * q : q) + kv, 0);
+    array_raise(&arrays[ARRAY_MID], out, out);
 }
 
 static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
@@ -156,9 +156,9 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
                                  .k_norm = w->k_norm,
                                  .sinks = w->sinks,
                                  .v_norm = w->v_norm,
-                                 .qkv = step_act(PLACE_PROJ, w->in.out),
+                                 .qkv = step_act(ARRAY_PROJ, w->in.out),
                                  .angles = step_angles(s, l->config->rope),
-                                 .out = step_act(PLACE_MID, w->out.in),
+                                 .out = step_act(ARRAY_MID, w->out.in),
                                  .reader = &w->out};
 }
 
@@ -182,4 +182,4 @@ void attention_put(struct step *s, const struct layer *l)
 }
 
 const struct block block_attention = {
-    .state = BLOCK_KV, .places = places, .bind = bind, .readers = readers, .forward = forward};
+    .state = BLOCK_KV, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};

@@ -29,9 +29,9 @@ struct block {
     void (*check)(struct json_read *r, const struct config *c);
     /* Sets numbers of a layer that follow from those keys; NULL: none do. */
     void (*numbers)(const struct config *c, struct layer_config *l);
-    /* Raises the widths of places to what it uses in layer `l`. */
-    void (*places)(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES]);
+    /* Raises the widths of the step's arrays to what it uses in layer `l`. */
+    void (*arrays)(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS]);
     /* BLOCK_RECURRENT: bytes of its arrays and of a pending token. */
     struct recurrent_layer (*recurrent_layer)(const struct compute_shape *s);
     int (*bind)(struct binder *b, uint32_t layer, struct layer *ret);
@@ -61,7 +61,7 @@ void attention_put(struct step *s, const struct layer *l);
 int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret);
 /* Routes by the router's logits in `in`. */
 void moe_route(struct step *s, const struct moe_weights *w, struct act in, struct act out);
-/* The chosen experts' results of the normed tokens, in PLACE_PAIR_OUT; and with a shared one its own, of
+/* The chosen experts' results of the normed tokens, in ARRAY_PAIR_OUT; and with a shared one its own, of
  * `mid`. */
 void moe_compute(struct step *s, const struct moe_weights *w, struct act mid);
 
@@ -79,8 +79,8 @@ static inline const struct block *layer_block(const struct layer_config *l, enum
     return l->beside && l->beside->state == state ? l->beside : NULL;
 }
 
-/* Raises a place's width, and how much of it products read. */
-static inline void place_raise(struct place_spec *p, uint32_t width, uint32_t read)
+/* Raises an array's width, and how much of it products read. */
+static inline void array_raise(struct array_spec *p, uint32_t width, uint32_t read)
 {
     p->width = width > p->width ? width : p->width;
     p->read = read > p->read ? read : p->read;

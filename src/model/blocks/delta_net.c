@@ -37,15 +37,15 @@ static void check(struct json_read *r, const struct config *c)
                        c->value_dim);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     uint32_t channels = config_conv_channels(c), values = c->value_heads * c->value_dim;
     (void)l;
-    place_raise(&places[PLACE_PROJ], channels + values + 2 * c->value_heads, 0);
-    place_raise(&places[PLACE_CONV], channels, 0);
-    place_raise(&places[PLACE_GATES], 2 * c->value_heads, 0);
-    place_raise(&places[PLACE_MID], values, values);
+    array_raise(&arrays[ARRAY_PROJ], channels + values + 2 * c->value_heads, 0);
+    array_raise(&arrays[ARRAY_CONV], channels, 0);
+    array_raise(&arrays[ARRAY_GATES], 2 * c->value_heads, 0);
+    array_raise(&arrays[ARRAY_MID], values, values);
 }
 
 /* Rows of key heads in turn, as parts for all heads: q, k, v, z of the first matrix, b, a of the second. */
@@ -153,10 +153,10 @@ static void forward(struct step *s, const struct layer *l)
                                .decay = w->decay,
                                .dt_bias = w->dt_bias,
                                .norm = w->norm,
-                               .in = step_act(PLACE_PROJ, w->in.out),
-                               .conv_out = step_act(PLACE_CONV, shape_conv_channels(&s->shape)),
-                               .gates = step_act(PLACE_GATES, 2 * c->value_heads),
-                               .out = step_act(PLACE_MID, w->out.in),
+                               .in = step_act(ARRAY_PROJ, w->in.out),
+                               .conv_out = step_act(ARRAY_CONV, shape_conv_channels(&s->shape)),
+                               .gates = step_act(ARRAY_GATES, 2 * c->value_heads),
+                               .out = step_act(ARRAY_MID, w->out.in),
                                .reader = &w->out};
     step_project(s, &w->in, step_normed(s), a.in);
     compute_convolve(s->compute, &a);
@@ -168,7 +168,7 @@ static void forward(struct step *s, const struct layer *l)
 const struct block block_delta_net = {.state = BLOCK_RECURRENT,
                                       .keys = keys,
                                       .check = check,
-                                      .places = places,
+                                      .arrays = arrays,
                                       .recurrent_layer = delta_recurrent_layer,
                                       .bind = bind,
                                       .readers = readers,

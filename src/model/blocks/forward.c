@@ -21,10 +21,10 @@ static void embed(struct step *s, const struct forward *f)
                                                  .angles = step_all_angles(s)});
 }
 
-/* Norms the rows that give logits or values, into PLACE_PROJ, which is free by now. */
+/* Norms the rows that give logits or values, into ARRAY_PROJ, which is free by now. */
 static struct op_product gather(struct step *s, const struct forward *f)
 {
-    const struct act y = step_act(PLACE_PROJ, f->config->hidden);
+    const struct act y = step_act(ARRAY_PROJ, f->config->hidden);
     struct norm norm = f->ends->final_norm;
     if (f->mtp)
         norm.weight = DEV_NULL; /* mtp_pair() has normed */
@@ -35,7 +35,7 @@ static struct op_product gather(struct step *s, const struct forward *f)
                                                    .reader = &f->ends->head});
     return (struct op_product){.w = &f->ends->head,
                                .x = y,
-                               .y = {.place = OP_LOGITS, .width = f->config->vocab},
+                               .y = {.array = OP_LOGITS, .width = f->config->vocab},
                                .columns = COLUMNS_LOGITS};
 }
 

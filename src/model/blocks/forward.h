@@ -1,6 +1,6 @@
 /* forward.h - the forward pass of one step, from ids to logits.
  *
- * It computes nothing itself: each line names an operation, its places and weights, and the backend computes.
+ * It computes nothing itself: each line names an operation, its arrays and weights, and the backend computes.
  * Engine thread only. */
 #ifndef PLATEAU_MODEL_FORWARD_H
 #define PLATEAU_MODEL_FORWARD_H

@@ -53,16 +53,16 @@ static uint32_t query_width(const struct config *c)
     return c->heads * (c->nope_dim + c->head_dim);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     uint32_t q = query_width(c), out = l->heads * c->latent_value_dim;
-    place_raise(&places[PLACE_PROJ], (c->q_rank ? c->q_rank : q) + l->head_dim, 0);
-    place_raise(&places[PLACE_PROJ], l->heads * l->value_dim, 0);
-    place_raise(&places[PLACE_MID], out, out);
-    place_raise(&places[PLACE_MID], c->q_rank, c->q_rank);
-    place_raise(&places[PLACE_LATENT_Q], c->q_rank ? q : 0, 0);
-    place_raise(&places[PLACE_LATENT_QUERY], l->heads * l->head_dim, 0);
+    array_raise(&arrays[ARRAY_PROJ], (c->q_rank ? c->q_rank : q) + l->head_dim, 0);
+    array_raise(&arrays[ARRAY_PROJ], l->heads * l->value_dim, 0);
+    array_raise(&arrays[ARRAY_MID], out, out);
+    array_raise(&arrays[ARRAY_MID], c->q_rank, c->q_rank);
+    array_raise(&arrays[ARRAY_LATENT_Q], c->q_rank ? q : 0, 0);
+    array_raise(&arrays[ARRAY_LATENT_QUERY], l->heads * l->head_dim, 0);
 }
 
 /* ---- binding ---- */
@@ -169,8 +169,8 @@ static struct act project_queries(struct step *s, const struct latent_weights *w
     const struct config *c = s->config;
     if (c->q_rank == 0)
         return act_part(in, 0, query_width(c));
-    const struct act low = act_part(in, 0, c->q_rank), normed = step_act(PLACE_MID, c->q_rank);
-    const struct act q = step_act(PLACE_LATENT_Q, w->q.out);
+    const struct act low = act_part(in, 0, c->q_rank), normed = step_act(ARRAY_MID, c->q_rank);
+    const struct act q = step_act(ARRAY_LATENT_Q, w->q.out);
     compute_norm(s->compute, &(struct op_norm){.h = low, .y = normed, .norm = w->q_norm, .readers = {&w->q}});
     step_project(s, &w->q, normed, q);
     return q;
@@ -181,10 +181,10 @@ static void forward(struct step *s, const struct layer *l)
     const struct config *c = s->config;
     const struct latent_weights *w = &l->latent;
     const struct layer_config *n = l->config;
-    const struct act in = step_act(PLACE_PROJ, w->in.out);
-    const struct act query = step_act(PLACE_LATENT_QUERY, n->heads * n->head_dim);
-    const struct act seen = step_act(PLACE_PROJ, n->heads * n->value_dim),
-                     mid = step_act(PLACE_MID, w->out.in);
+    const struct act in = step_act(ARRAY_PROJ, w->in.out);
+    const struct act query = step_act(ARRAY_LATENT_QUERY, n->heads * n->head_dim);
+    const struct act seen = step_act(ARRAY_PROJ, n->heads * n->value_dim),
+                     mid = step_act(ARRAY_MID, w->out.in);
     step_project(s, &w->in, step_normed(s), in);
     const struct act q = project_queries(s, w, in);
     compute_project(s->compute,
@@ -211,7 +211,7 @@ const struct block block_latent = {.state = BLOCK_KV,
                                    .keys = keys,
                                    .check = check,
                                    .numbers = numbers,
-                                   .places = places,
+                                   .arrays = arrays,
                                    .bind = bind,
                                    .readers = readers,
                                    .forward = forward};

@@ -42,13 +42,13 @@ void layer_inputs_compute(struct step *s, const struct layer_inputs *w)
     const struct config *c = s->config;
     if (c->layer_input == 0)
         return;
-    const struct act x = step_act(PLACE_LAYER_INPUTS, width_of_all(c));
+    const struct act x = step_act(ARRAY_LAYER_INPUTS, width_of_all(c));
     step_norm(s, &(struct norm){DEV_NULL, DEV_NULL}, &w->projection, NULL);
     step_project(s, &w->projection, step_normed(s), x);
     compute_layer_inputs(s->compute,
                          &(struct op_layer_inputs){.table = &w->table,
                                                    .x = x,
-                                                   .row = step_act(PLACE_PROJ, x.width),
+                                                   .row = step_act(ARRAY_PROJ, x.width),
                                                    .width = c->layer_input,
                                                    .norm = w->norm,
                                                    .input_scale = (float)(1 / sqrt((double)c->hidden)),
@@ -65,13 +65,13 @@ static void check(struct json_read *r, const struct config *c)
                        c->layer_input_vocab, c->vocab);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     (void)l;
-    place_raise(&places[PLACE_LAYER_INPUTS], width_of_all(c), 0);
-    place_raise(&places[PLACE_PROJ], width_of_all(c), 0);
-    place_raise(&places[PLACE_MID], c->layer_input, c->layer_input);
+    array_raise(&arrays[ARRAY_LAYER_INPUTS], width_of_all(c), 0);
+    array_raise(&arrays[ARRAY_PROJ], width_of_all(c), 0);
+    array_raise(&arrays[ARRAY_MID], c->layer_input, c->layer_input);
 }
 
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
@@ -91,8 +91,8 @@ static void forward(struct step *s, const struct layer *l)
 {
     const struct layer_input_weights *w = &l->input;
     uint32_t width = s->config->layer_input, index = (uint32_t)(l->config - s->config->layer);
-    const struct act gate = step_act(PLACE_PROJ, width), mid = step_act(PLACE_MID, width);
-    const struct act up = {.place = PLACE_LAYER_INPUTS, .from = index * width, .width = width};
+    const struct act gate = step_act(ARRAY_PROJ, width), mid = step_act(ARRAY_MID, width);
+    const struct act up = {.array = ARRAY_LAYER_INPUTS, .from = index * width, .width = width};
     step_project(s, &w->gate, step_normed(s), gate);
     compute_glu(
         s->compute,
@@ -102,4 +102,4 @@ static void forward(struct step *s, const struct layer *l)
 }
 
 const struct block block_layer_input = {
-    .check = check, .places = places, .bind = bind, .readers = readers, .forward = forward};
+    .check = check, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};

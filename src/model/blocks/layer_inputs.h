@@ -18,7 +18,7 @@ struct layer_inputs {
 };
 
 int layer_inputs_bind(struct binder *b, struct layer_inputs *ret);
-/* Inputs of all layers go to PLACE_LAYER_INPUTS: of the embeddings in the residual stream. */
+/* Inputs of all layers go to ARRAY_LAYER_INPUTS: of the embeddings in the residual stream. */
 void layer_inputs_compute(struct step *s, const struct layer_inputs *w);
 
 #endif

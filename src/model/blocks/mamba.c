@@ -59,15 +59,15 @@ static void check(struct json_read *r, const struct config *c)
                        (double)c->ssm_dt_limit[1]);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     uint32_t inner = ssm_inner(&c->ssm), channels = ssm_channels(&c->ssm);
     (void)l;
-    place_raise(&places[PLACE_PROJ], inner + channels + c->ssm.heads, 0);
-    place_raise(&places[PLACE_CONV], channels, 0);
-    place_raise(&places[PLACE_GATES], 2 * c->ssm.heads, 0);
-    place_raise(&places[PLACE_MID], inner, inner);
+    array_raise(&arrays[ARRAY_PROJ], inner + channels + c->ssm.heads, 0);
+    array_raise(&arrays[ARRAY_CONV], channels, 0);
+    array_raise(&arrays[ARRAY_GATES], 2 * c->ssm.heads, 0);
+    array_raise(&arrays[ARRAY_MID], inner, inner);
 }
 
 static int bind_matrices(struct binder *b, uint32_t layer, struct ssm_weights *ret)
@@ -167,10 +167,10 @@ static void forward(struct step *s, const struct layer *l)
                              .dt_bias = w->dt_bias,
                              .skip = w->skip,
                              .norm = w->norm,
-                             .in = step_act(PLACE_PROJ, w->in.out),
-                             .conv_out = step_act(PLACE_CONV, ssm_channels(&s->shape.ssm)),
-                             .gates = step_act(PLACE_GATES, 2 * c->ssm.heads),
-                             .out = step_act(PLACE_MID, w->out.in),
+                             .in = step_act(ARRAY_PROJ, w->in.out),
+                             .conv_out = step_act(ARRAY_CONV, ssm_channels(&s->shape.ssm)),
+                             .gates = step_act(ARRAY_GATES, 2 * c->ssm.heads),
+                             .out = step_act(ARRAY_MID, w->out.in),
                              .reader = &w->out};
     ASSERT(w->in.out == w->out.in + ssm_channels(&c->ssm) + c->ssm.heads);
     step_project(s, &w->in, step_normed(s), a.in);
@@ -185,7 +185,7 @@ const struct block block_mamba = {.state = BLOCK_RECURRENT,
                                   .keys = keys,
                                   .derive = derive,
                                   .check = check,
-                                  .places = places,
+                                  .arrays = arrays,
                                   .recurrent_layer = ssm_recurrent_layer,
                                   .bind = bind,
                                   .readers = readers,

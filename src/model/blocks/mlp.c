@@ -15,12 +15,12 @@ static void check(struct json_read *r, const struct config *c)
         json_read_fail(r, -EINVAL, "intermediate_size is missing");
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     (void)c;
-    place_raise(&places[PLACE_PROJ], 2 * l->intermediate, 0);
-    place_raise(&places[PLACE_MID], l->intermediate, l->intermediate);
+    array_raise(&arrays[ARRAY_PROJ], 2 * l->intermediate, 0);
+    array_raise(&arrays[ARRAY_MID], l->intermediate, l->intermediate);
 }
 
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
@@ -42,7 +42,7 @@ static void readers(const struct layer *l, const struct projection *ret[OP_READE
 static void activate(struct step *s, const struct layer *l, bool plain)
 {
     const struct mlp_weights *w = &l->mlp;
-    struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->out.in);
+    struct act in = step_act(ARRAY_PROJ, w->in.out), mid = step_act(ARRAY_MID, w->out.in);
     const struct op_product up = {.w = &w->in, .x = step_normed(s), .y = in};
     const struct op_glu glu = {
         .function = step_glu(s), .plain = plain, .in = in, .out = mid, .reader = &w->out};
@@ -64,16 +64,16 @@ static void forward(struct step *s, const struct layer *l)
 }
 
 const struct block block_mlp = {
-    .check = check, .places = places, .bind = bind, .readers = readers, .forward = forward};
+    .check = check, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};
 
 /* ---- without a gate ---- */
 
-static void places_plain(const struct config *c, const struct layer_config *l,
-                         struct place_spec places[STEP_PLACES])
+static void arrays_plain(const struct config *c, const struct layer_config *l,
+                         struct array_spec arrays[STEP_ARRAYS])
 {
     (void)c;
-    place_raise(&places[PLACE_PROJ], l->intermediate, 0);
-    place_raise(&places[PLACE_MID], l->intermediate, l->intermediate);
+    array_raise(&arrays[ARRAY_PROJ], l->intermediate, 0);
+    array_raise(&arrays[ARRAY_MID], l->intermediate, l->intermediate);
 }
 
 static int bind_plain(struct binder *b, uint32_t layer, struct layer *l)
@@ -90,4 +90,4 @@ static void forward_plain(struct step *s, const struct layer *l)
 }
 
 const struct block block_mlp_plain = {
-    .check = check, .places = places_plain, .bind = bind_plain, .readers = readers, .forward = forward_plain};
+    .check = check, .arrays = arrays_plain, .bind = bind_plain, .readers = readers, .forward = forward_plain};

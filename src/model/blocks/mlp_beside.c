@@ -25,11 +25,11 @@ static void check(struct json_read *r, const struct config *c)
         json_read_fail(r, -EINVAL, "top_k_experts is %u, but there are %u experts", c->top_k, c->experts);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
-    block_mlp.places(c, l, places);
-    block_experts.places(c, l, places);
+    block_mlp.arrays(c, l, arrays);
+    block_experts.arrays(c, l, arrays);
 }
 
 static int bind_vectors(struct binder *b, uint32_t layer, struct beside_weights *w)
@@ -80,7 +80,7 @@ static void norm(struct step *s, struct act x, struct act y, dev_ptr weight, con
 static void forward(struct step *s, const struct layer *l)
 {
     const struct beside_weights *w = &l->beside;
-    const struct act logits = step_act(PLACE_PROJ, w->moe.in.out), none = step_act(PLACE_MID, 0);
+    const struct act logits = step_act(ARRAY_PROJ, w->moe.in.out), none = step_act(ARRAY_MID, 0);
     block_mlp.forward(s, l);
     norm(s, step_out(s), step_out(s), w->norm_mlp, NULL);
     norm(s, step_residual(s), step_normed(s), w->norm_router, &w->moe.in);
@@ -90,10 +90,10 @@ static void forward(struct step *s, const struct layer *l)
     moe_compute(s, &w->moe, none);
     s->pending = (struct residual){.kind = RESIDUAL_EXPERTS,
                                    .out = step_out(s),
-                                   .pairs = step_act(PLACE_PAIR_OUT, s->config->hidden),
+                                   .pairs = step_act(ARRAY_PAIR_OUT, s->config->hidden),
                                    .sum = step_normed(s),
                                    .norm_pairs = w->norm_sum};
 }
 
 const struct block block_experts_beside = {
-    .keys = keys, .check = check, .places = places, .bind = bind, .readers = readers, .forward = forward};
+    .keys = keys, .check = check, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};

@@ -206,15 +206,15 @@ static void check(struct json_read *r, const struct config *c)
                        c->top_k, c->groups_top);
 }
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     uint32_t shared = c->shared_intermediate, im = c->expert_intermediate;
     (void)l;
-    place_raise(&places[PLACE_PROJ], c->experts + 1 + 2 * shared, 0);
-    place_raise(&places[PLACE_MID], shared, shared);
-    place_raise(&places[PLACE_PAIR_UP], 2 * im, im);
-    place_raise(&places[PLACE_PAIR_OUT], c->hidden, 0);
+    array_raise(&arrays[ARRAY_PROJ], c->experts + 1 + 2 * shared, 0);
+    array_raise(&arrays[ARRAY_MID], shared, shared);
+    array_raise(&arrays[ARRAY_PAIR_UP], 2 * im, im);
+    array_raise(&arrays[ARRAY_PAIR_OUT], c->hidden, 0);
 }
 
 /* ---- computing ---- */
@@ -249,8 +249,8 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
 
 void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
 {
-    const struct act up = step_act(PLACE_PAIR_UP, w->up.out), pair_mid = step_act(PLACE_PAIR_UP, w->down.in);
-    const struct act pair_out = step_act(PLACE_PAIR_OUT, s->config->hidden);
+    const struct act up = step_act(ARRAY_PAIR_UP, w->up.out), pair_mid = step_act(ARRAY_PAIR_UP, w->down.in);
+    const struct act pair_out = step_act(ARRAY_PAIR_OUT, s->config->hidden);
     const struct op_glu glu = {.function = step_glu(s),
                                .plain = s->config->family->experts->plain,
                                .clip = step_clip(s),
@@ -272,16 +272,16 @@ static void forward(struct step *s, const struct layer *l)
 {
     const struct moe_weights *w = &l->moe;
     bool shared = w->shared != ROUTE_SHARED_NONE;
-    const struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->shared_out.in);
+    const struct act in = step_act(ARRAY_PROJ, w->in.out), mid = step_act(ARRAY_MID, w->shared_out.in);
     step_project(s, &w->in, step_normed(s), in);
     moe_route(s, w, in, mid);
     moe_compute(s, w, mid);
     /* The normed tokens are spent by now. */
     s->pending = (struct residual){.kind = RESIDUAL_EXPERTS,
-                                   .out = shared ? step_out(s) : step_act(PLACE_OUT, 0),
-                                   .pairs = step_act(PLACE_PAIR_OUT, s->config->hidden),
+                                   .out = shared ? step_out(s) : step_act(ARRAY_OUT, 0),
+                                   .pairs = step_act(ARRAY_PAIR_OUT, s->config->hidden),
                                    .sum = step_normed(s)};
 }
 
 const struct block block_experts = {
-    .keys = keys, .check = check, .places = places, .bind = bind, .readers = readers, .forward = forward};
+    .keys = keys, .check = check, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};

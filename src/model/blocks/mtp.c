@@ -15,7 +15,7 @@
 /* Input of the head: normed embedding | normed hidden state. */
 static struct act pair_act(const struct step *s)
 {
-    return step_act(PLACE_MID, 2 * s->shape.hidden);
+    return step_act(ARRAY_MID, 2 * s->shape.hidden);
 }
 
 static struct op_pair op_pair_of(struct step *s, const struct mtp *m)

@@ -13,12 +13,12 @@ static const struct config_key keys[] = {
     CONFIG_KEY_END,
 };
 
-static void places(const struct config *c, const struct layer_config *l,
-                   struct place_spec places[STEP_PLACES])
+static void arrays(const struct config *c, const struct layer_config *l,
+                   struct array_spec arrays[STEP_ARRAYS])
 {
     (void)l;
-    place_raise(&places[PLACE_PROJ], 3 * c->hidden, 0);
-    place_raise(&places[PLACE_MID], c->hidden, c->hidden);
+    array_raise(&arrays[ARRAY_PROJ], 3 * c->hidden, 0);
+    array_raise(&arrays[ARRAY_MID], c->hidden, c->hidden);
 }
 
 static struct recurrent_layer recurrent_layer(const struct compute_shape *s)
@@ -62,8 +62,8 @@ static void forward(struct step *s, const struct layer *l)
                                     .taps = s->config->conv_width,
                                     .conv = w->conv,
                                     .bias = w->bias,
-                                    .in = step_act(PLACE_PROJ, w->in.out),
-                                    .out = step_act(PLACE_MID, w->out.in),
+                                    .in = step_act(ARRAY_PROJ, w->in.out),
+                                    .out = step_act(ARRAY_MID, w->out.in),
                                     .reader = &w->out};
     step_project(s, &w->in, step_normed(s), a.in);
     compute_short_conv(s->compute, &a);
@@ -73,7 +73,7 @@ static void forward(struct step *s, const struct layer *l)
 
 const struct block block_short_conv = {.state = BLOCK_RECURRENT,
                                        .keys = keys,
-                                       .places = places,
+                                       .arrays = arrays,
                                        .recurrent_layer = recurrent_layer,
                                        .bind = bind,
                                        .readers = readers,

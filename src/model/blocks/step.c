@@ -1,4 +1,4 @@
-/* step.c - the places of the workspace, and the batch. */
+/* step.c - the arrays of the workspace, and the batch. */
 #include "model/blocks/step.h"
 
 #include "model/blocks/blocks.h"
@@ -14,23 +14,23 @@
 
 /* ---- workspace ---- */
 
-/* Lists the places in the workspace that no layer owns; the blocks raise the rest. */
-static void list_places(const struct config *c, struct place_spec ret[STEP_PLACES])
+/* Lists the arrays in the workspace that no layer owns; the blocks raise the rest. */
+static void list_arrays(const struct config *c, struct array_spec ret[STEP_ARRAYS])
 {
     uint32_t hidden = c->hidden, pair = c->mtp_count ? 2 * hidden : 0, rotating = 0;
     for (uint32_t i = 0; i < c->rope_count; i++)
         rotating += c->ropes[i].rot;
-    const struct place_spec places[STEP_PLACES] = {
-        [PLACE_RESIDUAL] = {.width = hidden},
-        [PLACE_NORMED] = {.width = hidden, .read = hidden},
-        [PLACE_PROJ] = {.width = hidden, .read = hidden},
-        [PLACE_MID] = {.width = pair, .read = pair},
-        [PLACE_OUT] = {.width = hidden},
-        [PLACE_ANGLES] = {.width = rotating},
-        [PLACE_PAIR_UP] = {.rows = ROWS_PAIRS},
-        [PLACE_PAIR_OUT] = {.rows = ROWS_PAIRS},
+    const struct array_spec arrays[STEP_ARRAYS] = {
+        [ARRAY_RESIDUAL] = {.width = hidden},
+        [ARRAY_NORMED] = {.width = hidden, .read = hidden},
+        [ARRAY_PROJ] = {.width = hidden, .read = hidden},
+        [ARRAY_MID] = {.width = pair, .read = pair},
+        [ARRAY_OUT] = {.width = hidden},
+        [ARRAY_ANGLES] = {.width = rotating},
+        [ARRAY_PAIR_UP] = {.rows = ROWS_PAIRS},
+        [ARRAY_PAIR_OUT] = {.rows = ROWS_PAIRS},
     };
-    memcpy(ret, places, sizeof(places));
+    memcpy(ret, arrays, sizeof(arrays));
     for (uint32_t i = 0; i <= c->layers; i++) {
         const struct layer_config *l = i < c->layers ? &c->layer[i] : &c->mtp_layer;
         if (i == c->layers && c->mtp_count == 0)
@@ -38,7 +38,7 @@ static void list_places(const struct config *c, struct place_spec ret[STEP_PLACE
         const struct block *parts[] = {l->mixer, l->beside, l->mlp, l->extra};
         for (size_t k = 0; k < COUNT_OF(parts); k++) {
             if (parts[k])
-                parts[k]->places(c, l, ret);
+                parts[k]->arrays(c, l, ret);
         }
     }
 }
@@ -74,12 +74,12 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need r
 struct compute_cost step_cost(const struct config *c)
 {
     struct step s = {0};
-    struct place_spec places[STEP_PLACES];
+    struct array_spec arrays[STEP_ARRAYS];
     struct need needs[NEEDS_MAX];
-    list_places(c, places);
+    list_arrays(c, arrays);
     struct compute_cost cost = c->backend->cost(&(struct compute_opts){.shape = &c->shape,
-                                                                       .places = places,
-                                                                       .place_count = STEP_PLACES,
+                                                                       .arrays = arrays,
+                                                                       .array_count = STEP_ARRAYS,
                                                                        .mode = c->compute,
                                                                        .sums = c->sums});
     uint32_t count = list_needs(&s, c, needs);
@@ -91,11 +91,11 @@ struct compute_cost step_cost(const struct config *c)
 
 static int open_compute(const struct step_memory *memory, struct step *s, const struct model_opts *opts)
 {
-    struct place_spec places[STEP_PLACES];
-    list_places(s->config, places);
+    struct array_spec arrays[STEP_ARRAYS];
+    list_arrays(s->config, arrays);
     return s->config->backend->open(&(struct compute_opts){.shape = &s->shape,
-                                                           .places = places,
-                                                           .place_count = STEP_PLACES,
+                                                           .arrays = arrays,
+                                                           .array_count = STEP_ARRAYS,
                                                            .mode = s->config->compute,
                                                            .sums = s->config->sums,
                                                            .tokens_max = opts->tokens_max,

@@ -1,4 +1,4 @@
-/* step.h - one forward pass under way: its batch, its places in the workspace, and what a block leaves to the
+/* step.h - one forward pass under way: its batch, its arrays in the workspace, and what a block leaves to the
  * next one.
  *
  * The blocks (attention, delta net, MLP, experts) leave their result to be added to the residual stream:
@@ -19,21 +19,21 @@ struct model_seq;
 struct model_step;
 
 /* Places of the workspace. */
-enum step_place {
-    PLACE_RESIDUAL,     /* the residual stream */
-    PLACE_NORMED,       /* it, normed: inputs of a block's first projections */
-    PLACE_PROJ,         /* their outputs; normed rows for the logits */
-    PLACE_MID,          /* inputs of a block's second projection */
-    PLACE_OUT,          /* its outputs */
-    PLACE_ANGLES,       /* cosines | sines of positions */
-    PLACE_CONV,         /* recurrent layers: outputs of the convolution */
-    PLACE_GATES,        /* recurrent layers: alpha | beta */
-    PLACE_LATENT_Q,     /* latent attention: queries of all heads */
-    PLACE_LATENT_QUERY, /* latent attention: queries in the space of the keys */
-    PLACE_PAIR_UP,      /* experts, by pair: gate | up */
-    PLACE_PAIR_OUT,     /* experts, by pair: outputs */
-    PLACE_LAYER_INPUTS, /* a token's inputs to all layers */
-    STEP_PLACES
+enum step_array {
+    ARRAY_RESIDUAL,     /* the residual stream */
+    ARRAY_NORMED,       /* it, normed: inputs of a block's first projections */
+    ARRAY_PROJ,         /* their outputs; normed rows for the logits */
+    ARRAY_MID,          /* inputs of a block's second projection */
+    ARRAY_OUT,          /* its outputs */
+    ARRAY_ANGLES,       /* cosines | sines of positions */
+    ARRAY_CONV,         /* recurrent layers: outputs of the convolution */
+    ARRAY_GATES,        /* recurrent layers: alpha | beta */
+    ARRAY_LATENT_Q,     /* latent attention: queries of all heads */
+    ARRAY_LATENT_QUERY, /* latent attention: queries in the space of the keys */
+    ARRAY_PAIR_UP,      /* experts, by pair: gate | up */
+    ARRAY_PAIR_OUT,     /* experts, by pair: outputs */
+    ARRAY_LAYER_INPUTS, /* a token's inputs to all layers */
+    STEP_ARRAYS
 };
 
 struct step {
@@ -96,34 +96,34 @@ enum {
     STEP_KEY_REDRAFT = 9
 };
 
-/* ---- places ---- */
+/* ---- arrays ---- */
 
-static inline struct act step_act(enum step_place place, uint32_t width)
+static inline struct act step_act(enum step_array array, uint32_t width)
 {
-    return (struct act){.place = place, .width = width};
+    return (struct act){.array = array, .width = width};
 }
 static inline struct act step_residual(const struct step *s)
 {
-    return step_act(PLACE_RESIDUAL, s->shape.hidden);
+    return step_act(ARRAY_RESIDUAL, s->shape.hidden);
 }
 static inline struct act step_normed(const struct step *s)
 {
-    return step_act(PLACE_NORMED, s->shape.hidden);
+    return step_act(ARRAY_NORMED, s->shape.hidden);
 }
 static inline struct act step_out(const struct step *s)
 {
-    return step_act(PLACE_OUT, s->shape.hidden);
+    return step_act(ARRAY_OUT, s->shape.hidden);
 }
 /* Angles of one rope table. */
 static inline struct act step_angles(const struct step *s, uint32_t rope)
 {
     if (rope == ROPE_ABSENT)
-        return step_act(PLACE_ANGLES, 0);
-    return (struct act){PLACE_ANGLES, rope_tables_offset(&s->ropes, rope), 2 * s->ropes.table[rope].half};
+        return step_act(ARRAY_ANGLES, 0);
+    return (struct act){ARRAY_ANGLES, rope_tables_offset(&s->ropes, rope), 2 * s->ropes.table[rope].half};
 }
 static inline struct act step_all_angles(const struct step *s)
 {
-    return step_act(PLACE_ANGLES, rope_tables_width(&s->ropes));
+    return step_act(ARRAY_ANGLES, rope_tables_width(&s->ropes));
 }
 
 /* ---- helpers of the blocks ---- */
@@ -149,7 +149,7 @@ static inline struct glu_clip step_clip(const struct step *s)
 }
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);
-/* The block's result is in PLACE_OUT. */
+/* The block's result is in ARRAY_OUT. */
 void step_leave_out(struct step *s);
 /* Returns the residual that the last block left; nothing is pending afterwards. */
 struct residual step_take_pending(struct step *s);

@@ -27,7 +27,7 @@
 /* A call that is made in every case has a lower number. */
 #define CALLS_MAX 2000u
 
-enum { PLACE_H, PLACE_ANGLES, PLACES };
+enum { ARRAY_H, ARRAY_ANGLES, ARRAYS };
 
 /* ---- a device and a workspace ---- */
 
@@ -92,15 +92,15 @@ static void put_table(struct fixture *f, dev_ptr at)
 /* Its workspace lies at `at`. */
 static void open_workspace(struct fixture *f, dev_ptr at)
 {
-    static const struct place_spec places[PLACES] = {{ROWS_TOKENS, WIDTH, 0}, {ROWS_TOKENS, 2, 0}};
+    static const struct array_spec arrays[ARRAYS] = {{ROWS_TOKENS, WIDTH, 0}, {ROWS_TOKENS, 2, 0}};
     f->shape =
         (struct compute_shape){.hidden = WIDTH, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = 64};
     for (uint32_t i = 0; i < 2; i++)
         f->charges[i] = (struct charge){take_room, give_room, &f->room[i]};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)4 << 20}, &f->host), 0);
     const struct compute_opts o = {.shape = &f->shape,
-                                   .places = places,
-                                   .place_count = PLACES,
+                                   .arrays = arrays,
+                                   .array_count = ARRAYS,
                                    .mode = COMPUTE_F32,
                                    .tokens_max = SEQS,
                                    .seqs_max = SEQS,
@@ -174,13 +174,13 @@ static void begin_step(struct fixture *f)
                               .samples = f->sample ? &f->samples : NULL,
                               .valid_ids = &valid_ids,
                               .logits = f->logits};
-    const struct act h = {PLACE_H, 0, WIDTH};
+    const struct act h = {ARRAY_H, 0, WIDTH};
     struct compute *c = f->compute;
     compute_step_begin(c, &f->batch);
     if (compute_replay(c, 3 + f->other_step))
         return;
     compute_embed(c, &(struct op_embed){
-                         .table = &f->table, .ropes = &f->ropes, .h = h, .angles = {PLACE_ANGLES, 0, 2}});
+                         .table = &f->table, .ropes = &f->ropes, .h = h, .angles = {ARRAY_ANGLES, 0, 2}});
     compute_project(
         c, &(struct op_product){.w = &f->head, .x = h, .y = {OP_LOGITS, 0, VOCAB}, .columns = COLUMNS_LOGITS},
         1);

@@ -4,11 +4,11 @@
  * whose error is far below that of the rounding; in f32 mode they are in double. */
 #include "compute/cuda/kernels/fragment.cuh"
 
-struct place {
+struct patch_at {
     uint32_t row, column;
 };
 
-DEVICE place place_of(const cuda_encode &a, uint32_t patch)
+DEVICE patch_at patch_of(const cuda_encode &a, uint32_t patch)
 {
     uint32_t m = a.merge, per_row = a.columns / m, token = patch / (m * m), within = patch % (m * m);
     return {token / per_row * m + within / m, token % per_row * m + within % m};
@@ -39,7 +39,7 @@ KERNEL plateau_encode_norm(const cuda_encode a)
 KERNEL plateau_encode_pixels(const cuda_encode a)
 {
     grid_begin();
-    place p = place_of(a, a.from + blockIdx.x);
+    patch_at p = patch_of(a, a.from + blockIdx.x);
     uint32_t size = a.patch, plane = size * size, width = a.rounded.at ? rounded_width(a.width) : a.width;
     float *y = row_of(a.y, blockIdx.x);
     for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
@@ -71,10 +71,10 @@ DEVICE between between_of(uint32_t index, uint32_t count, uint32_t grid)
     return {low, min(low + 1, grid - 1), (float)(at - low)};
 }
 
-KERNEL plateau_encode_place(const cuda_encode a)
+KERNEL plateau_encode_positions(const cuda_encode a)
 {
     float *y = row_of(a.y, blockIdx.x);
-    place p = place_of(a, a.from + blockIdx.x);
+    patch_at p = patch_of(a, a.from + blockIdx.x);
     grid_begin();
     between r = between_of(p.row, a.rows, a.grid), c = between_of(p.column, a.columns, a.grid);
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
@@ -128,7 +128,7 @@ KERNEL plateau_encode_bias(const cuda_encode a)
 DEVICE void rotate_heads(const cuda_encode &a, float *x, uint32_t patch)
 {
     uint32_t quarter = a.head_dim / 4, half = 2 * quarter;
-    place p = place_of(a, patch);
+    patch_at p = patch_of(a, patch);
     for (uint32_t i = threadIdx.x; i < a.heads * half; i += blockDim.x) {
         uint32_t j = i % half;
         float *head = x + (uint64_t)(i / half) * a.head_dim;
