@@ -83,7 +83,7 @@ static int bind_final_norm(struct binder *b, struct norm *ret)
 {
     char path[BINDER_PATH_MAX];
     const struct config *c = b->config;
-    if (c->family->norm_place == NORM_STREAM)
+    if (c->family->norm_position == NORM_STREAM)
         binder_path(b, c->layers - 1, ROLE_MLP_NORM_AFTER, path);
     else
         binder_path(b, NONE, ROLE_FINAL_NORM, path);

@@ -30,15 +30,15 @@ static int bind_stream_norm(struct binder *b, uint32_t index, enum tensor_role b
 }
 
 /* A block with the norms around it. */
-static int bind_branch(struct binder *b, uint32_t index, const struct block *block, enum norm_place place,
-                       enum tensor_role before, enum tensor_role after, struct layer_norms *norms,
-                       struct layer *ret)
+static int bind_branch(struct binder *b, uint32_t index, const struct block *block,
+                       enum norm_position position, enum tensor_role before, enum tensor_role after,
+                       struct layer_norms *norms, struct layer *ret)
 {
-    bool first = place != NORM_PARALLEL || before == ROLE_MIXER_NORM; /* which reads what its norm left */
-    bool is_after = place == NORM_POST || place == NORM_SANDWICH;
-    int r = place == NORM_STREAM           ? bind_stream_norm(b, index, before, &norms->before)
-            : place == NORM_POST || !first ? 0
-                                           : bind_norm(b, index, before, &norms->before);
+    bool first = position != NORM_PARALLEL || before == ROLE_MIXER_NORM; /* which reads what its norm left */
+    bool is_after = position == NORM_POST || position == NORM_SANDWICH;
+    int r = position == NORM_STREAM           ? bind_stream_norm(b, index, before, &norms->before)
+            : position == NORM_POST || !first ? 0
+                                              : bind_norm(b, index, before, &norms->before);
     if (r == 0)
         r = block->bind(b, index, ret);
     return r == 0 && is_after ? bind_norm(b, index, after, &norms->after) : r;
@@ -49,13 +49,13 @@ int layer_bind(struct binder *b, uint32_t index, struct layer *ret)
     char path[BINDER_PATH_MAX];
     const struct layer_config *c = ret->config;
     const struct family *f = b->config->family;
-    int r = bind_branch(b, index, c->mixer, f->norm_place, ROLE_MIXER_NORM, ROLE_MIXER_NORM_AFTER,
+    int r = bind_branch(b, index, c->mixer, f->norm_position, ROLE_MIXER_NORM, ROLE_MIXER_NORM_AFTER,
                         &ret->norm_mixer, ret);
     if (r == 0 && c->beside)
         r = c->beside->bind(b, index, ret);
     if (r == 0 && c->mlp)
-        r = bind_branch(b, index, c->mlp, f->norm_place, ROLE_MLP_NORM, ROLE_MLP_NORM_AFTER, &ret->norm_mlp,
-                        ret);
+        r = bind_branch(b, index, c->mlp, f->norm_position, ROLE_MLP_NORM, ROLE_MLP_NORM_AFTER,
+                        &ret->norm_mlp, ret);
     if (r == 0 && c->extra)
         r = bind_branch(b, index, c->extra, NORM_POST, ROLE_NONE, ROLE_LAYER_INPUT_NORM_AFTER,
                         &ret->norm_extra, ret);
@@ -110,7 +110,7 @@ static void side_by_side(struct step *s, const struct layer *l)
 void layer_forward(struct step *s, const struct layer *l)
 {
     const struct layer_config *c = l->config;
-    if (s->config->family->norm_place == NORM_PARALLEL) {
+    if (s->config->family->norm_position == NORM_PARALLEL) {
         side_by_side(s, l);
         return;
     }

@@ -286,7 +286,7 @@ void step_norm(struct step *s, const struct norm *norm, const struct projection 
                                                .h = step_residual(s),
                                                .y = step_normed(s),
                                                .norm = *norm,
-                                               .stream = s->config->family->norm_place == NORM_STREAM,
+                                               .stream = s->config->family->norm_position == NORM_STREAM,
                                                .readers = {reader, another}});
 }
 

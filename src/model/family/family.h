@@ -15,7 +15,7 @@ struct key_word;
 struct tensor_name;
 
 /* Where norms stand around the mixer and the MLP (contract 10.1). */
-enum norm_place {
+enum norm_position {
     NORM_PRE,      /* h += mix(n(h)) */
     NORM_POST,     /* h += n(mix(h)) */
     NORM_SANDWICH, /* h += n(mix(n(h))) */
@@ -97,7 +97,7 @@ struct family {
     const char *layers;   /* in front of a layer's number; NULL: "layers" */
     struct layer_kind kinds[LAYER_KINDS_MAX]; /* none: full attention */
     struct layer_pattern pattern;
-    enum norm_place norm_place;
+    enum norm_position norm_position;
     enum norm_shift norm_shift;
     bool layer_norm; /* norms of the residual stream take the mean off */
     enum qk_norm qk_norm;

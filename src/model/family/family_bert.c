@@ -49,7 +49,7 @@ static const struct config_key roberta_keys[] = {
 };
 
 #define ENCODER                                                                                              \
-    .encoder = true, .layers = "encoder.layer", .norm_place = NORM_STREAM, .layer_norm = true,               \
+    .encoder = true, .layers = "encoder.layer", .norm_position = NORM_STREAM, .layer_norm = true,            \
     .mlp = &block_mlp_plain,                                                                                 \
     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_NONE}}
 

@@ -101,12 +101,13 @@ static const struct tensor_name gemma4_tensors[] = {{ROLE_MLP_NORM, "pre_feedfor
 static const struct expert_form gemma4_experts = {
     .score = ROUTE_SOFTMAX, .shared = ROUTE_SHARED_NONE, .normalise = true, .beside = true};
 
-#define GEMMA .tensors = tensors, .norm_place = NORM_SANDWICH, .norm_shift = SHIFT_ALL, .embedding_sqrt = true
+#define GEMMA                                                                                                \
+    .tensors = tensors, .norm_position = NORM_SANDWICH, .norm_shift = SHIFT_ALL, .embedding_sqrt = true
 
 #define GEMMA4                                                                                               \
     .tensors = gemma4_tensors,                                                                               \
     .defaults = "{'hidden_size': 2304, 'intermediate_size': 9216, 'num_hidden_layers': 30}",                 \
-    .norm_place = NORM_SANDWICH, .embedding_sqrt = true,                                                     \
+    .norm_position = NORM_SANDWICH, .embedding_sqrt = true,                                                  \
     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},                                      \
               {.names = {"sliding_attention"},                                                               \
                .mixer = &block_attention,                                                                    \

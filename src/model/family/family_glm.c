@@ -55,7 +55,7 @@ const struct family families_glm[] = {
      .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
                  "'rms_norm_eps': 1.5625e-7}",
      .tensors = dense_tensors,
-     .norm_place = NORM_SANDWICH,
+     .norm_position = NORM_SANDWICH,
      .rope_adjacent = true,
      .rotary_part = 0.5},
     {.names = {"glm4_moe"},

@@ -119,9 +119,9 @@ TEST(phi3_has_windows_everywhere_or_nowhere)
 TEST(norms_and_rotations_stand_where_families_have_them)
 {
     assert_int_equal(reads(OF("hunyuan_v1_dense", "")).family->qk_norm, QK_NORM_ROTATED);
-    assert_int_equal(reads(OF("exaone4", "")).family->norm_place, NORM_POST);
+    assert_int_equal(reads(OF("exaone4", "")).family->norm_position, NORM_POST);
     struct config c = reads(OF("glm4", ",\"head_dim\":16"));
-    assert_int_equal(c.family->norm_place, NORM_SANDWICH);
+    assert_int_equal(c.family->norm_position, NORM_SANDWICH);
     assert_true(c.family->rope_adjacent && c.ropes[0].rot == 8);
     /* Its class has heads of 128 where the file says nothing. */
     assert_int_equal(reads(OF("glm4", "")).ropes[0].rot, 64);
