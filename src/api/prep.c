@@ -100,7 +100,7 @@ static bool place_later_tools(struct exchange *x)
                                     .tenant = x->gen.tenant,
                                     .model = x->gen.model->id,
                                     .keeps = x->kind == REQUEST_GENERATE};
-    return later_tools_place(&x->request, &opts, &x->gen.memory, x->arrived_ns) || out_of_memory(x);
+    return later_tools_insert(&x->request, &opts, &x->gen.memory, x->arrived_ns) || out_of_memory(x);
 }
 
 /* Returns the hash of the request's id in a reply's id, "msg_..."; 0 without one. */

@@ -58,7 +58,7 @@ static bool override_count(json_t *args, const char *name, uint32_t value)
     return add_override(args, &text);
 }
 
-static bool claude(const struct launch_place *p, json_t *env, json_t *args)
+static bool claude(const struct launch_target *p, json_t *env, json_t *args)
 {
     static const char *const models[] = {"ANTHROPIC_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL",
                                          "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL"};
@@ -72,7 +72,7 @@ static bool claude(const struct launch_place *p, json_t *env, json_t *args)
     return ok && (p->context == 0 || set(env, "CLAUDE_CODE_MAX_CONTEXT_TOKENS", "%u", p->context));
 }
 
-static bool codex(const struct launch_place *p, json_t *env, json_t *args)
+static bool codex(const struct launch_target *p, json_t *env, json_t *args)
 {
     char base[VALUE_BYTES];
     snprintf(base, sizeof(base), "%s/v1", p->url);
@@ -86,7 +86,7 @@ static bool codex(const struct launch_place *p, json_t *env, json_t *args)
 }
 
 /* OpenCode merges this configuration with the user's, and it has precedence. */
-static bool opencode(const struct launch_place *p, json_t *env, json_t *args)
+static bool opencode(const struct launch_target *p, json_t *env, json_t *args)
 {
     char base[VALUE_BYTES], model[VALUE_BYTES];
     (void)args;
@@ -110,7 +110,7 @@ static bool opencode(const struct launch_place *p, json_t *env, json_t *args)
     return ok;
 }
 
-static bool aider(const struct launch_place *p, json_t *env, json_t *args)
+static bool aider(const struct launch_target *p, json_t *env, json_t *args)
 {
     char model[VALUE_BYTES];
     snprintf(model, sizeof(model), "openai/%s", p->model);

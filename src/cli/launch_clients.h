@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Where a client finds its model. */
-struct launch_place {
+struct launch_target {
     const char *url; /* without a slash at its end, and without /v1 */
     const char *key; /* any text if the server has no keys */
     const char *model;
@@ -23,7 +23,7 @@ struct launch_client {
     uint32_t prompt_tokens; /* least context in which its first prompt and a short reply fit; 0: not known */
     /* Adds variables to the object `env` (null: the variable is removed) and arguments, which precede the
      * user's, to the list `args`. False: no memory. */
-    bool (*settings)(const struct launch_place *p, json_t *env, json_t *args);
+    bool (*settings)(const struct launch_target *p, json_t *env, json_t *args);
 };
 
 extern const struct launch_client launch_clients[];

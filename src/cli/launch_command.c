@@ -108,7 +108,7 @@ static int choose_server(const struct settings *o, struct settings *at, char url
 
 /* ---- the client ---- */
 
-static void note_context(const struct launch_client *c, const struct launch_place *p)
+static void note_context(const struct launch_client *c, const struct launch_target *p)
 {
     if (p->context && p->context < c->prompt_tokens)
         fprintf(stderr,
@@ -169,7 +169,7 @@ static int become(const char *const *argv, json_t *env, struct err *e)
     return err_set(e, -errno, "%s cannot be run: %s", argv[0], strerror(errno));
 }
 
-static int run_client(const struct settings *o, const struct launch_client *c, const struct launch_place *p,
+static int run_client(const struct settings *o, const struct launch_client *c, const struct launch_target *p,
                       struct err *e)
 {
     const char *argv[ARGUMENTS_MAX + 1] = {c->name};
@@ -207,10 +207,10 @@ static int launch(const struct settings *o, const struct launch_client *c, struc
     if (r == 0)
         r = remote_open(&at, &remote, e);
     if (r == 0) {
-        const struct launch_place p = {.url = remote.client.base,
-                                       .key = remote.client.key[0] ? remote.client.key : NO_KEY,
-                                       .model = remote.id,
-                                       .context = remote.context};
+        const struct launch_target p = {.url = remote.client.base,
+                                        .key = remote.client.key[0] ? remote.client.key : NO_KEY,
+                                        .model = remote.id,
+                                        .context = remote.context};
         r = run_client(o, c, &p, e);
     }
     remote_close(&remote);

@@ -132,10 +132,10 @@ static bool order_row(struct engine *en, struct job *j, uint32_t accepted, struc
 {
     struct engine_samples *t = &en->samples;
     const uint32_t known = j->prompt_count + j->output_count, used = t->step.edit_count;
-    const struct sampler_place at = {.position = known + accepted,
-                                     .outputs = engine_mask_outputs(en, j, accepted),
-                                     .drafts = j->tokens + known,
-                                     .draft_count = accepted};
+    const struct sampler_position at = {.position = known + accepted,
+                                        .outputs = engine_mask_outputs(en, j, accepted),
+                                        .drafts = j->tokens + known,
+                                        .draft_count = accepted};
     if (!sampler_order(j->sampler, &at, en->shape->vocab, t->edits + used,
                        (uint32_t)(edits_max(&en->opts) - used), d) ||
         !set_mask(en, j, accepted, d))

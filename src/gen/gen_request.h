@@ -73,13 +73,13 @@ struct gen_request {
     const char *messages_name; /* field of the messages, for refusals; NULL: "messages" */
     json_t *media;      /* media of gen_media_input(): images and videos of the messages; NULL: none. Owned */
     json_t *tools;      /* tools in force after the messages; NULL: none, or the model shall call none */
-    bool places_tools;  /* True if messages change the tools: tool_place.h */
-    json_t *head_tools; /* with places_tools: tools at the head of the prompt; NULL: none */
+    bool inserts_tools; /* True if messages change the tools: tool_insert.h */
+    json_t *head_tools; /* with inserts_tools: tools at the head of the prompt; NULL: none */
     bool tools_unused;  /* set by the rendering: the template has no place for them */
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
     uint32_t mark_count;
-    bool places_system; /* messages of the system behind the first turn stay there, or join the user's turn */
+    bool system_stays; /* messages of the system behind the first turn stay there, or join the user's turn */
     bool add_generation_prompt;
     bool appends;   /* the last message, text of a user, stands behind the rendering of those before it */
     bool continues; /* the last message is the assistant's, and the reply continues its text */
@@ -164,7 +164,7 @@ static inline const char *gen_messages_name(const struct gen_request *r)
 /* The tools that stand at the head of the prompt. */
 static inline json_t *gen_head_tools(const struct gen_request *r)
 {
-    return r->places_tools ? r->head_tools : r->tools;
+    return r->inserts_tools ? r->head_tools : r->tools;
 }
 
 /* The entries of logit bias that resolve_sampling() may write. */

@@ -60,13 +60,13 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
 
 /* ---- text ---- */
 
-static bool refuse_count(const struct media_places *places, uint32_t found, struct reject *why)
+static bool refuse_count(const struct media_results *results, uint32_t found, struct reject *why)
 {
     return reject_set(
-        why, REJECT_MEDIA_MISMATCH, places->field,
+        why, REJECT_MEDIA_MISMATCH, results->field,
         "The messages have %u images and videos, and the model's chat template placed %u of them: it drops "
         "those in roles or turns where it expects none. Put them into user messages.",
-        places->count, found);
+        results->count, found);
 }
 
 /* The next placeholder at or after `from`; of length 0 at the end. */
@@ -120,7 +120,7 @@ static uint32_t move_cuts(struct chat_cuts *cuts, uint32_t next, size_t until, s
     return next;
 }
 
-bool media_prompt_text(const struct media_marks *m, const struct media_places *places, struct slice text,
+bool media_prompt_text(const struct media_marks *m, const struct media_results *results, struct slice text,
                        struct chat_cuts *cuts, struct buf *ret, struct reject *why)
 {
     size_t read = 0, at;
@@ -130,21 +130,21 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
         if (mark.len == 0)
             break;
         bool video = mark.ptr == m->video.ptr;
-        if (part >= places->count || (places->parts[part].kind == MEDIA_VIDEO) != video)
-            return refuse_count(places, part, why);
+        if (part >= results->count || (results->parts[part].kind == MEDIA_VIDEO) != video)
+            return refuse_count(results, part, why);
         struct edit e = edit_of(m, text, at, video);
         size_t before = e.from > read ? e.from - read : 0;
         buf_put_slice(ret, slice_sub(text, read, before));
         cut = move_cuts(cuts, cut, e.to - 1, ret->len, read + before);
         if (video)
-            write_pairs(m, &places->parts[part], ret);
+            write_pairs(m, &results->parts[part], ret);
         else
             buf_put_slice(ret, m->image);
         read = e.to;
     }
     buf_put_slice(ret, slice_sub(text, read, text.len));
     move_cuts(cuts, cut, text.len, ret->len, text.len);
-    return part == places->count || refuse_count(places, part, why);
+    return part == results->count || refuse_count(results, part, why);
 }
 
 /* ---- tokens ---- */
@@ -157,27 +157,27 @@ static uint32_t tokens_of(const struct media_marks *m, const struct image *p)
 
 /* All images of all parts, in order. */
 struct walk {
-    const struct media_places *places;
+    const struct media_results *results;
     uint32_t part, image;
 };
 
 static const struct image *look(struct walk *w, bool *video)
 {
-    while (w->part < w->places->count && w->image == w->places->parts[w->part].count) {
+    while (w->part < w->results->count && w->image == w->results->parts[w->part].count) {
         w->part++;
         w->image = 0;
     }
-    if (w->part == w->places->count)
+    if (w->part == w->results->count)
         return NULL;
-    ASSERT(w->image < w->places->parts[w->part].count);
-    *video = w->places->parts[w->part].kind == MEDIA_VIDEO;
-    return w->places->parts[w->part].images[w->image];
+    ASSERT(w->image < w->results->parts[w->part].count);
+    *video = w->results->parts[w->part].kind == MEDIA_VIDEO;
+    return w->results->parts[w->part].images[w->image];
 }
 
-bool media_prompt_count(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
+bool media_prompt_count(const struct media_marks *m, const struct media_results *results, const uint32_t *ids,
                         uint32_t count, uint64_t *ret, uint32_t *images, struct reject *why)
 {
-    struct walk w = {.places = places};
+    struct walk w = {.results = results};
     uint64_t total = count;
     uint32_t found = 0;
     bool video = false;
@@ -188,7 +188,7 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
             continue;
         const struct image *p = look(&w, &video);
         if (!p || video != video_id)
-            return refuse_count(places, w.part, why);
+            return refuse_count(results, w.part, why);
         uint32_t tokens = tokens_of(m, p);
         ASSERT(tokens > 0);
         total += tokens - 1;
@@ -196,17 +196,17 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
         found++;
     }
     if (look(&w, &video))
-        return refuse_count(places, w.part, why);
+        return refuse_count(results, w.part, why);
     *ret = total;
     *images = found;
     return true;
 }
 
-void media_prompt_expand(const struct media_marks *m, const struct media_places *places, const uint32_t *ids,
-                         uint32_t count, uint32_t *to, struct job_image *images, uint32_t *cuts,
-                         uint32_t cut_count)
+void media_prompt_expand(const struct media_marks *m, const struct media_results *results,
+                         const uint32_t *ids, uint32_t count, uint32_t *to, struct job_image *images,
+                         uint32_t *cuts, uint32_t cut_count)
 {
-    struct walk w = {.places = places};
+    struct walk w = {.results = results};
     uint32_t written = 0, found = 0, cut = 0;
     bool video;
     for (uint32_t i = 0; i <= count; i++) {
@@ -218,7 +218,7 @@ void media_prompt_expand(const struct media_marks *m, const struct media_places 
         const struct image *p = mark ? look(&w, &video) : NULL;
         uint32_t times = p ? tokens_of(m, p) : 1;
         if (p) {
-            images[found++] = (struct job_image){w.places->parts[w.part].images[w.image], written};
+            images[found++] = (struct job_image){w.results->parts[w.part].images[w.image], written};
             w.image++;
         }
         for (uint32_t k = 0; k < times; k++)

@@ -153,17 +153,17 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
 }
 
 /* The results of all parts in order, in the request's memory. False: that was refused. */
-static bool take_places(struct gen *g, struct media_places *ret)
+static bool take_results(struct gen *g, struct media_results *ret)
 {
     uint32_t count = media_task_parts(g->task);
     struct media_result *parts = request_memory_alloc(&g->memory, count * sizeof(*parts));
     for (uint32_t i = 0; parts && i < count; i++)
         parts[i] = media_task_result(g->task, i);
-    *ret = (struct media_places){parts, count, gen_messages_name(g->request)};
+    *ret = (struct media_results){parts, count, gen_messages_name(g->request)};
     return parts || gen_refuse_memory(g);
 }
 
-static void give_places(struct gen *g, struct media_places *p)
+static void give_results(struct gen *g, struct media_results *p)
 {
     request_memory_free(&g->memory, (void *)p->parts, p->count * sizeof(*p->parts));
 }
@@ -171,7 +171,7 @@ static void give_places(struct gen *g, struct media_places *p)
 bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
 {
     struct charge charge = request_memory_charge(&g->memory);
-    struct media_places places;
+    struct media_results results;
     struct buf written;
     if (!g->task)
         return true;
@@ -181,25 +181,25 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     struct media_marks marks = marks_of(g);
     if (!check_texts(g, &marks))
         return false;
-    if (!take_places(g, &places))
+    if (!take_results(g, &results))
         return false;
     buf_init(&written, SIZE_MAX / 4, &charge);
-    bool ok = media_prompt_text(&marks, &places, buf_slice(text), cuts, &written, &g->reject);
+    bool ok = media_prompt_text(&marks, &results, buf_slice(text), cuts, &written, &g->reject);
     if (ok && written.error)
         ok = gen_refuse_memory(g);
-    give_places(g, &places);
+    give_results(g, &results);
     buf_done(ok ? text : &written);
     if (ok)
         *text = written;
     return ok;
 }
 
-static bool expand(struct gen *g, const struct media_marks *m, const struct media_places *places,
+static bool expand(struct gen *g, const struct media_marks *m, const struct media_results *results,
                    uint32_t ids_max, struct prompt_ids *p)
 {
     uint64_t total;
     uint32_t images;
-    if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &g->reject))
+    if (!media_prompt_count(m, results, p->ids, p->count, &total, &images, &g->reject))
         return false;
     if (total > ids_max) {
         const struct reject_context context = resolve_limit(g->request, g->model);
@@ -213,7 +213,7 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
         request_memory_free(&g->memory, ids, total * sizeof(*ids));
         return gen_refuse_memory(g);
     }
-    media_prompt_expand(m, places, p->ids, p->count, ids, p->images, p->cuts, p->cut_count);
+    media_prompt_expand(m, results, p->ids, p->count, ids, p->images, p->cuts, p->cut_count);
     request_memory_free(&g->memory, p->ids, p->count * sizeof(*ids));
     p->ids = ids;
     p->count = (uint32_t)total;
@@ -222,14 +222,14 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
 
 bool media_request_ids(struct gen *g, uint32_t ids_max, struct prompt_ids *p)
 {
-    struct media_places places;
+    struct media_results results;
     if (!g->task)
         return true;
     struct media_marks marks = marks_of(g);
-    if (!take_places(g, &places))
+    if (!take_results(g, &results))
         return false;
-    bool ok = expand(g, &marks, &places, ids_max, p);
-    give_places(g, &places);
+    bool ok = expand(g, &marks, &results, ids_max, p);
+    give_results(g, &results);
     return ok;
 }
 

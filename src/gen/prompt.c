@@ -4,7 +4,7 @@
 #include "gen/gen_request.h"
 #include "gen/media_request.h"
 #include "gen/resolve.h"
-#include "gen/tool_place.h"
+#include "gen/tool_insert.h"
 
 #include "base/check.h"
 #include "chat/chat_generic.h"
@@ -119,7 +119,7 @@ static bool join_system(struct gen *g)
 {
     struct gen_request *r = g->request;
     bool some = false;
-    if (r->places_system && chat_history_join_system(r->messages, r->marks, r->mark_count, &some) < 0)
+    if (r->system_stays && chat_history_join_system(r->messages, r->marks, r->mark_count, &some) < 0)
         gen_refuse_memory(g);
     return some;
 }
@@ -242,7 +242,7 @@ static bool prepare(struct gen *g, struct arena *scratch, const struct chat_temp
         ret->bos_token = tokenizer_bos(m->tokenizer);
         ret->eos_token = tokenizer_eos(m->tokenizer);
     }
-    ok = ok && (!r->places_tools || tool_place(g, scratch, ret, limits)) && adapt_history(g) &&
+    ok = ok && (!r->inserts_tools || tool_insert(g, scratch, ret, limits)) && adapt_history(g) &&
          (!r->continues || mark_end(g));
     request_memory_enter(before);
     ret->messages = r->messages;

@@ -91,7 +91,7 @@ int listeners_check(const struct settings *o, struct err *e)
 
 static struct http_server_opts opts_of(const struct settings *o)
 {
-    return (struct http_server_opts){.connections_max = LISTENERS_PLACES,
+    return (struct http_server_opts){.connections_max = LISTENERS_CONNECTIONS,
                                      .header_bytes_max = o->http.header_bytes_max,
                                      .body_bytes_max = 65536,
                                      /* A report is answered also when bodies hold all memory. */

@@ -1,7 +1,7 @@
 /* listeners.h - further listeners of a server: the admin socket, addresses for the admin, an address for
  * metrics.
  *
- * Each has LISTENERS_PLACES connections of its own, reserved with the server's: clients that hold all
+ * Each has LISTENERS_CONNECTIONS connections of its own, reserved with the server's: clients that hold all
  * connections of the port lock out neither the administrator nor the monitoring. Network thread, or before
  * it runs. */
 #ifndef PLATEAU_HOST_LISTENERS_H
@@ -12,7 +12,7 @@
 
 struct api;
 
-#define LISTENERS_PLACES 8
+#define LISTENERS_CONNECTIONS 8
 
 struct listener_address {
     const char *option; /* "admin" or "metrics" */

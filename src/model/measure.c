@@ -109,7 +109,7 @@ static int bind_ends(struct binder *b, struct model_ends *ret)
     return r < 0 ? r : bind_final_norm(b, &ret->final_norm);
 }
 
-int measure_bind(struct binder *b, const struct bind_places *to, struct bind_mark *text)
+int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_mark *text)
 {
     struct layer l;
     int r = bind_ends(b, to->ends);
@@ -125,7 +125,7 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
     struct model_ends ends;
     struct vision_weights vision_weights;
-    const struct bind_places nowhere = {.ends = &ends, .vision = &vision_weights};
+    const struct bind_targets nowhere = {.ends = &ends, .vision = &vision_weights};
     b.found = ARENA_ARRAY(s->arena, bool, checkpoint_count(s->checkpoint));
     if (!b.found)
         return err_set(e, -ENOMEM, "no memory left for a table of %u tensors",

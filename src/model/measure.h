@@ -40,7 +40,7 @@ struct source {
 };
 
 /* The results of binding. While measuring there are no layers and no blocks. */
-struct bind_places {
+struct bind_targets {
     struct model_ends *ends;
     struct layer *layers;
     struct vision_block *vision_blocks;
@@ -64,7 +64,7 @@ void measure_source_close(struct source *s);
 /* Whether there are such parts. 0, -ENOTSUP, -EINVAL. */
 int measure_check_parts(const struct model_parts *p, struct err *e);
 /* Binds the text model and the vision encoder: measures, or packs. */
-int measure_bind(struct binder *b, const struct bind_places *to, struct bind_mark *text);
+int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_mark *text);
 /* Takes the parts that the checkpoint has into *c, and measures them. An incomplete MTP head counts as
  * missing, with the reason. 0, -EINVAL, -ENOTSUP, -ENOENT, -ENOMEM. */
 int measure_model(struct config *c, const struct model_parts *parts, struct model_files *files,

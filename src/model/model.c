@@ -416,7 +416,7 @@ static int pack(struct model *m, const struct measured *measured, struct source 
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
-    const struct bind_places to = {&m->ends, m->layers, m->vision_blocks, &m->vision_weights};
+    const struct bind_targets to = {&m->ends, m->layers, m->vision_blocks, &m->vision_weights};
     struct bind_mark text;
     r = measure_bind(&b, &to, &text);
     ASSERT(r < 0 || (b.used == measured->text.used && b.digest == measured->text.digest));

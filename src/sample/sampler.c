@@ -467,7 +467,7 @@ static void add_banned(const struct sampler *s, struct edit_list *l)
             add_edit(l, p->stop_ids[i], 0);
 }
 
-static void add_seen(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+static void add_seen(const struct sampler *s, const struct sampler_position *at, uint32_t vocab,
                      struct edit_list *l)
 {
     for (uint32_t i = 0; i < s->slot_count && !l->full; i++) {
@@ -483,7 +483,7 @@ static void add_seen(const struct sampler *s, const struct sampler_place *at, ui
     }
 }
 
-bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+bool sampler_order(const struct sampler *s, const struct sampler_position *at, uint32_t vocab,
                    struct row_edit *edits, uint32_t room, struct row_sample *ret)
 {
     const struct sampler_params *p = &s->params;

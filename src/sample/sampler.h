@@ -89,7 +89,7 @@ void sampler_sample_ready(struct sampler *s, struct sampler_scratch *scratch, co
  * logprobs are equal to sampler_sample()'s. */
 
 /* A sample, and where it is in its sequence. */
-struct sampler_place {
+struct sampler_position {
     uint32_t position, outputs; /* see sampler_sample() */
     /* Output tokens that the sampler has not seen, before the sample; outputs has them counted. */
     const uint32_t *drafts;
@@ -99,7 +99,7 @@ struct sampler_place {
 /* Fills *ret, but for `wanted`, `mask` and `edits`, and the edits of a row of `vocab` logits, at most `room`.
  * The mask is sampler_allow()'s, and with only_biased also sampler_mask_biased()'s. False: the edits have no
  * room, or logit_bias names an id twice. Then the host samples. */
-bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+bool sampler_order(const struct sampler *s, const struct sampler_position *at, uint32_t vocab,
                    struct row_edit *edits, uint32_t room, struct row_sample *ret);
 /* Clears the bits of ids that logit_bias has no entry for. */
 void sampler_mask_biased(const struct sampler *s, uint64_t *bits, uint32_t vocab);

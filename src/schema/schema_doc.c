@@ -32,30 +32,30 @@ static bool is_schema(const json_t *v)
 
 /* ---- nodes ---- */
 
-static uint32_t *place_of(struct schema_work *w, const json_t *json)
+static uint32_t *slot_of(struct schema_work *w, const json_t *json)
 {
     uint64_t mix = ((uint64_t)(uintptr_t)json >> 4) * 0x9E3779B97F4A7C15ull;
-    uint32_t at = (uint32_t)(mix >> 32) & (w->place_count - 1);
-    while (w->node_places[at] && w->nodes[w->node_places[at] - 1].json != json)
-        at = (at + 1) & (w->place_count - 1);
-    return &w->node_places[at];
+    uint32_t at = (uint32_t)(mix >> 32) & (w->node_slot_count - 1);
+    while (w->node_slots[at] && w->nodes[w->node_slots[at] - 1].json != json)
+        at = (at + 1) & (w->node_slot_count - 1);
+    return &w->node_slots[at];
 }
 
 static bool grow(struct schema_work *w)
 {
     uint32_t capacity = w->node_capacity ? w->node_capacity * 2 : 256;
     struct schema_node *nodes = schema_keep(w, capacity * sizeof(*nodes));
-    uint32_t *places = schema_keep(w, (size_t)capacity * 2 * sizeof(*places));
-    if (!places) /* A refused allocation refuses all later ones. */
+    uint32_t *slots = schema_keep(w, (size_t)capacity * 2 * sizeof(*slots));
+    if (!slots) /* A refused allocation refuses all later ones. */
         return false;
     if (w->node_count)
         memcpy(nodes, w->nodes, w->node_count * sizeof(*nodes));
     w->nodes = nodes;
     w->node_capacity = capacity;
-    w->node_places = places;
-    w->place_count = capacity * 2;
+    w->node_slots = slots;
+    w->node_slot_count = capacity * 2;
     for (uint32_t i = 0; i < w->node_count; i++)
-        *place_of(w, nodes[i].json) = i + 1;
+        *slot_of(w, nodes[i].json) = i + 1;
     return true;
 }
 
@@ -89,7 +89,7 @@ static uint32_t add_node(struct schema_work *w, const json_t *json, uint32_t par
     bool own = n == 2 || (id && id[0] && id[0] != '#');
     w->nodes[n] = (struct schema_node){json, parent, own ? n : w->nodes[parent].resource,
                                        key,  name,   asserts_nothing(w, json)};
-    *place_of(w, json) = n + 1;
+    *slot_of(w, json) = n + 1;
     return n;
 }
 
@@ -98,7 +98,7 @@ static void walk(struct schema_work *w, uint32_t node, uint32_t depth);
 static void walk_in(struct schema_work *w, uint32_t parent, const json_t *json, const char *key,
                     const char *name, uint32_t depth)
 {
-    if (!json_is_object(json) || schema_failed(w) || *place_of(w, json))
+    if (!json_is_object(json) || schema_failed(w) || *slot_of(w, json))
         return;
     uint32_t n = add_node(w, json, parent, key, name);
     if (!w->error)
@@ -149,7 +149,7 @@ uint32_t schema_node_of(struct schema_work *w, const json_t *json, uint32_t pare
         schema_fail(w, -EINVAL, parent, "\"%s\" must be a schema: an object or a boolean", name ? name : key);
         return SCHEMA_NODE_TRUE;
     }
-    uint32_t known = *place_of(w, json);
+    uint32_t known = *slot_of(w, json);
     if (known)
         return known - 1;
     uint32_t n = add_node(w, json, parent, key, name);
@@ -191,8 +191,8 @@ int schema_doc_open(struct schema_work *w, const json_t *schema)
     w->nodes[0] = (struct schema_node){.json = json_true(), .any = true};
     w->nodes[1] = (struct schema_node){.json = json_false()};
     w->node_count = 2;
-    *place_of(w, json_true()) = 1;
-    *place_of(w, json_false()) = 2;
+    *slot_of(w, json_true()) = 1;
+    *slot_of(w, json_false()) = 2;
     if (!json_is_object(schema))
         return w->error;
     w->draft = draft_of(w, schema);

@@ -139,8 +139,8 @@ struct schema_work {
     uint32_t draft; /* 4, 6, 7, 2019, 2020; 0: not said */
     uint32_t node_count, node_capacity;
     struct schema_node *nodes;
-    uint32_t *node_places; /* by the address of the JSON; node + 1 */
-    uint32_t place_count;
+    uint32_t *node_slots; /* by the address of the JSON; node + 1 */
+    uint32_t node_slot_count;
     uint32_t looks;
     uint32_t nested; /* proofs within proofs, see schema_expand.c */
     /* schema_compile.c */

@@ -77,7 +77,8 @@ static void check_messages(const struct request *r)
                !is_role(before, json_string_value(json_object_get(m, "role"))));
         if (is_role(m, "assistant"))
             check_assistant(m);
-        ASSERT(!is_role(m, "system") || r->gen.places_tools || json_is_string(json_object_get(m, "content")));
+        ASSERT(!is_role(m, "system") || r->gen.inserts_tools ||
+               json_is_string(json_object_get(m, "content")));
         if (is_role(m, "tool"))
             ASSERT(json_is_string(json_object_get(m, "tool_call_id")));
         images += check_content(json_object_get(m, "content"));

@@ -9,8 +9,8 @@
 
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 
-static int find_place(const struct model_vision *v, const struct golden_case *c, struct model_grid *g,
-                      struct err *e)
+static int find_difference(const struct model_vision *v, const struct golden_case *c, struct model_grid *g,
+                           struct err *e)
 {
     uint32_t first = 0, count = 0;
     while (first < c->prompt.count && c->prompt.ids[first] != v->image_token)
@@ -101,7 +101,7 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
     struct model_image p = *in;
     int r = check_size(v, k->c, in, e);
     if (r == 0)
-        r = find_place(v, k->c, &view.grid, e);
+        r = find_difference(v, k->c, &view.grid, e);
     if (r < 0)
         return r;
     uint64_t floats = (uint64_t)view.grid.rows * view.grid.columns * v->feature_floats;

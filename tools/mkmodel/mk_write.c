@@ -130,7 +130,7 @@ struct place {
     char config[4096], weights[4096], part[4096];
 };
 
-static int find_place(const char *dir, struct place *ret, struct err *e)
+static int find_difference(const char *dir, struct place *ret, struct err *e)
 {
     struct stat st;
     int n = snprintf(ret->part, sizeof(ret->part), "%s/model.safetensors.part", dir);
@@ -201,7 +201,7 @@ int mk_write(const struct mk_write_opts *o, const char *dir, struct err *e)
     struct place place;
     struct mk_tensors tensors = {0};
     uint64_t bytes = 0;
-    int r = find_place(dir, &place, e);
+    int r = find_difference(dir, &place, e);
     if (r == 0)
         r = mk_write_bytes(o, &bytes, e);
     if (r == 0)

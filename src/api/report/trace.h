@@ -56,7 +56,7 @@ struct cache_miss {
      * is known. Empty: nothing was lost. */
     char part[24];
     char at[CACHE_MISS_NAME_BYTES]; /* the member of the part; may be empty */
-    uint32_t character, within;     /* prompt_place; within 0: not known */
+    uint32_t character, within;     /* prompt_difference; within 0: not known */
     const char *side;               /* constant: "client" or "server" changed it; NULL: nothing was changed */
     const char *cause;              /* constant: of an eviction, or of an unknown turn; NULL: neither */
     char whom[CACHE_MISS_NAME_BYTES]; /* beneficiary: "own", "another_tenant", a model's name; may be empty */

@@ -12,7 +12,7 @@
 #include "base/json/json_write.h"
 #include "chat/chat_history.h"
 #include "gen/request_memory.h"
-#include "gen/tool_place.h"
+#include "gen/tool_insert.h"
 
 #define LATER_HEAD      "plateau:first_tools" /* owns the head in the body */
 #define TEXTS_BYTES_MAX ((size_t)64 << 20)
@@ -139,7 +139,7 @@ static bool append_parts(json_t *message, json_t *parts)
     size_t i;
     bool ok = list && (json_array_size(list) == 0 || set_off(json_array_get(parts, 0)));
     json_array_foreach(parts, i, part)
-        ok = ok && json_object_set_new(part, TOOL_PLACE_LATER, json_true()) == 0 &&
+        ok = ok && json_object_set_new(part, TOOL_INSERT_LATER, json_true()) == 0 &&
              json_array_append(list, part) == 0;
     return ok;
 }
@@ -253,7 +253,7 @@ static bool rewrite(struct later *l)
     bool ok = json_object_set(l->request->root, LATER_HEAD, l->set.head) == 0;
     for (uint32_t k = 0; ok && k < l->past.change_count; k++)
         ok = append_parts(json_array_get(g->messages, l->past.changes[k].message), l->parts[k]);
-    g->places_tools = true;
+    g->inserts_tools = true;
     g->head_tools = l->set.head;
     return ok && (!is_compaction(l) || append_last(g->messages, &g->appends));
 }
@@ -322,8 +322,8 @@ static void done(struct later *l)
     request_memory_free(l->memory, l->chain, (l->turn.count + 1) * sizeof(*l->chain));
 }
 
-bool later_tools_place(struct request *r, const struct later_tools_opts *opts, struct request_memory *memory,
-                       uint64_t now_ns)
+bool later_tools_insert(struct request *r, const struct later_tools_opts *opts, struct request_memory *memory,
+                        uint64_t now_ns)
 {
     struct later l = {.request = r, .memory = memory, .opts = opts, .tools = gen_head_tools(&r->gen)};
     uint32_t begin = begin_of(r->gen.messages);

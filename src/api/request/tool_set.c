@@ -3,7 +3,7 @@
 #include "api/request/field.h"
 #include "api/request/request.h"
 
-#include "gen/tool_place.h"
+#include "gen/tool_insert.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static bool add_definition(json_t *parts, json_t *tool, const char *lead)
     own = own && *own == '\n' ? own + 1 : own;
     if (tools && strcmp(own ? own : "", lead ? lead : "") == 0)
         return json_array_append(tools, tool) == 0;
-    json_t *part = json_pack("{sss[O]}", "type", TOOL_PLACE_TYPE, "tools", tool);
+    json_t *part = json_pack("{sss[O]}", "type", TOOL_INSERT_TYPE, "tools", tool);
     if (part && (lead || *before) &&
         json_object_set_new(part, "lead", json_sprintf("%s%s", before, lead ? lead : "")) < 0) {
         json_decref(part);
@@ -160,7 +160,7 @@ bool tool_set_finish(struct tool_set *s, struct request *r)
     if (json_object_set_new(r->root, TOOL_SET_TOOLS, all) < 0 ||
         json_object_set(r->root, TOOL_SET_HEAD, s->head) < 0)
         return false;
-    r->gen.places_tools = s->changed;
+    r->gen.inserts_tools = s->changed;
     if (r->tools_off)
         return true;
     r->gen.tools = json_array_size(all) > 0 ? all : NULL;

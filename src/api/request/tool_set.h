@@ -3,7 +3,7 @@
  * Some are declared by the request, some of these stand at the head of the prompt, messages bring and take
  * away others, and the rest is in force at the end.
  *
- * Tools have the form that templates expect. A message that brings one gets a part for gen/tool_place.h the
+ * Tools have the form that templates expect. A message that brings one gets a part for gen/tool_insert.h the
  * first time, and a sentence later: the prompt has the definition already. One thread; the memory of the
  * request is entered. */
 #ifndef PLATEAU_API_TOOL_SET_H

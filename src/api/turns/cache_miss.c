@@ -95,9 +95,9 @@ static void find_part(const struct prompt_loss *l, struct cache_miss *ret)
 {
     snprintf(ret->part, sizeof(ret->part), "%s", l->part[0] ? l->part : "rendering");
     ret->side = l->part[0] && l->side == PROMPT_SIDE_CLIENT ? "client" : "server";
-    snprintf(ret->at, sizeof(ret->at), "%s", l->place.at);
-    ret->character = l->place.character;
-    ret->within = l->place.within;
+    snprintf(ret->at, sizeof(ret->at), "%s", l->difference.at);
+    ret->character = l->difference.character;
+    ret->within = l->difference.within;
 }
 
 static void find(const struct exchange *x, uint32_t cached, const struct stream_lost *lost,

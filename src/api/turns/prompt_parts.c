@@ -1,7 +1,7 @@
 /* prompt_parts.c - entries of one size under one lock.
  *
  * Places of a turn's tokens are further apart in a longer prompt, and so are marks in longer texts. The next
- * turn computes its own hashes at the places of the turn before. A list of parts that is too long is compared
+ * turn computes its hashes with the stride of the turn before. A list of parts that is too long is compared
  * as far as it goes. Texts are read after the lock is released: an entry's marks are copied. */
 #include "api/turns/prompt_parts.h"
 
@@ -192,10 +192,10 @@ void prompt_turn_tokens(struct prompt_turn *t, const uint32_t *ids, uint32_t cou
     uint64_t hash = 0;
     t->tokens = count;
     t->stride = PAGE_TOKENS;
-    while (count / t->stride > PROMPT_PLACES_MAX)
+    while (count / t->stride > PROMPT_STRIDES_MAX)
         t->stride *= 2;
     for (uint32_t i = 0; i < count / t->stride; i++)
-        t->place[i] = hash = hash_tokens(hash, ids + i * t->stride, t->stride);
+        t->stride_hash[i] = hash = hash_tokens(hash, ids + i * t->stride, t->stride);
 }
 
 /* ---- two turns ---- */
@@ -203,10 +203,10 @@ void prompt_turn_tokens(struct prompt_turn *t, const uint32_t *ids, uint32_t cou
 static uint32_t common_of(const struct prompt_turn *before, const uint32_t *ids, uint32_t count)
 {
     uint64_t hash = 0;
-    uint32_t places = MIN_OF(before->tokens, count) / before->stride, i = 0;
-    for (; i < places; i++) {
+    uint32_t strides = MIN_OF(before->tokens, count) / before->stride, i = 0;
+    for (; i < strides; i++) {
         hash = hash_tokens(hash, ids + i * before->stride, before->stride);
-        if (hash != before->place[i])
+        if (hash != before->stride_hash[i])
             break;
     }
     return i * before->stride;
@@ -292,12 +292,12 @@ static void place_part(void *arg, uint32_t part, const json_t *value)
         prompt_text_add(&p->text, value);
 }
 
-static void find_place(const struct gen_request *r, const struct marks *m, struct prompt_place *ret)
+static void find_difference(const struct gen_request *r, const struct marks *m, struct prompt_difference *ret)
 {
     struct placing p = {.part = m->part,
                         .text = {.stride = m->stride, .known = m->marks, .known_count = m->count}};
     each_part(r, place_part, &p);
-    *ret = p.text.place;
+    *ret = p.text.difference;
 }
 
 /* ---- the table ---- */
@@ -400,11 +400,11 @@ void prompt_parts_compare(struct prompt_parts *p, const struct prompt_turn *t, c
         if (marked_too)
             copy_marks(before, marked(at), &marks);
         if (same_text)
-            snprintf(ret->place.at, sizeof(ret->place.at), "content");
+            snprintf(ret->difference.at, sizeof(ret->difference.at), "content");
     }
     pthread_mutex_unlock(&p->lock);
     if (marked_too)
-        find_place(r, &marks, &ret->place);
+        find_difference(r, &marks, &ret->difference);
 }
 
 /* Helpers of an agent have another system and their own conversations. */

@@ -1,7 +1,7 @@
 /* prompt_parts.h - what a turn has in common with earlier turns of its conversation.
  *
  * The table has hashes of the last turns of conversations: model, system, each tool, each message, marks in
- * their texts, and the prompt's tokens at some places. A turn is compared with the entry that it continues
+ * their texts, and the prompt's tokens in strides. A turn is compared with the entry that it continues
  * best: conversations may begin with the same message of the user, and a client may fork one. Later the
  * engine's count of cached tokens decides whether anything was lost: cache_miss.h.
  * An entry has 7 KiB. The table has a fixed size, in the account `conversations`. Shares of tenants lose
@@ -18,7 +18,7 @@ struct prompt_parts;
 
 #define PROMPT_PARTS_MAX    400  /* tools and messages of a turn that have a hash and marks */
 #define PROMPT_MARKS_MAX    1024 /* marks in the texts of these parts, together */
-#define PROMPT_PLACES_MAX   96   /* places in its tokens */
+#define PROMPT_STRIDES_MAX  96   /* hashes of its tokens */
 #define PROMPT_REPLACED_MAX 4    /* ids of earlier turns that an entry answers to */
 #define PROMPT_PART_BYTES   24   /* "messages[400]" */
 
@@ -32,9 +32,9 @@ struct prompt_turn {
     uint32_t tools, messages; /* how many; messages exclude the system at the start */
     uint32_t skipped;         /* messages of the system before the first one */
     bool replied;             /* a reply is among them */
-    uint32_t tokens, stride;  /* tokens between two places */
+    uint32_t tokens, stride;  /* tokens of one hash in stride_hash */
     uint32_t mark_stride;     /* bytes between two marks */
-    uint64_t part[PROMPT_PARTS_MAX], place[PROMPT_PLACES_MAX];
+    uint64_t part[PROMPT_PARTS_MAX], stride_hash[PROMPT_STRIDES_MAX];
     uint16_t mark_count[PROMPT_PARTS_MAX + 1]; /* marks of the system, then of each part */
     uint16_t marks[PROMPT_MARKS_MAX];
 };
@@ -43,13 +43,13 @@ enum prompt_side { PROMPT_SIDE_CLIENT, PROMPT_SIDE_SERVER };
 
 /* A turn against an earlier one. */
 struct prompt_loss {
-    bool known, named;            /* there is such a turn; it is the one that the client names */
-    bool begins_anew;             /* not known, and its agent had turns with other first messages */
-    char part[PROMPT_PART_BYTES]; /* the first part that differs; empty: none does */
-    enum prompt_side side;        /* side that changed the part */
-    struct prompt_place place;    /* in that part; within 0: an image, or not known */
-    uint32_t before;              /* tokens of that turn's prompt */
-    uint32_t common;              /* tokens of the prefix that both have, in whole strides */
+    bool known, named;                   /* there is such a turn; it is the one that the client names */
+    bool begins_anew;                    /* not known, and its agent had turns with other first messages */
+    char part[PROMPT_PART_BYTES];        /* the first part that differs; empty: none does */
+    enum prompt_side side;               /* side that changed the part */
+    struct prompt_difference difference; /* in that part; within 0: an image, or not known */
+    uint32_t before;                     /* tokens of that turn's prompt */
+    uint32_t common;                     /* tokens of the prefix that both have, in whole strides */
     uint32_t stride;
     uint64_t before_ns; /* clock time of that turn */
     uint64_t since_ns;  /* the table knows all turns since then */

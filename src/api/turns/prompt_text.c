@@ -24,8 +24,8 @@ static void at_mark(struct prompt_text *t)
         return;
     }
     t->same++;
-    memcpy(t->place.at, t->path, sizeof(t->place.at));
-    t->place.character = t->characters;
+    memcpy(t->difference.at, t->path, sizeof(t->difference.at));
+    t->difference.character = t->characters;
 }
 
 static void put(struct prompt_text *t, const char *bytes, size_t count, bool counts)
@@ -112,7 +112,7 @@ void prompt_text_add(struct prompt_text *t, const json_t *value)
 {
     ASSERT(t->path_bytes == 0);
     add(t, value, 0);
-    t->place.within = t->stride;
+    t->difference.within = t->stride;
 }
 
 static uint64_t bytes_of(const json_t *value, unsigned depth)

@@ -16,7 +16,7 @@
 #define PROMPT_STRIDE_LEAST 16
 
 /* Where a text begins to differ. */
-struct prompt_place {
+struct prompt_difference {
     char at[PROMPT_AT_BYTES];   /* the member of the part; empty: its begin */
     uint32_t character, within; /* characters of that member that are the same; the next ones up to `within`
                                  * have the difference */
@@ -32,7 +32,7 @@ struct prompt_text {
     const uint16_t *known;
     uint32_t known_count, same; /* same: marks at the begin that are equal */
     bool differs;
-    struct prompt_place place; /* at the last of these */
+    struct prompt_difference difference; /* at the last of these */
     /* The state of the walk. */
     uint64_t hash, bytes;
     uint32_t characters; /* characters of the present member */

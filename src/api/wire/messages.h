@@ -9,6 +9,8 @@
 #include "api/request/request.h"
 #include "api/request/tool_set.h"
 
+#include "gen/request_memory.h"
+
 struct http_request;
 struct http_wording;
 struct json_out;
@@ -37,7 +39,7 @@ bool messages_convert(struct request *r, const struct request_limits *limits, st
                       struct reject *why);
 
 /* A request that is being converted: its memory is entered. */
-struct messages_place {
+struct messages_conversion {
     struct request *request;
     struct request_memory *memory;
     struct reject *why;
@@ -49,20 +51,24 @@ struct messages_place {
     char at[64]; /* "messages[0].content[1]", for errors */
 };
 
-/* False: memory was refused. */
-bool messages_no_memory(const struct messages_place *p);
-/* The time to keep the prefix, from a cache_control of the head (system and tools) or behind it. */
+/* Refuses the request: no memory. Returns false. */
+static inline bool messages_no_memory(const struct messages_conversion *c)
+{
+    return request_memory_reject(c->memory, c->why);
+}
+/* messages_cache.c: the time to keep the prefix, from a cache_control of the head (system and tools) or
+ * behind it. */
 void messages_keep(struct request *r, const json_t *control, bool head);
 /* Notes a cache_control of `holder` as a cut of the prefix cache. */
 void messages_mark(struct request *r, const json_t *holder, size_t message, size_t bytes);
 /* messages_blocks.c: `system` and `messages` of the body become one list, in r->gen.messages. */
-bool messages_convert_blocks(struct messages_place *p);
-/* messages_tools.c: `tools` of the body, declared in p->set. */
-bool messages_convert_tools(struct messages_place *p);
+bool messages_convert_blocks(struct messages_conversion *c);
+/* messages_tools.c: `tools` of the body, declared in c->set. */
+bool messages_convert_tools(struct messages_conversion *c);
 /* Blocks of type tool_addition (`adds`) and tool_removal: what they say of the tools, appended to `parts`. */
-bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t *block, bool adds);
+bool messages_change_tools(struct messages_conversion *c, json_t *parts, const json_t *block, bool adds);
 /* A block of type tool_reference. */
-bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_t *block);
+bool messages_refer_to_tool(struct messages_conversion *c, json_t *parts, const json_t *block);
 /* The toolset that the tool of that name is a member of; NULL: none. */
 const char *messages_toolset_of(const struct request *r, struct slice name);
 
@@ -70,7 +76,7 @@ const char *messages_toolset_of(const struct request *r, struct slice name);
 
 field_read_fn messages_read_compaction, messages_read_edits;
 /* After the blocks: the reply is a summary, if the request says so or grows too long. */
-bool messages_ask_summary(struct messages_place *p);
+bool messages_ask_summary(struct messages_conversion *c);
 /* The block; without text the summary is still to come. */
 void messages_write_compaction(const struct request *r, struct slice text, const char *key,
                                struct json_out *j);

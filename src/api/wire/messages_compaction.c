@@ -127,31 +127,31 @@ static const json_t *find_edit(const json_t *root)
     return NULL;
 }
 
-static bool ask(struct messages_place *p, const json_t *by, uint32_t at)
+static bool ask(struct messages_conversion *c, const json_t *by, uint32_t at)
 {
-    struct gen_request *g = &p->request->gen;
+    struct gen_request *g = &c->request->gen;
     g->compaction =
         (struct gen_compaction){compaction_words(json_object_get(by, "instructions")), at, at == 0};
     return (g->compaction.ask &&
-            json_object_set_new(p->request->root, TOOL_CHANGES, changes_of(&p->set)) == 0) ||
-           messages_no_memory(p);
+            json_object_set_new(c->request->root, TOOL_CHANGES, changes_of(&c->set)) == 0) ||
+           messages_no_memory(c);
 }
 
 /* A reply that continues a text is never long enough to be compacted. */
-bool messages_ask_summary(struct messages_place *p)
+bool messages_ask_summary(struct messages_conversion *c)
 {
-    const json_t *root = p->request->root, *now = json_object_get(root, "compaction"),
+    const json_t *root = c->request->root, *now = json_object_get(root, "compaction"),
                  *edit = find_edit(root);
     int64_t tokens = TRIGGER;
     bool given = now && !json_is_null(now);
     if (given && edit)
-        return reject_value(p->why, "compaction", "compaction and context_management exclude each other.");
+        return reject_value(c->why, "compaction", "compaction and context_management exclude each other.");
     if (given)
-        return ask(p, now, 0);
-    if (!edit || p->request->gen.continues)
+        return ask(c, now, 0);
+    if (!edit || c->request->gen.continues)
         return true;
     field_integer_of(json_object_get(json_object_get(edit, "trigger"), "value"), &tokens);
-    return ask(p, edit, (uint32_t)tokens);
+    return ask(c, edit, (uint32_t)tokens);
 }
 
 /* ---- the reply ---- */

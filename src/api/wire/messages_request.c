@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "gen/reject.h"
-#include "gen/request_memory.h"
 #include "http/http_request.h"
 
 #include <math.h>
@@ -222,15 +221,15 @@ bool messages_check(struct request *r, struct reject *why)
 bool messages_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                       struct reject *why)
 {
-    struct messages_place p = {.request = r, .memory = memory, .why = why};
+    struct messages_conversion c = {.request = r, .memory = memory, .why = why};
     (void)limits;
     request_memory_enter(memory);
-    p.names = json_object();
-    bool ok = ((tool_set_init(&p.set) && p.names) || messages_no_memory(&p)) && messages_convert_tools(&p) &&
-              messages_convert_blocks(&p) && messages_ask_summary(&p) &&
-              (tool_set_finish(&p.set, r) || messages_no_memory(&p));
-    tool_set_done(&p.set);
-    json_decref(p.names);
+    c.names = json_object();
+    bool ok = ((tool_set_init(&c.set) && c.names) || messages_no_memory(&c)) && messages_convert_tools(&c) &&
+              messages_convert_blocks(&c) && messages_ask_summary(&c) &&
+              (tool_set_finish(&c.set, r) || messages_no_memory(&c));
+    tool_set_done(&c.set);
+    json_decref(c.names);
     request_memory_enter(NULL);
     return ok;
 }

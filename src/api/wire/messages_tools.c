@@ -162,19 +162,19 @@ static const struct own_tool *find_own(const char *type)
 }
 
 /* New references; NULL: refused, or no memory. */
-static json_t *schema_of(const struct messages_place *p, const json_t *tool, const struct own_tool *own)
+static json_t *schema_of(const struct messages_conversion *c, const json_t *tool, const struct own_tool *own)
 {
     json_t *given = json_object_get(tool, "input_schema"), *schema;
     if (own)
         schema = own_schema(own);
     else if (given && !json_is_null(given) && !json_is_object(given))
-        return reject_value(p->why, p->at, "%s.input_schema must be a JSON schema, an object.", p->at), NULL;
+        return reject_value(c->why, c->at, "%s.input_schema must be a JSON schema, an object.", c->at), NULL;
     else if (json_is_object(given))
         return json_incref(given);
     else
         schema = json_pack("{sss{}}", "type", "object", "properties");
     if (!schema)
-        messages_no_memory(p);
+        messages_no_memory(c);
     return schema;
 }
 
@@ -186,13 +186,13 @@ static json_t *description_of(const json_t *tool, const struct own_tool *own)
     return own ? json_string(own->description) : NULL;
 }
 
-static bool add_tool(struct messages_place *p, json_t *list, const json_t *tool, json_t *name,
+static bool add_tool(struct messages_conversion *c, json_t *list, const json_t *tool, json_t *name,
                      const struct own_tool *own)
 {
     json_t *schema = NULL;
-    if (++p->tools > REQUEST_TOOLS_MAX)
-        return reject_value(p->why, "tools", "tools has more than %d tools.", REQUEST_TOOLS_MAX);
-    if (!(schema = schema_of(p, tool, own)))
+    if (++c->tools > REQUEST_TOOLS_MAX)
+        return reject_value(c->why, "tools", "tools has more than %d tools.", REQUEST_TOOLS_MAX);
+    if (!(schema = schema_of(c, tool, own)))
         return false;
     json_t *description = description_of(tool, own);
     json_t *function = json_pack("{sO}", "name", name);
@@ -202,20 +202,20 @@ static bool add_tool(struct messages_place *p, json_t *list, const json_t *tool,
     json_decref(function);
     json_decref(description);
     json_decref(schema);
-    return ok || messages_no_memory(p);
+    return ok || messages_no_memory(c);
 }
 
 /* ---- toolsets ---- */
 
-static bool add_member(struct messages_place *p, json_t *list, const struct own_tool *member)
+static bool add_member(struct messages_conversion *c, json_t *list, const struct own_tool *member)
 {
-    struct request *r = p->request;
+    struct request *r = c->request;
     json_t *name = json_string(member->prefix);
     if (!r->toolsets)
         r->toolsets = json_object();
     bool ok = (r->toolsets && json_object_set_new(r->toolsets, member->prefix, json_string(TOOLSET)) == 0) ||
-              messages_no_memory(p);
-    ok = ok && add_tool(p, list, NULL, name, member);
+              messages_no_memory(c);
+    ok = ok && add_tool(c, list, NULL, name, member);
     json_decref(name);
     return ok;
 }
@@ -226,17 +226,17 @@ static bool is_enabled(const json_t *config)
     return !json_is_false(enabled);
 }
 
-static bool convert_toolset(struct messages_place *p, json_t *list, const json_t *tool)
+static bool convert_toolset(struct messages_conversion *c, json_t *list, const json_t *tool)
 {
     const json_t *configs = json_object_get(tool, "configs");
     if (configs && !json_is_null(configs) && !json_is_object(configs))
-        return reject_value(p->why, p->at, "%s.configs must be an object.", p->at);
-    if (p->request->toolsets)
-        return reject_value(p->why, p->at, "%s: tools has a second toolset of this kind.", p->at);
-    messages_mark(p->request, tool, 0, 0);
+        return reject_value(c->why, c->at, "%s.configs must be an object.", c->at);
+    if (c->request->toolsets)
+        return reject_value(c->why, c->at, "%s: tools has a second toolset of this kind.", c->at);
+    messages_mark(c->request, tool, 0, 0);
     for (size_t i = 0; i < COUNT_OF(computer_members); i++)
         if (is_enabled(json_object_get(configs, computer_members[i].prefix)) &&
-            !add_member(p, list, &computer_members[i]))
+            !add_member(c, list, &computer_members[i]))
             return false;
     return true;
 }
@@ -248,36 +248,36 @@ const char *messages_toolset_of(const struct request *r, struct slice name)
 
 /* ---- tools ---- */
 
-static bool convert_function(struct messages_place *p, json_t *list, const json_t *tool,
+static bool convert_function(struct messages_conversion *c, json_t *list, const json_t *tool,
                              const struct own_tool *own)
 {
     json_t *name = json_object_get(tool, "name");
     if (json_string_length(name) == 0)
-        return reject_value(p->why, p->at, "%s needs a name.", p->at);
+        return reject_value(c->why, c->at, "%s needs a name.", c->at);
     if (!field_is_flag(json_object_get(tool, "strict")))
-        return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
+        return reject_value(c->why, c->at, "%s.strict must be true or false.", c->at);
     if (json_is_true(json_object_get(tool, "strict")))
-        tool_choice_strict(p->request, json_string_value(name));
-    messages_mark(p->request, tool, 0, 0);
-    return add_tool(p, list, tool, name, own);
+        tool_choice_strict(c->request, json_string_value(name));
+    messages_mark(c->request, tool, 0, 0);
+    return add_tool(c, list, tool, name, own);
 }
 
 /* Appends one definition to `list`: several tools of a toolset. */
-static bool convert_tool(struct messages_place *p, json_t *list, const json_t *tool)
+static bool convert_tool(struct messages_conversion *c, json_t *list, const json_t *tool)
 {
     const char *type = json_string_value(json_object_get(tool, "type"));
     if (!type)
-        return convert_function(p, list, tool, NULL);
+        return convert_function(c, list, tool, NULL);
     const struct known_type *row = known_type_find(&messages_tool_types, type);
     if (row->fate == TYPE_REFUSED)
-        return known_type_refuse(row, p->at, type, p->why);
+        return known_type_refuse(row, c->at, type, c->why);
     if (row->kind == TYPE_TOOLSET)
-        return convert_toolset(p, list, tool);
+        return convert_toolset(c, list, tool);
     if (row->kind == TYPE_CLIENT_TOOL)
-        return convert_function(p, list, tool, find_own(type));
+        return convert_function(c, list, tool, find_own(type));
     if (row->kind == TYPE_FUNCTION || json_is_object(json_object_get(tool, "input_schema")))
-        return convert_function(p, list, tool, NULL);
-    known_type_note(p->request, &messages_tool_types, type);
+        return convert_function(c, list, tool, NULL);
+    known_type_note(c->request, &messages_tool_types, type);
     return true;
 }
 
@@ -305,32 +305,32 @@ static bool searches_on_server(const json_t *tools)
     return false;
 }
 
-static bool declare(struct messages_place *p, const json_t *tool)
+static bool declare(struct messages_conversion *c, const json_t *tool)
 {
     json_t *list = json_array(), *each;
-    bool deferred = p->defers && is_deferred(tool);
-    bool ok = list ? convert_tool(p, list, tool) : messages_no_memory(p);
+    bool deferred = c->defers && is_deferred(tool);
+    bool ok = list ? convert_tool(c, list, tool) : messages_no_memory(c);
     size_t i;
     json_array_foreach(list, i, each)
-        ok = ok && (tool_set_declare(&p->set, each, deferred) || messages_no_memory(p));
+        ok = ok && (tool_set_declare(&c->set, each, deferred) || messages_no_memory(c));
     json_decref(list);
     return ok;
 }
 
-bool messages_convert_tools(struct messages_place *p)
+bool messages_convert_tools(struct messages_conversion *c)
 {
-    json_t *given = json_incref(json_object_get(p->request->root, "tools")), *tool;
+    json_t *given = json_incref(json_object_get(c->request->root, "tools")), *tool;
     bool ok = true;
     size_t i;
-    p->defers = !searches_on_server(given);
+    c->defers = !searches_on_server(given);
     json_array_foreach(given, i, tool) {
-        snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
-        ok = ok && declare(p, tool);
+        snprintf(c->at, sizeof(c->at), "tools[%zu]", i);
+        ok = ok && declare(c, tool);
         if (!ok)
             break;
     }
     json_decref(given);
-    json_object_del(p->request->root, "tools");
+    json_object_del(c->request->root, "tools");
     return ok;
 }
 
@@ -339,53 +339,53 @@ bool messages_convert_tools(struct messages_place *p)
 /* Before definitions that the system adds. */
 #define ADDED "More tools are available from here on:\n"
 
-static json_t *find_named(const struct messages_place *p, const json_t *name)
+static json_t *find_named(const struct messages_conversion *c, const json_t *name)
 {
-    json_t *tool = json_is_string(name) ? tool_set_find(&p->set, json_string_value(name)) : NULL;
+    json_t *tool = json_is_string(name) ? tool_set_find(&c->set, json_string_value(name)) : NULL;
     if (!json_is_string(name))
-        reject_value(p->why, p->at, "%s must name a tool.", p->at);
+        reject_value(c->why, c->at, "%s must name a tool.", c->at);
     else if (!tool)
-        reject_value(p->why, p->at, "%s refers to the tool \"%.64s\", which is not in tools.", p->at,
+        reject_value(c->why, c->at, "%s refers to the tool \"%.64s\", which is not in tools.", c->at,
                      json_string_value(name));
     return tool;
 }
 
-bool messages_refer_to_tool(struct messages_place *p, json_t *parts, const json_t *block)
+bool messages_refer_to_tool(struct messages_conversion *c, json_t *parts, const json_t *block)
 {
-    json_t *name = json_object_get(block, "tool_name"), *tool = find_named(p, name);
+    json_t *name = json_object_get(block, "tool_name"), *tool = find_named(c, name);
     if (!tool)
         return false;
-    if (json_object_get(p->set.force, json_string_value(name)))
-        return tool_set_name(parts, json_string_value(name)) || messages_no_memory(p);
-    return tool_set_bring(&p->set, tool, NULL, parts) || messages_no_memory(p);
+    if (json_object_get(c->set.force, json_string_value(name)))
+        return tool_set_name(parts, json_string_value(name)) || messages_no_memory(c);
+    return tool_set_bring(&c->set, tool, NULL, parts) || messages_no_memory(c);
 }
 
-static bool define(struct messages_place *p, json_t *parts, const json_t *definition)
+static bool define(struct messages_conversion *c, json_t *parts, const json_t *definition)
 {
     json_t *list = json_array(), *tool;
-    bool ok = list ? convert_tool(p, list, definition) : messages_no_memory(p);
+    bool ok = list ? convert_tool(c, list, definition) : messages_no_memory(c);
     size_t i;
     json_array_foreach(list, i, tool)
-        ok = ok && (tool_set_bring(&p->set, tool, ADDED, parts) || messages_no_memory(p));
+        ok = ok && (tool_set_bring(&c->set, tool, ADDED, parts) || messages_no_memory(c));
     json_decref(list);
     return ok;
 }
 
-bool messages_change_tools(struct messages_place *p, json_t *parts, const json_t *block, bool adds)
+bool messages_change_tools(struct messages_conversion *c, json_t *parts, const json_t *block, bool adds)
 {
     const json_t *change = json_object_get(block, "tool");
     const char *type = field_string_in(change, "type");
     if (adds && strcmp(type, "tool_definition") == 0)
-        return define(p, parts, json_object_get(change, "definition"));
+        return define(c, parts, json_object_get(change, "definition"));
     if (strcmp(type, "tool_reference") != 0)
-        return reject_unsupported(p->why, p->at,
+        return reject_unsupported(c->why, c->at,
                                   "%s.tool of type \"%.64s\" is not supported: a tool is given as a "
                                   "tool_reference or, where it is added, as a tool_definition.",
-                                  p->at, type);
-    json_t *tool = find_named(p, json_object_get(change, "name"));
+                                  c->at, type);
+    json_t *tool = find_named(c, json_object_get(change, "name"));
     if (!tool)
         return false;
-    return (adds ? tool_set_bring(&p->set, tool, ADDED, parts)
-                 : tool_set_take(&p->set, field_string_in(change, "name"), parts)) ||
-           messages_no_memory(p);
+    return (adds ? tool_set_bring(&c->set, tool, ADDED, parts)
+                 : tool_set_take(&c->set, field_string_in(change, "name"), parts)) ||
+           messages_no_memory(c);
 }

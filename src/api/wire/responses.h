@@ -8,6 +8,8 @@
 #include "api/request/request.h"
 #include "api/request/tool_set.h"
 
+#include "gen/request_memory.h"
+
 struct exchange;
 struct json_out;
 struct request_id;
@@ -28,7 +30,7 @@ bool responses_check_compact(struct request *r, struct reject *why);
 extern const struct request_form responses_count_form;
 
 /* A request that is being converted: its memory is entered. */
-struct responses_place {
+struct responses_conversion {
     struct request *request;
     const struct request_limits *limits;
     struct request_memory *memory;
@@ -45,26 +47,29 @@ struct responses_place {
     char at[64]; /* "input[0].content[1]", for errors */
 };
 
-/* responses_place.c. False: memory was refused. */
-bool responses_no_memory(const struct responses_place *p);
+/* Refuses the request: no memory. Returns false. */
+static inline bool responses_no_memory(const struct responses_conversion *c)
+{
+    return request_memory_reject(c->memory, c->why);
+}
 /* responses_items.c: `instructions` and `input` become one list, in r->gen.messages. */
-bool responses_convert_items(struct responses_place *p);
+bool responses_convert_items(struct responses_conversion *c);
 /* responses_reference.c: each item_reference of the input becomes the stored item that it names. */
-bool responses_resolve(struct responses_place *p);
+bool responses_resolve(struct responses_conversion *c);
 /* responses_keep.c: the input as JSON, in r->kept, where the reply will be stored. */
-bool responses_keep_input(struct responses_place *p);
+bool responses_keep_input(struct responses_conversion *c);
 /* The items before the input, with previous_response_id: a list, which the caller frees, or NULL where there
  * are none. False: refused. */
-bool responses_previous(struct responses_place *p, json_t **ret);
+bool responses_previous(struct responses_conversion *c, json_t **ret);
 /* "resp_..."; false: it is not one. */
 bool responses_parse_id(struct slice text, struct request_id *ret);
 /* responses_content.c: the parts of a message or of a call's output, appended to `parts`. */
-bool responses_add_content(struct responses_place *p, json_t *parts, json_t *content);
-bool responses_add_words(const struct responses_place *p, json_t *parts, struct slice words);
-/* responses_tools.c: `tools` of the body, declared in p->set. */
-bool responses_convert_tools(struct responses_place *p);
+bool responses_add_content(struct responses_conversion *c, json_t *parts, json_t *content);
+bool responses_add_words(const struct responses_conversion *c, json_t *parts, struct slice words);
+/* responses_tools.c: `tools` of the body, declared in c->set. */
+bool responses_convert_tools(struct responses_conversion *c);
 /* Appends the tools of an item to the parts of its message, after `lead` unless it is NULL. */
-bool responses_bring_tools(struct responses_place *p, json_t *parts, json_t *tools, const char *lead);
+bool responses_bring_tools(struct responses_conversion *c, json_t *parts, json_t *tools, const char *lead);
 
 /* ---- tools, by the name that the model knows ---- */
 
@@ -79,7 +84,7 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
 
 /* ---- replies ---- */
 
-/* responses_place.c: puts the member usage. */
+/* responses_reply.c: puts the member usage. */
 void responses_write_usage(const struct exchange *x, struct json_out *j);
 /* An item of type compaction, the reply's `index`-th. */
 void responses_write_summary(const struct exchange *x, uint32_t index, struct slice text, const char *key,

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "gen/reject.h"
-#include "gen/request_memory.h"
 #include "http/http_request.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "gen/reject.h"
-#include "gen/request_memory.h"
 
 #include <stdio.h>
 
@@ -235,15 +234,15 @@ bool responses_check(struct request *r, struct reject *why)
 bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                        struct reject *why)
 {
-    struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
+    struct responses_conversion c = {.request = r, .limits = limits, .memory = memory, .why = why};
     request_memory_enter(memory);
-    p.names = json_object();
-    bool ok = ((tool_set_init(&p.set) && p.names) || responses_no_memory(&p)) &&
-              responses_convert_tools(&p) && responses_resolve(&p) && responses_keep_input(&p) &&
-              responses_convert_items(&p) && (tool_set_finish(&p.set, r) || responses_no_memory(&p));
-    tool_set_done(&p.set);
-    json_decref(p.names);
-    json_decref(p.stored);
+    c.names = json_object();
+    bool ok = ((tool_set_init(&c.set) && c.names) || responses_no_memory(&c)) &&
+              responses_convert_tools(&c) && responses_resolve(&c) && responses_keep_input(&c) &&
+              responses_convert_items(&c) && (tool_set_finish(&c.set, r) || responses_no_memory(&c));
+    tool_set_done(&c.set);
+    json_decref(c.names);
+    json_decref(c.stored);
     request_memory_enter(NULL);
     return ok;
 }

@@ -113,45 +113,45 @@ static struct custom_format format_of(const json_t *tool)
 }
 
 /* A new reference; NULL: refused, or no memory. */
-static json_t *schema_of(const struct responses_place *p, const json_t *tool, const char *name)
+static json_t *schema_of(const struct responses_conversion *c, const json_t *tool, const char *name)
 {
     json_t *given = json_object_get(tool, "parameters"), *schema;
     struct custom_format format = format_of(tool);
     if (is_type(tool, "custom"))
-        schema = custom_tool_schema(p->request, p->memory, name, &format);
+        schema = custom_tool_schema(c->request, c->memory, name, &format);
     else if (given && !json_is_null(given) && !json_is_object(given))
-        return reject_value(p->why, p->at, "%s.parameters must be a JSON schema, an object.", p->at), NULL;
+        return reject_value(c->why, c->at, "%s.parameters must be a JSON schema, an object.", c->at), NULL;
     else if (json_is_object(given))
         return json_incref(given);
     else
         schema = json_pack("{sss{}}", "type", "object", "properties");
     if (!schema)
-        responses_no_memory(p);
+        responses_no_memory(c);
     return schema;
 }
 
 /* Adds a tool to those of the request, or to those of an item. */
-static bool offer(struct responses_place *p, const json_t *given, json_t *tool)
+static bool offer(struct responses_conversion *c, const json_t *given, json_t *tool)
 {
-    bool deferred = p->defers && json_is_true(json_object_get(given, "defer_loading"));
-    return (tool && (p->parts ? tool_set_bring(&p->set, tool, p->lead, p->parts)
-                              : tool_set_declare(&p->set, tool, deferred))) ||
-           responses_no_memory(p);
+    bool deferred = c->defers && json_is_true(json_object_get(given, "defer_loading"));
+    return (tool && (c->parts ? tool_set_bring(&c->set, tool, c->lead, c->parts)
+                              : tool_set_declare(&c->set, tool, deferred))) ||
+           responses_no_memory(c);
 }
 
-static bool add_function(struct responses_place *p, const json_t *tool, const char *name)
+static bool add_function(struct responses_conversion *c, const json_t *tool, const char *name)
 {
-    json_t *schema = schema_of(p, tool, name), *description = json_object_get(tool, "description");
+    json_t *schema = schema_of(c, tool, name), *description = json_object_get(tool, "description");
     if (!schema)
         return false;
     if (is_type(tool, "function") && json_is_true(json_object_get(tool, "strict")))
-        tool_choice_strict(p->request, name);
+        tool_choice_strict(c->request, name);
     json_t *function = json_pack("{ss}", "name", name);
     bool ok = function &&
               (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
               json_object_set(function, "parameters", schema) == 0;
     json_t *converted = ok ? json_pack("{sssO}", "type", "function", "function", function) : NULL;
-    ok = offer(p, tool, converted);
+    ok = offer(c, tool, converted);
     json_decref(converted);
     json_decref(function);
     json_decref(schema);
@@ -174,81 +174,81 @@ static bool is_allowed(const struct request *r, const char *space, const json_t 
     return false;
 }
 
-static bool convert_tool(struct responses_place *p, const json_t *tool, const char *space)
+static bool convert_tool(struct responses_conversion *c, const json_t *tool, const char *space)
 {
     char name[RESPONSES_NAME_BYTES];
     const char *type = field_string_in(tool, "type"), *own = field_string_in(tool, "name");
     bool search = !space && is_client_search(tool);
-    if (++p->tools > REQUEST_TOOLS_MAX)
-        return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
+    if (++c->tools > REQUEST_TOOLS_MAX)
+        return reject_value(c->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
     if (type[0] == 0)
-        return reject_value(p->why, p->at, "%s must be an object with a type.", p->at);
+        return reject_value(c->why, c->at, "%s must be an object with a type.", c->at);
     const struct known_type *row = known_type_find(&responses_tool_types, type);
     if (!search && row->kind != TYPE_FUNCTION &&
         row->kind != TYPE_CUSTOM) { /* a namespace has none within it */
-        known_type_note(p->request, &responses_tool_types, type);
+        known_type_note(c->request, &responses_tool_types, type);
         return true;
     }
     if (!search && own[0] == 0)
-        return reject_value(p->why, p->at, "%s needs a name.", p->at);
+        return reject_value(c->why, c->at, "%s needs a name.", c->at);
     if (!responses_flat_name(space, search ? RESPONSES_SEARCH : own, name))
-        return reject_value(p->why, p->at, "%s: its name is longer than %d bytes.", p->at,
+        return reject_value(c->why, c->at, "%s: its name is longer than %d bytes.", c->at,
                             RESPONSES_NAME_BYTES - 1);
-    if (!is_allowed(p->request, space, tool))
+    if (!is_allowed(c->request, space, tool))
         return true;
     if (!field_is_flag(json_object_get(tool, "strict")))
-        return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
-    return add_function(p, tool, name);
+        return reject_value(c->why, c->at, "%s.strict must be true or false.", c->at);
+    return add_function(c, tool, name);
 }
 
-static bool convert_namespace(struct responses_place *p, const json_t *space)
+static bool convert_namespace(struct responses_conversion *c, const json_t *space)
 {
     const json_t *tool, *tools = json_object_get(space, "tools");
     size_t i;
     if (field_string_in(space, "name")[0] == 0 || !json_is_array(tools))
-        return reject_value(p->why, p->at, "%s: a namespace needs a name and a list of tools.", p->at);
+        return reject_value(c->why, c->at, "%s: a namespace needs a name and a list of tools.", c->at);
     json_array_foreach(tools, i, tool)
-        if (!convert_tool(p, tool, field_string_in(space, "name")))
+        if (!convert_tool(c, tool, field_string_in(space, "name")))
             return false;
     return true;
 }
 
-static bool convert_any(struct responses_place *p, const json_t *tool)
+static bool convert_any(struct responses_conversion *c, const json_t *tool)
 {
-    return is_type(tool, "namespace") ? convert_namespace(p, tool) : convert_tool(p, tool, NULL);
+    return is_type(tool, "namespace") ? convert_namespace(c, tool) : convert_tool(c, tool, NULL);
 }
 
 /* Without a search of the client nothing would ever bring a deferred tool. */
-bool responses_convert_tools(struct responses_place *p)
+bool responses_convert_tools(struct responses_conversion *c)
 {
-    const json_t *given = json_object_get(p->request->root, "tools"), *tool;
+    const json_t *given = json_object_get(c->request->root, "tools"), *tool;
     size_t i;
-    if (json_object_set_new(p->request->root, RESPONSES_BROUGHT, json_array()) < 0)
-        return responses_no_memory(p);
-    p->defers = searches(given);
+    if (json_object_set_new(c->request->root, RESPONSES_BROUGHT, json_array()) < 0)
+        return responses_no_memory(c);
+    c->defers = searches(given);
     json_array_foreach(given, i, tool) {
-        snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
-        if (!convert_any(p, tool))
+        snprintf(c->at, sizeof(c->at), "tools[%zu]", i);
+        if (!convert_any(c, tool))
             return false;
     }
     return true;
 }
 
-bool responses_bring_tools(struct responses_place *p, json_t *parts, json_t *tools, const char *lead)
+bool responses_bring_tools(struct responses_conversion *c, json_t *parts, json_t *tools, const char *lead)
 {
     const json_t *tool;
     size_t i;
     if (!json_is_array(tools))
-        return reject_value(p->why, p->at, "%s must have a list of tools.", p->at);
-    json_t *brought = json_object_get(p->request->root, RESPONSES_BROUGHT);
-    bool ok = json_array_append(brought, tools) == 0 || responses_no_memory(p);
-    p->parts = parts;
-    p->lead = lead;
+        return reject_value(c->why, c->at, "%s must have a list of tools.", c->at);
+    json_t *brought = json_object_get(c->request->root, RESPONSES_BROUGHT);
+    bool ok = json_array_append(brought, tools) == 0 || responses_no_memory(c);
+    c->parts = parts;
+    c->lead = lead;
     json_array_foreach(tools, i, tool) {
-        ok = ok && convert_any(p, tool);
+        ok = ok && convert_any(c, tool);
         if (!ok)
             break;
     }
-    p->parts = NULL;
+    c->parts = NULL;
     return ok;
 }

@@ -46,7 +46,7 @@ int models_plan_one(const struct models *m, uint32_t index, const struct plan_pr
     return plan_files(m, index, process, s, NULL, p, e);
 }
 
-int models_place(struct models *m, uint32_t index, struct err *e)
+int models_choose_device(struct models *m, uint32_t index, struct err *e)
 {
     struct device_choice device;
     int r = device_choose(&m->own[index], &device, e);
@@ -205,6 +205,6 @@ int models_plan(struct models *m, struct err *e)
     if (r == 0)
         r = plan_all(m, e);
     for (uint32_t i = 0; i < m->count && r == 0; i++)
-        r = models_place(m, i, e);
+        r = models_choose_device(m, i, e);
     return r;
 }

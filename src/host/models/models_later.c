@@ -124,7 +124,7 @@ static int fill(struct later *l, const char *path, struct err *e)
     if (r == 0)
         r = models_read_settings(m, index, e);
     if (r == 0)
-        r = models_place(m, index, e);
+        r = models_choose_device(m, index, e);
     if (r == 0)
         r = registry_check_names(l->registry, &m->list[index], e);
     if (r == 0)

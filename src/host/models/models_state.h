@@ -36,7 +36,7 @@ static inline bool models_are_several(const struct models *m)
 int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
                     struct model_settings *s, struct planning *p, struct err *e);
 /* Finds the model's device in the process. 0, -EINVAL, -ENODEV. */
-int models_place(struct models *m, uint32_t index, struct err *e);
+int models_choose_device(struct models *m, uint32_t index, struct err *e);
 /* Logs that a model cannot be served, and why. */
 void models_tell_unusable(const struct model_settings *s, const struct err *why);
 

@@ -299,7 +299,7 @@ static int pack_text(struct packing *p)
     b.source_bytes_total =
         p->measured.text.source_bytes + (p->config.mtp_count ? p->measured.mtp.source_bytes : 0);
     b.packed_bytes = p->text.used ? b.ready * p->measured.text.source_bytes / p->text.used : 0;
-    const struct bind_places nowhere = {.ends = &ends, .vision = &vision};
+    const struct bind_targets nowhere = {.ends = &ends, .vision = &vision};
     int r = measure_bind(&b, &nowhere, &mark);
     ASSERT(r < 0 || b.digest == p->about.all.digest);
     return r == 0 ? finish_parts(p, p->text.bytes) : r;

@@ -1,5 +1,5 @@
 /* test_media_parts.c - what of the media service is a function: addresses, URLs, which frames are looked at,
- * places in prompts. */
+ * results in prompts. */
 #include "test.h"
 
 #include "api/reject_http.h"
@@ -160,7 +160,7 @@ TEST(frames_are_spread_as_the_reference_spreads_them)
     assert_int_equal(media_sample_index(7, 7, 6), 6);
 }
 
-/* ---- places ---- */
+/* ---- results ---- */
 
 static const struct media_marks marks = {.image = {"<I>", 3},
                                          .video = {"<V>", 3},
@@ -191,18 +191,18 @@ static void add(struct scene *s, enum media_kind kind, uint32_t count, uint32_t 
     s->images_count += count;
 }
 
-static struct media_places places_of(const struct scene *s)
+static struct media_results results_of(const struct scene *s)
 {
-    return (struct media_places){s->parts, s->part_count, "input"};
+    return (struct media_results){s->parts, s->part_count, "input"};
 }
 
 static void text_becomes(const struct scene *s, const char *text, const char *expected)
 {
-    struct media_places places = places_of(s);
+    struct media_results results = results_of(s);
     struct reject why = {0};
     struct buf ret;
     buf_init(&ret, 1024, NULL);
-    bool ok = media_prompt_text(&marks, &places, slice_of(text), NULL, &ret, &why);
+    bool ok = media_prompt_text(&marks, &results, slice_of(text), NULL, &ret, &why);
     buf_putc(&ret, 0);
     if (expected && (!ok || strcmp(ret.ptr, expected) != 0))
         fail_msg("\"%s\" became \"%s\" (%s)", text, ret.ptr, why.message);
@@ -245,10 +245,10 @@ TEST(cuts_of_the_text_go_along)
     struct buf ret;
     add(&s, MEDIA_VIDEO, 1, 32, 32);
     add(&s, MEDIA_IMAGE, 1, 32, 32);
-    struct media_places places = places_of(&s);
+    struct media_results results = results_of(&s);
     buf_init(&ret, 1024, NULL);
     /*                                                    0123456789 */
-    assert_true(media_prompt_text(&marks, &places, SLICE("ab[<V>]cd<I>"), &cuts, &ret, &why));
+    assert_true(media_prompt_text(&marks, &results, SLICE("ab[<V>]cd<I>"), &cuts, &ret, &why));
     assert_memory_equal(ret.ptr, "ab<0.2 seconds>[<V>]cd<I>", ret.len);
     static const size_t expected[] = {1, 2, 20, 21, 22};
     for (int i = 0; i < 5; i++)
@@ -268,11 +268,11 @@ TEST(placeholders_become_as_many_tokens_as_their_images_take)
     static const uint32_t moved[] = {0, 1, 7, 8, 13};
     add(&s, MEDIA_IMAGE, 1, 96, 64);
     add(&s, MEDIA_VIDEO, 2, 64, 32);
-    struct media_places places = places_of(&s);
-    assert_true(media_prompt_count(&marks, &places, ids, 6, &total, &images, &why));
+    struct media_results results = results_of(&s);
+    assert_true(media_prompt_count(&marks, &results, ids, 6, &total, &images, &why));
     assert_int_equal(total, COUNT_OF(expected));
     assert_int_equal(images, 3);
-    media_prompt_expand(&marks, &places, ids, 6, to, jobs, cuts, 5);
+    media_prompt_expand(&marks, &results, ids, 6, to, jobs, cuts, 5);
     assert_memory_equal(to, expected, sizeof(expected));
     assert_memory_equal(cuts, moved, sizeof(moved));
     assert_int_equal(jobs[0].first, 1);
@@ -289,11 +289,11 @@ TEST(tokens_that_do_not_fit_the_images_are_refused)
     uint32_t images;
     static const uint32_t few[] = {1, 2}, many[] = {100, 100}, other[] = {101}, right[] = {100};
     add(&s, MEDIA_IMAGE, 1, 64, 32);
-    struct media_places places = places_of(&s);
-    assert_false(media_prompt_count(&marks, &places, few, 2, &total, &images, &why));
-    assert_false(media_prompt_count(&marks, &places, many, 2, &total, &images, &why));
-    assert_false(media_prompt_count(&marks, &places, other, 1, &total, &images, &why));
-    assert_true(media_prompt_count(&marks, &places, right, 1, &total, &images, &why));
+    struct media_results results = results_of(&s);
+    assert_false(media_prompt_count(&marks, &results, few, 2, &total, &images, &why));
+    assert_false(media_prompt_count(&marks, &results, many, 2, &total, &images, &why));
+    assert_false(media_prompt_count(&marks, &results, other, 1, &total, &images, &why));
+    assert_true(media_prompt_count(&marks, &results, right, 1, &total, &images, &why));
 }
 
 TEST(what_only_looks_like_a_place_is_found)

@@ -201,7 +201,7 @@ TEST(a_deferred_tool_is_offered_where_a_message_brings_it)
         "d") "],\"messages\":[" SAYS("user", "x") "]");
     expect_tools(p->request.gen.tools, "a d ");
     expect_tools(p->request.gen.head_tools, "a d ");
-    assert_true(p->request.gen.places_tools);
+    assert_true(p->request.gen.inserts_tools);
     done(p);
     p = accept(
         "\"tools\":[" LATER("b") "," TOOL("a") "," LATER("c") "],\"messages\":[" SAYS("user", "x") "," FOUND(

@@ -70,8 +70,8 @@ TEST(another_image_is_named)
     assert_string_equal(s.loss.part, "");
     show(&s, "data:a", "data:c");
     assert_string_equal(s.loss.part, "messages[3]");
-    assert_string_equal(s.loss.place.at, "content");
-    assert_int_equal(s.loss.place.within, 0);
+    assert_string_equal(s.loss.difference.at, "content");
+    assert_int_equal(s.loss.difference.within, 0);
     assert_int_equal(s.loss.side, PROMPT_SIDE_CLIENT);
     show(&s, "data:b", "data:c");
     assert_string_equal(s.loss.part, "messages[1]");
@@ -90,8 +90,9 @@ TEST(a_place_is_within_a_stride_of_the_change)
     say(&s, 1, "m", "[{\"name\":\"read\",\"description\":\"Reads a file of any length, line by ROW.\"}]",
         "[" SYSTEM "," ASK "," REPLY "," ASK "]");
     assert_string_equal(s.loss.part, "tools[0]");
-    assert_string_equal(s.loss.place.at, "description");
-    assert_true(s.loss.place.character <= 36 && 36 < s.loss.place.character + s.loss.place.within);
+    assert_string_equal(s.loss.difference.at, "description");
+    assert_true(s.loss.difference.character <= 36 &&
+                36 < s.loss.difference.character + s.loss.difference.within);
     assert_int_equal(s.loss.side, PROMPT_SIDE_CLIENT);
     prompt_parts_free(s.parts);
 }
@@ -120,8 +121,8 @@ TEST(a_message_that_changes_is_named_as_the_prompt_has_it)
     say(&s, 1, "m", "[]", "[" SYSTEM "," ASK "," REPLY "," ASK "]");
     say(&s, 1, "m", "[]", "[" SYSTEM "," ASK ",{\"role\":\"assistant\",\"content\":\"No.\"}," ASK "]");
     assert_string_equal(s.loss.part, "messages[2]");
-    assert_string_equal(s.loss.place.at, "content");
-    assert_int_equal(s.loss.place.character, 0);
+    assert_string_equal(s.loss.difference.at, "content");
+    assert_int_equal(s.loss.difference.character, 0);
     prompt_parts_free(s.parts);
 }
 

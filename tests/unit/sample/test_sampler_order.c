@@ -314,7 +314,7 @@ static void sample_order(const struct subject *u, const struct scene *s, const u
     static struct row_edit edits[SEEN_MAX * 3];
     struct row_sample order;
     float logits[VOCAB_MAX];
-    const struct sampler_place at = {s->position, s->outputs, drafts, draft_count};
+    const struct sampler_position at = {s->position, s->outputs, drafts, draft_count};
     assert_true(sampler_order(u->sampler, &at, s->vocab, edits, COUNT_OF(edits), &order));
     order.wanted = 1;
     order.mask = mask ? 0 : ROW_SAMPLE_ALL;
@@ -449,7 +449,7 @@ TEST(edits_without_room_and_ids_named_twice_are_left_to_the_host)
     struct row_sample order;
     struct subject u;
     s = (struct scene){.vocab = 100, .prompt = {1, 2, 3, 2}, .prompt_count = 4};
-    const struct sampler_place at = {.position = 4};
+    const struct sampler_position at = {.position = 4};
     sampler_params_default(&s.params);
     s.params.repetition_penalty = 1.5f;
     subject_init(&u, &s);

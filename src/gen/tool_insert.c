@@ -1,4 +1,4 @@
-#include "gen/tool_place.h"
+#include "gen/tool_insert.h"
 
 #include "gen/gen.h"
 #include "gen/gen_request.h"
@@ -18,7 +18,7 @@
 static bool brings_tools(const json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
-    return type && strcmp(type, TOOL_PLACE_TYPE) == 0;
+    return type && strcmp(type, TOOL_INSERT_TYPE) == 0;
 }
 
 static void put_name(const json_t *tool, struct buf *ret)
@@ -88,7 +88,7 @@ static bool end_all(const json_t *messages)
     json_t *message, *part;
     json_array_foreach((json_t *)messages, i, message) {
         json_array_foreach(json_object_get(message, "content"), k, part) {
-            json_object_del(part, TOOL_PLACE_LATER);
+            json_object_del(part, TOOL_INSERT_LATER);
             if (brings_tools(part) && !end_part(part))
                 return false;
         }
@@ -104,13 +104,13 @@ static void drop_later(const json_t *messages)
     json_array_foreach((json_t *)messages, i, message) {
         json_t *content = json_object_get(message, "content");
         for (size_t k = json_array_size(content); k-- > 0;)
-            if (json_object_get(json_array_get(content, k), TOOL_PLACE_LATER))
+            if (json_object_get(json_array_get(content, k), TOOL_INSERT_LATER))
                 json_array_remove(content, k);
     }
 }
 
-bool tool_place(struct gen *g, struct arena *scratch, const struct chat_template_input *in,
-                const struct chat_template_limits *limits)
+bool tool_insert(struct gen *g, struct arena *scratch, const struct chat_template_input *in,
+                 const struct chat_template_limits *limits)
 {
     struct gen_request *r = g->request;
     struct charge charge = request_memory_charge(&g->memory);

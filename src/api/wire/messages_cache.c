@@ -1,15 +1,8 @@
-/* messages_place.c - helpers of the files that convert a request. */
+/* messages_cache.c - cache_control: cuts of the prefix cache, and the time that the prefix is kept. */
+#include "api/request/field.h"
 #include "api/wire/messages.h"
 
-#include "api/request/field.h"
-#include "gen/request_memory.h"
-
 #include "base/check.h"
-
-bool messages_no_memory(const struct messages_place *p)
-{
-    return request_memory_reject(p->memory, p->why);
-}
 
 #define TTL_DEFAULT_S 300
 

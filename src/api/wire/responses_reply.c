@@ -1,4 +1,4 @@
-/* responses_place.c - what the files of Responses share: the converters and the writers of replies. */
+/* responses_reply.c - what replies, streams and compactions of Responses write alike. */
 #include "api/exchange.h"
 #include "api/reasoning_seal.h"
 #include "api/timings.h"
@@ -7,12 +7,6 @@
 
 #include "base/json/json_out.h"
 #include "gen/gen.h"
-#include "gen/request_memory.h"
-
-bool responses_no_memory(const struct responses_place *p)
-{
-    return request_memory_reject(p->memory, p->why);
-}
 
 void responses_write_usage(const struct exchange *x, struct json_out *j)
 {
