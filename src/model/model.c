@@ -149,6 +149,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));
+    snprintf(shape.unknown_keys, sizeof(shape.unknown_keys), "%s%s%s", c->unknown_keys,
+             c->unknown_keys[0] && c->vision.unknown_keys[0] ? ", " : "", c->vision.unknown_keys);
     if (c->vision.shape.present) {
         shape.vision = c->vision.shape;
         shape.vision.weight_bytes = b->vision_bytes;

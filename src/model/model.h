@@ -76,6 +76,8 @@ struct model_kv {
     size_t page_bytes;                        /* bytes of a page for all these layers together */
 };
 #define MODEL_KV_MAX 8
+/* Bytes of a text that names keys of config.json. */
+#define MODEL_UNKNOWN_MAX 256
 
 /* A model's numbers for all other modules; filled before a weight is read. */
 struct model_shape {
@@ -127,6 +129,8 @@ struct model_shape {
     uint64_t mtp_weight_bytes; /* packed, in addition to weight_bytes */
     bool mtp_mapped;           /* the head is mapped and part of weight_bytes; its draft vocabulary is not */
     char mtp_absent[160];      /* why a requested MTP head is missing; else empty */
+    /* Keys of config.json that the program does not know, for the log; else empty. */
+    char unknown_keys[MODEL_UNKNOWN_MAX];
 };
 
 struct model_opts {

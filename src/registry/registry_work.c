@@ -316,6 +316,12 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
         (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
         model_kv_dtype(s), plan_context(plan) / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
         (ull)(took_ns / NS_PER_MS));
+    if (s->unknown_keys[0])
+        LOG_WARN(
+            "unknown_keys",
+            "model=%s keys=\"%s\": config.json has them, and they are not known to this program; answers may "
+            "differ from the reference",
+            e->known.id, s->unknown_keys);
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)

@@ -69,7 +69,11 @@ def test_images_are_refused_and_other_tensors_are_not_loaded(tmp_path):
         def arguments(self):
             return [str(folder)]
 
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_twist": 3}))
     with serving(kind=Parent) as s:
+        line = next(line for line in s.lines if "event=unknown_keys" in line)
+        assert "'attention_twist'" in line and "'hidden_size'" not in line, line
         image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
         r = s.post("/v1/chat/completions", messages=[{"role": "user", "content": [{"type": "text", "text": "Look."}, image]}])
         error = r.json()["error"]

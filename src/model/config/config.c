@@ -3,6 +3,7 @@
 
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
+#include "model/config/config_unknown.h"
 #include "model/config/json_read.h"
 #include "model/config/pooling.h"
 #include "model/family/family.h"
@@ -17,7 +18,6 @@
 
 static void read_family(struct json_read *r, const json_t *top, struct config *c)
 {
-    char known[640];
     struct json_read outer = {.object = top, .where = r->where, .e = r->e};
     const char *type = json_read_string_or(r, "model_type", "");
     const char *outer_type = json_read_string_or(&outer, "model_type", "");
@@ -30,8 +30,8 @@ static void read_family(struct json_read *r, const json_t *top, struct config *c
     /* A text_config without a type has its parent's. An unknown type is not computed as its parent's. */
     c->family = family_find(type);
     if (!c->family) {
-        json_read_fail(r, -ENOTSUP, "model_type '%.40s' is not supported; supported are %s", type,
-                       family_list(known, sizeof(known)));
+        json_read_fail(r, -ENOTSUP,
+                       "model_type '%.40s' is not supported; docs/models.md lists those that are", type);
         return;
     }
     snprintf(c->family_name, sizeof(c->family_name), "%s", family_name(c->family, type));
@@ -63,6 +63,8 @@ static const struct config_key keys[] = {
     CONFIG_FLAG(mlp_biases, true, "mlp_bias"),
     CONFIG_WORD(activation, activations, ACTIVATION_SILU, "hidden_act"),
     CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts", "n_routed_experts"),
+    CONFIG_ONLY(false, "is_encoder_decoder"),
+    CONFIG_ONLY(false, "add_cross_attention"),
     CONFIG_KEY_END,
 };
 
@@ -173,6 +175,15 @@ static json_t *defaults_of(const struct family *f, struct json_read *r)
     return NULL;
 }
 
+/* The text's own object, and that of its parent. */
+static void find_unknown(const struct json_read *r, struct config *c)
+{
+    const json_t *const objects[] = {r->object, r->fallback};
+    for (size_t i = 0; i < COUNT_OF(objects); i++)
+        config_unknown_add(objects[i], r->asked, CONFIG_OF_MODEL, "", c->unknown_keys,
+                           sizeof(c->unknown_keys));
+}
+
 static int parse_root(struct arena *a, const json_t *root, const struct tensor_naming *naming,
                       struct config *ret, struct err *e)
 {
@@ -181,6 +192,7 @@ static int parse_root(struct arena *a, const json_t *root, const struct tensor_n
     r.object = json_read_text_part(&r, root);
     if (r.error)
         return r.error;
+    r.asked = json_object();
     read_family(&r, root, &c);
     json_t *defaults = defaults_of(c.family, &r);
     r.defaults = defaults;
@@ -193,6 +205,9 @@ static int parse_root(struct arena *a, const json_t *root, const struct tensor_n
         config_rope_read(&r, &c);
     if (!r.error)
         config_quantization_read(&r, a, &c);
+    if (!r.error && !naming)
+        find_unknown(&r, &c);
+    json_decref(r.asked);
     json_decref(defaults);
     if (!r.error)
         *ret = c;

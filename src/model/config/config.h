@@ -142,9 +142,10 @@ struct config {
     unsigned sums;                 /* sums that products need beside their inputs (weight.sums), after
                                     * binding */
     const struct family *family;
-    const struct tensor_naming *naming; /* names of tensors; NULL: those of Hugging Face's files */
-    char family_name[32];               /* model_type without "_text" */
-    bool text_alone;                    /* the file has encoders of images or sound, which are not computed */
+    const struct tensor_naming *naming;   /* names of tensors; NULL: those of Hugging Face's files */
+    char family_name[32];                 /* model_type without "_text" */
+    char unknown_keys[MODEL_UNKNOWN_MAX]; /* keys that the file has (config_unknown.h) */
+    bool text_alone; /* the file has encoders of images or sound, which are not computed */
     uint32_t layers, hidden, vocab, context_max;
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */

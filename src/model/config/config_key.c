@@ -98,10 +98,17 @@ static void check_only(struct json_read *r, const struct config_key *k, const ch
     json_dumped_free(text);
 }
 
+static void know(struct json_read *r, const struct config_key *k)
+{
+    for (size_t i = 0; i < COUNT_OF(k->names) && k->names[i]; i++)
+        json_read_know(r, k->names[i]);
+}
+
 static void read_key(struct json_read *r, const struct config_key *k, struct config *c)
 {
     const char *name = present_name(r, k);
     void *field = (char *)c + k->at;
+    know(r, k);
     if (k->needed && !json_read_get(r, name)) {
         json_read_fail(r, -EINVAL, "%s is missing", name);
         return;
@@ -130,6 +137,7 @@ static void read_key(struct json_read *r, const struct config_key *k, struct con
     case KEY_ONLY:
         check_only(r, k, name);
         break;
+    case KEY_IGNORED:
     case KEY_END:
         break;
     }
@@ -137,7 +145,7 @@ static void read_key(struct json_read *r, const struct config_key *k, struct con
 
 static bool same_key(const struct config_key *x, const struct config_key *y)
 {
-    if (x->kind != KEY_ONLY && y->kind != KEY_ONLY)
+    if (x->kind < KEY_ONLY && y->kind < KEY_ONLY)
         return x->at == y->at;
     for (size_t i = 0; i < COUNT_OF(x->names) && x->names[i]; i++) {
         for (size_t j = 0; j < COUNT_OF(y->names) && y->names[j]; j++) {
@@ -164,4 +172,10 @@ void config_keys_read(struct json_read *r, const struct config_key *list, const 
         if (!is_replaced(k, instead))
             read_key(r, k, c);
     }
+}
+
+void config_keys_know(struct json_read *r, const struct config_key *list)
+{
+    for (const struct config_key *k = list; k && k->kind != KEY_END; k++)
+        know(r, k);
 }

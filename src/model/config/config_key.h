@@ -2,9 +2,9 @@
  * understood.
  *
  * Keys are declared by all families together (config.c), by a family, and by a block. Where a key is null its
- * `absent` counts, and where it is missing the family's defaults before that. A key that nothing
- * declares is ignored. A key that changes results is declared; a value of it that is not computed is refused,
- * by key and value. */
+ * `absent` counts, and where it is missing the family's defaults before that. A key that changes results
+ * is declared; a value of it that is not computed is refused, by key and value. Keys that change nothing are
+ * in config_unknown.c; the log names any other. */
 #ifndef PLATEAU_MODEL_CONFIG_KEY_H
 #define PLATEAU_MODEL_CONFIG_KEY_H
 
@@ -23,18 +23,19 @@ struct key_word {
 
 enum config_key_kind {
     KEY_END,
-    KEY_U32,    /* a uint32_t in [min, max], or the value of one of `words` */
-    KEY_FLOAT,  /* a float, likewise */
-    KEY_FLOATS, /* `count` floats of a list, likewise; {"__float__": "Infinity"} is one */
-    KEY_FLAG,   /* a bool */
-    KEY_WORD,   /* a uint32_t: the value of one of `words` */
-    KEY_ONLY,   /* sets nothing: the number or the bool `absent` is computed, nothing else */
+    KEY_U32,     /* a uint32_t in [min, max], or the value of one of `words` */
+    KEY_FLOAT,   /* a float, likewise */
+    KEY_FLOATS,  /* `count` floats of a list, likewise; {"__float__": "Infinity"} is one */
+    KEY_FLAG,    /* a bool */
+    KEY_WORD,    /* a uint32_t: the value of one of `words` */
+    KEY_ONLY,    /* sets nothing: the number or the bool `absent` is computed, nothing else */
+    KEY_IGNORED, /* sets nothing: the reference ignores it, too */
 };
 
 struct config_key {
     enum config_key_kind kind;
     bool needed;
-    const char *names[4]; /* names of one key, newest first */
+    const char *names[6]; /* names of one key, newest first */
     size_t at;            /* offset of the field in struct config */
     double min, max, absent;
     const struct key_word *words;
@@ -81,6 +82,10 @@ struct config_key {
     {                                                                                                        \
         .kind = KEY_ONLY, .names = {__VA_ARGS__}, .absent = (value)                                          \
     }
+#define CONFIG_IGNORED(...)                                                                                  \
+    {                                                                                                        \
+        .kind = KEY_IGNORED, .names = { __VA_ARGS__ }                                                        \
+    }
 #define CONFIG_KEY_END                                                                                       \
     {                                                                                                        \
         .kind = KEY_END                                                                                      \
@@ -90,5 +95,8 @@ struct config_key {
  * same field or the same name, is left to it. The first failure sticks in r: -EINVAL, -ENOTSUP. */
 void config_keys_read(struct json_read *r, const struct config_key *list, const struct config_key *instead,
                       struct config *c);
+
+/* Marks the keys of `list` as known (json_read_know): of a block that this model does not use. */
+void config_keys_know(struct json_read *r, const struct config_key *list);
 
 #endif

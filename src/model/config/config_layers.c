@@ -257,9 +257,22 @@ static bool is_used(const struct config *c, const struct block *b)
     return c->family->mtp && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
 }
 
+/* Layers of the family can be made of it. */
+static bool is_of_family(const struct family *f, const struct block *b)
+{
+    const struct layer_kind *kinds = kinds_of(f);
+    for (uint32_t k = 0; k < LAYER_KINDS_MAX && kinds[k].mixer; k++) {
+        if (kinds[k].mixer == b || kinds[k].beside == b)
+            return true;
+    }
+    return b == mlp_of(f, false) || (f->experts && b == mlp_of(f, true));
+}
+
 static void read_blocks(struct json_read *r, struct config *c)
 {
     for (size_t i = 0; blocks[i]; i++) {
+        if (is_of_family(c->family, blocks[i]))
+            config_keys_know(r, blocks[i]->keys);
         if (!is_used(c, blocks[i]))
             continue;
         config_keys_read(r, blocks[i]->keys, c->family->keys, c);
@@ -302,6 +315,8 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
     uint32_t every = types ? 0 : read_interval(r, pattern);
     if (c->family->experts && c->family->experts->mlp_only)
         read_list(r, "mlp_only_layers", &dense);
+    for (size_t i = 0; i < COUNT_OF(pattern->keys) && pattern->keys[i]; i++)
+        json_read_know(r, pattern->keys[i]); /* beside a list, too */
     bool listed = pattern->first && json_read_get(r, pattern->first);
     if (listed)
         read_list(r, pattern->first, &first);

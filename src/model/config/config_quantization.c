@@ -1,6 +1,7 @@
 /* config_quantization.c - the quantization block of config.json: of MLX one global entry and some by module
  * path; of other writers a method, and what their tensors do not show. */
 #include "model/config/config.h"
+#include "model/config/config_unknown.h"
 #include "model/config/json_read.h"
 
 #include "base/check.h"
@@ -304,12 +305,16 @@ void config_quantization_read(struct json_read *r, struct arena *a, struct confi
         return;
     }
     struct json_read p = {.object = block, .where = "config.json: quantization", .e = r->e};
+    p.asked = json_object();
     const char *method = json_read_string_or(&p, "quant_method", NULL);
     if (method)
         read_method(&p, a, method, &c->quantization);
     else
         read_mlx(&p, a, &c->quantization);
     c->quantization.present = true;
+    config_unknown_add(block, p.asked, CONFIG_OF_QUANTIZATION, "quantization.", c->unknown_keys,
+                       sizeof(c->unknown_keys));
+    json_decref(p.asked);
     if (p.error && !r->error)
         r->error = p.error;
 }

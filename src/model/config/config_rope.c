@@ -5,6 +5,7 @@
  * replaces rope_parameters, except for its rope_theta and for parameters by kind of layer. */
 #include "model/config/config.h"
 #include "model/config/config_key.h"
+#include "model/config/config_unknown.h"
 #include "model/config/json_read.h"
 #include "model/family/family.h"
 
@@ -246,8 +247,12 @@ static void read_rope(struct json_read *r, struct config *c, bool local, double 
     if (r->error)
         return;
     c->rope_count++;
+    p.asked = json_object();
     read_table(r, &p, c, theta, rope);
     read_rotating(&p, c, rope);
+    snprintf(where, sizeof(where), "%s.", name);
+    config_unknown_add(object, p.asked, CONFIG_OF_ROPE, where, c->unknown_keys, sizeof(c->unknown_keys));
+    json_decref(p.asked);
     if (p.error && !r->error)
         r->error = p.error;
 }

@@ -20,14 +20,22 @@ void json_read_fail(struct json_read *r, int code, const char *format, ...)
     r->error = err_set(r->e, code, "%s: %s", r->where, text);
 }
 
+void json_read_know(const struct json_read *r, const char *key)
+{
+    if (r->asked)
+        json_object_set_new(r->asked, key, json_true());
+}
+
 bool json_read_has(const struct json_read *r, const char *key)
 {
+    json_read_know(r, key);
     return json_object_get(r->object, key) || json_object_get(r->fallback, key);
 }
 
 const json_t *json_read_get(const struct json_read *r, const char *key)
 {
     const json_t *v = json_object_get(r->object, key);
+    json_read_know(r, key);
     if (!v || json_is_null(v))
         v = json_object_get(r->fallback, key);
     if (!v && !json_read_has(r, key))

@@ -16,11 +16,14 @@
 struct json_read {
     const json_t *object, *fallback; /* either may be NULL */
     const json_t *defaults;          /* values of keys that neither has; may be NULL */
+    json_t *asked;                   /* set of the keys that were looked up; NULL: none is kept */
     const char *where;               /* for messages: "config.json" */
     struct err *e;
     int error; /* 0 or the first failure */
 };
 
+/* Adds `key` to r->asked: no other read of it is needed for the program to know it. */
+void json_read_know(const struct json_read *r, const char *key);
 /* Whether the file has the key, be it null. */
 bool json_read_has(const struct json_read *r, const char *key);
 /* NULL when absent or null. */

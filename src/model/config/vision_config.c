@@ -3,6 +3,7 @@
 #include "model/config/vision_config.h"
 
 #include "model/config/config.h"
+#include "model/config/config_unknown.h"
 #include "model/config/json_read.h"
 #include "model/family/family.h"
 
@@ -85,11 +86,15 @@ static void read_vision(const json_t *config, const struct config *text, struct 
         json_read_fail(r, -EINVAL, "the checkpoint has a vision encoder, but vision_config is missing");
         return;
     }
+    t.asked = json_object();
     read_sizes(&t, text, v);
     if (!t.error)
         read_deepstack(&t, text, v);
     if (!t.error)
         read_theta(&t, v);
+    config_unknown_add(vision, t.asked, CONFIG_OF_VISION, "vision_config.", v->unknown_keys,
+                       sizeof(v->unknown_keys));
+    json_decref(t.asked);
     r->error = t.error;
 }
 

@@ -35,6 +35,7 @@ struct vision_config {
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
     uint32_t deepstack_count;
+    char unknown_keys[MODEL_UNKNOWN_MAX];              /* keys that vision_config has (config_unknown.h) */
     float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 

@@ -24,7 +24,9 @@ static const struct key_word choices[] = {{"noaux_tc", TOPK_CORRECTED},
                                           {NULL, 0}};
 
 /* The head_dim that other files give is another's: qk_rope_head_dim, or nothing. */
-#define LATENT_KEYS     CONFIG_U32_NEEDED(head_dim, 2, CONFIG_HEAD_DIM_MAX, "qk_rope_head_dim")
+#define LATENT_KEYS                                                                                          \
+    CONFIG_U32_NEEDED(head_dim, 2, CONFIG_HEAD_DIM_MAX, "qk_rope_head_dim"),                                 \
+        CONFIG_IGNORED("head_dim", "qk_head_dim")
 #define LATENT_DEFAULTS "'kv_lora_rank': 512, 'qk_rope_head_dim': 64"
 #define LATENT_LAYERS                                                                                        \
     .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_latent}}, .tensors = tensors

@@ -19,7 +19,7 @@ static const struct tensor_name tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_la
         CONFIG_FLOAT(score_scalar, 1e-3, 1e6, 256, "query_pre_attn_scalar"),                                 \
         CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),                                   \
         CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),                                   \
-        CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim")
+        CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim"), CONFIG_IGNORED("hidden_act")
 
 /* Files of the first gemma say "gelu" and mean its approximation. */
 static const struct key_word first_activations[] = {
@@ -68,7 +68,8 @@ static const struct key_word directions[] = {{"vision", 0}, {NULL, 0}};
         CONFIG_FLAG(global_v_is_k, false, "attention_k_eq_v"),                                               \
         CONFIG_U32(kv_shared_layers, 0, CONFIG_LAYERS_MAX - 1, 0, "num_kv_shared_layers"),                   \
         CONFIG_FLAG(double_wide, false, "use_double_wide_mlp"),                                              \
-        CONFIG_WORD(bidirectional, directions, 0, "use_bidirectional_attention")
+        CONFIG_WORD(bidirectional, directions, 0, "use_bidirectional_attention"),                            \
+        CONFIG_IGNORED("hidden_act")
 
 static const struct config_key gemma4_keys[] = {
     GEMMA4_KEYS(131072, 512),

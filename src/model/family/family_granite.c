@@ -31,6 +31,8 @@ static const struct config_key hybrid_keys[] = {
     CONFIG_U32(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, 1024, "shared_intermediate_size"),
     CONFIG_U32(expert_intermediate, 1, CONFIG_INTERMEDIATE_MAX, 11008, "intermediate_size"),
     CONFIG_WORD(rope_absent, positions, true, "position_embedding_type"),
+    CONFIG_IGNORED("mamba_conv_bias", "mamba_proj_bias"), /* tensors show them */
+    CONFIG_IGNORED("normalization_function"),
     CONFIG_KEY_END,
 };
 

@@ -29,7 +29,8 @@ static const struct tensor_name tensors[] = {{ROLE_FINAL_NORM, "embedding_norm"}
                                              {ROLE_NONE, NULL}};
 
 #define LFM_KEYS                                                                                             \
-    CONFIG_FLOAT(eps, 0, 1, 1e-5, "norm_eps"), CONFIG_FLAG(tied, true, "tie_word_embeddings", "tie_embedding")
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "norm_eps"), CONFIG_IGNORED("conv_bias"),                                  \
+        CONFIG_FLAG(tied, true, "tie_word_embeddings", "tie_embedding")
 
 /* The width of the MLP is computed from intermediate_size (config.c). */
 static const struct config_key lfm2_keys[] = {

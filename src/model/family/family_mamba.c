@@ -60,6 +60,9 @@ static const struct config_key nemotron_keys[] = {
     CONFIG_U32(groups_top, 1, ROUTE_GROUPS_MAX, 1, "topk_group"),
     CONFIG_U32(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, 7688, "moe_shared_expert_intermediate_size"),
     CONFIG_ONLY(0, "moe_latent_size"),
+    CONFIG_IGNORED("mamba_proj_bias", "use_bias", "use_conv_bias"),      /* tensors show them */
+    CONFIG_IGNORED("time_step_min", "time_step_max", "time_step_floor"), /* for first values of a training */
+    CONFIG_IGNORED("n_shared_experts", "moe_shared_expert_overlap"),
     CONFIG_KEY_END,
 };
 
@@ -83,6 +86,8 @@ static const struct config_key falcon_keys[] = {
     CONFIG_FLOATS(mlp_scales, 1e-9, 1e9, 1, "mlp_multipliers"),
     CONFIG_FLAG(ssm_normed, false, "mamba_rms_norm"),
     CONFIG_FLAG(ssm_norm_first, true, "mamba_norm_before_gate"),
+    CONFIG_IGNORED("mamba_conv_bias", "mamba_proj_bias", "projectors_bias"), /* tensors show them */
+    CONFIG_IGNORED("attn_layer_indices", "mamba_use_mlp", "mlp_expansion_factor"),
     CONFIG_KEY_END,
 };
 

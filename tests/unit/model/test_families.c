@@ -129,4 +129,32 @@ TEST(norms_and_rotations_stand_where_families_have_them)
     assert_true(c.family->rope_adjacent && c.ropes[0].theta == 5e5);
 }
 
+/* The names in the first column of the first table of docs/models.md are those of the table of families. */
+TEST(the_page_of_models_lists_the_families)
+{
+    char line[2048], listed[2048] = ", ", known[2048] = ", ", name[64];
+    FILE *f = fopen(PLATEAU_SOURCE_DIR "/docs/models.md", "r");
+    bool inside = false;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) && (!inside || line[0] == '|')) {
+        if (inside && line[1] == ' ')
+            sprintf(listed + strlen(listed), "%.*s, ", (int)(strstr(line, " |") - line - 2), line + 2);
+        inside |= strncmp(line, "| `model_type` |", 16) == 0;
+    }
+    fclose(f);
+    sprintf(known + 2, "%s, ", family_list(line, sizeof(line)));
+    for (const char *at = listed + 2; sscanf(at, "%63[^,], ", name) == 1; at += strlen(name) + 2) {
+        if (!family_find(name))
+            print_message("docs/models.md lists %s\n", name);
+        assert_non_null(family_find(name));
+    }
+    for (const char *at = known + 2; sscanf(at, "%63[^,], ", name) == 1; at += strlen(name) + 2) {
+        char wanted[80];
+        snprintf(wanted, sizeof(wanted), ", %s, ", name);
+        if (!strstr(listed, wanted))
+            print_message("docs/models.md has no row of %s\n", name);
+        assert_non_null(strstr(listed, wanted));
+    }
+}
+
 TEST_MAIN()
