@@ -10,15 +10,14 @@
 #define PLATEAU_COMPUTE_ENCODE_H
 
 #include "compute/mode.h"
+#include "compute/ops.h"
 #include "memory/dev.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct projection;
-
 #define ENCODE_CHANNELS   3
-#define ENCODE_FRAMES     2 /* frames of one patch */
+#define ENCODE_FRAMES     2 /* frames of one patch, at most */
 #define ENCODE_HIDDEN_MAX 8192
 
 /* Rows of an array: row i begins i * stride floats after `at`; sums_at: 0, or where a backend keeps what
@@ -28,16 +27,25 @@ struct encode_rows {
     uint32_t stride, sums_at;
 };
 
+/* Rotation of queries and keys: the first half of a head turns by the row, the other one by the column. */
+enum encode_rotation {
+    ENCODE_ROTATE_NONE,
+    ENCODE_ROTATE_EQUAL,     /* rows and columns have the same frequencies: every second one of a head's */
+    ENCODE_ROTATE_ALTERNATE, /* rows have the even ones of a head's frequencies, columns the odd ones */
+};
+
 /* Properties of an encoder that its private arrays depend on. */
 struct encode_shape {
     uint32_t hidden, heads, head_dim;
     uint32_t patch, merge;  /* pixels of a patch's edge; patches of a token's edge */
+    uint32_t frames;        /* frames of a patch, 1 or 2 */
     uint32_t slice_max;     /* patches of one operation */
     uint32_t read_max;      /* values of a patch that a product reads, at most */
     enum compute_mode mode; /* mode of the weights */
     bool channels_last;     /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
-    double theta;           /* base of the rotation by rows and columns */
-    unsigned sums;          /* sums that its products need beside their inputs */
+    enum encode_rotation rotation;
+    double theta;                                      /* base of the rotation */
+    unsigned sums;                                     /* sums that its products need beside their inputs */
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 
@@ -56,14 +64,13 @@ enum encode_kind {
     ENCODE_PIXELS,    /* y = patches of pixels */
     ENCODE_PROJECT,   /* y = w x */
     ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies */
-    ENCODE_NORM,      /* y = layernorm(x) */
+    ENCODE_NORM,      /* y = norm(x) */
     ENCODE_KEYS,      /* x += bias: keys | values; rotates the keys; both are kept for ENCODE_ATTEND */
     ENCODE_QUERIES,   /* x += bias; rotates them */
     ENCODE_ATTEND,    /* y = attention of the queries x over all patches (kern_attn_part_fn) */
     ENCODE_ADD,       /* x += bias; y += x */
-    ENCODE_ADD_NORM,  /* x += bias; y += x; z = layernorm(y) */
-    ENCODE_GELU,      /* x += bias; x = gelu(x) by tanh */
-    ENCODE_GELU_ERF,  /* x += bias; x = gelu(x) by erf */
+    ENCODE_ADD_NORM,  /* x += bias; y += x; z = norm(y) */
+    ENCODE_ACT,       /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
     ENCODE_BIAS,      /* x += bias */
 };
 
@@ -74,13 +81,17 @@ struct op_encode {
     const struct encode_image *image;
     uint32_t from, count, width; /* width: values of a row that are changed */
     uint32_t norm_parts;         /* equal parts of a row, each with its norm */
+    bool rms;                    /* norms are RMSNorms; else LayerNorms */
+    float eps;                   /* epsilon of norms */
     struct encode_rows x, y, z;
     const struct projection *w;
     /* The only reader of the result, which is the next product: a backend may leave the result in the form
      * that the product reads, and nowhere else. NULL: another operation reads it. */
     const struct projection *reader;
-    uint32_t grid; /* ENCODE_POSITIONS: edge of the table of positions */
-    dev_ptr bias, norm_weight, norm_bias;
+    enum glu_function function; /* ENCODE_ACT */
+    bool gated;
+    uint32_t grid;                        /* ENCODE_POSITIONS: edge of the table of positions */
+    dev_ptr bias, norm_weight, norm_bias; /* bias: may be null */
 };
 
 #endif

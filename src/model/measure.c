@@ -168,7 +168,7 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
             kv_form_name(c->kv_form), compute_mode_name(c->compute), c->backend->name,
             own == KV_F32 ? "f32" : "bf16 or f32");
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
-    if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
+    if (!p->vision || !c->vision_family || !vision_exists(c->vision_family, s->checkpoint))
         return 0;
     return vision_config_load(files, c, p->image_pixels_max, &c->vision, e);
 }

@@ -138,7 +138,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .text_alone = c->text_alone,
         .compute = c->shown,
         .quant = c->quant,
-        .has_vision = c->family->images && vision_exists(s->checkpoint),
+        .has_vision = c->vision_family && vision_exists(c->vision_family, s->checkpoint),
         .has_mtp = mtp_exists(s->checkpoint, c),
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used - mapped) : 0,

@@ -7,6 +7,7 @@
 #include "model/vision_encoder.h"
 
 #include "model/config/config.h"
+#include "model/family/vision_family.h"
 #include "model/load/vision_weights.h"
 
 #include "base/check.h"
@@ -21,46 +22,6 @@
 #define ALIGN ((uint64_t)64)
 /* Given back in one call. */
 #define RELAX_UNITS ((uint32_t)(UNIT_BYTES / UNIT_SMALL_BYTES))
-
-enum op {
-    OP_TABLES,
-    OP_PIXELS,     /* mid = patches of pixels */
-    OP_EMBED,      /* h = product of mid */
-    OP_POSITIONS,  /* h += bias and learned positions */
-    OP_NORM,       /* x = norm of h */
-    OP_KEY_VALUE,  /* y = product of x */
-    OP_KEYS,       /* bias, rotate, keep */
-    OP_QUERY,      /* y = product of x */
-    OP_QUERIES,    /* bias, rotate */
-    OP_ATTEND,     /* x = attention of y */
-    OP_OUT,        /* y = product of x */
-    OP_MIX,        /* h += y and bias; x = norm of h */
-    OP_UP,         /* mid = product of x */
-    OP_GELU,       /* bias, gelu */
-    OP_DOWN,       /* y = product of mid */
-    OP_ADD,        /* h += y and bias */
-    OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
-    OP_MERGE_UP,   /* merged_mid = product of merged */
-    OP_MERGE_GELU, /* bias, gelu */
-    OP_MERGE_DOWN, /* features = product of merged_mid */
-    OP_FEATURE,    /* bias */
-};
-
-static const uint8_t embed_ops[] = {OP_PIXELS, OP_EMBED, OP_POSITIONS};
-static const uint8_t keys_ops[] = {OP_NORM, OP_KEY_VALUE, OP_KEYS};
-static const uint8_t mix_ops[] = {OP_NORM, OP_QUERY, OP_QUERIES, OP_ATTEND, OP_OUT,
-                                  OP_MIX,  OP_UP,    OP_GELU,    OP_DOWN,   OP_ADD};
-static const uint8_t merge_ops[] = {OP_GATHER, OP_MERGE_UP, OP_MERGE_GELU, OP_MERGE_DOWN, OP_FEATURE};
-
-static const struct {
-    const uint8_t *ops;
-    uint32_t count;
-} sequences[] = {
-    [ENCODER_EMBED] = {embed_ops, COUNT_OF(embed_ops)},
-    [ENCODER_KEYS] = {keys_ops, COUNT_OF(keys_ops)},
-    [ENCODER_MIX] = {mix_ops, COUNT_OF(mix_ops)},
-    [ENCODER_MERGE] = {merge_ops, COUNT_OF(merge_ops)},
-};
 
 /* ---- memory ---- */
 
@@ -81,6 +42,8 @@ static struct encode_shape shape_of(const struct config *c)
                              .head_dim = v->head_dim,
                              .patch = v->shape.patch,
                              .merge = v->shape.merge,
+                             .frames = v->frames,
+                             .rotation = v->family->rotation,
                              .slice_max = slice_patches(c->backend, v, most),
                              .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
                              .mode = c->compute,
@@ -107,8 +70,8 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
     a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false, s->sums);
     used += rows_bytes(&a->y, n);
-    a->mid =
-        b->encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true, s->sums);
+    const uint32_t mid = (v->gated ? 2 : 1) * v->intermediate;
+    a->mid = b->encode_rows(dev_add(base, used), MAX_OF(mid, vision_patch_values(v)), true, s->sums);
     a->merged_mid = b->encode_rows(a->mid.at, vision_merged(v), true, s->sums);
     used += MAX_OF(rows_bytes(&a->mid, n), rows_bytes(&a->merged_mid, tokens));
     a->h = (struct encode_rows){.at = dev_add(base, used), .stride = v->hidden};
@@ -223,6 +186,7 @@ int vision_encoder_init(struct vision_encoder *e, const struct config *c, const 
     e->compute = compute;
     e->shape = shape_of(c);
     list_passes(e);
+    vision_ops_list(e->config, e->lists);
     return open_memory(e, c, domain, parent);
 }
 
@@ -234,196 +198,6 @@ void vision_encoder_done(struct vision_encoder *e)
     account_close(e->uncounted_root);
     ledger_free(e->uncounted);
     *e = (struct vision_encoder){0};
-}
-
-/* ---- operations ---- */
-
-static const struct vision_block *block_now(const struct vision_encoder *e)
-{
-    return &e->weights->blocks[e->passes[e->pass].block];
-}
-
-static const struct vision_merger *merger_now(const struct vision_encoder *e)
-{
-    uint32_t feature = e->passes[e->pass].feature;
-    return feature == 0 ? &e->weights->merger : &e->weights->deepstack[feature - 1];
-}
-
-static uint32_t token_patches(const struct vision_encoder *e)
-{
-    return e->config->shape.merge * e->config->shape.merge;
-}
-
-/* The residual stream from the slice on. */
-static struct encode_rows stream_now(const struct vision_encoder *e)
-{
-    struct encode_rows h = e->a.h;
-    h.at = dev_add(h.at, (uint64_t)e->slice * e->shape.slice_max * h.stride * sizeof(float));
-    return h;
-}
-
-/* The residual stream from the slice on, a row for the patches of each token. */
-static struct encode_rows tokens_now(const struct vision_encoder *e)
-{
-    struct encode_rows h = stream_now(e);
-    h.stride *= token_patches(e);
-    return h;
-}
-
-static struct encode_rows features_now(const struct vision_encoder *e)
-{
-    uint64_t first = (uint64_t)e->slice * e->shape.slice_max / token_patches(e);
-    uint32_t floats = e->config->shape.feature_floats;
-    uint64_t at = first * floats + (uint64_t)e->passes[e->pass].feature * e->config->out;
-    return (struct encode_rows){.at = dev_add(e->features, at * sizeof(float)), .stride = floats};
-}
-
-static struct op_encode of_rows(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)
-{
-    uint32_t from = e->slice * e->shape.slice_max;
-    return (struct op_encode){.kind = kind,
-                              .image = &e->image,
-                              .from = from,
-                              .count = MIN_OF(e->patches - from, e->shape.slice_max),
-                              .width = width};
-}
-
-static struct op_encode of_tokens(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)
-{
-    struct op_encode a = of_rows(e, kind, width);
-    a.by_token = true;
-    a.from /= token_patches(e);
-    a.count /= token_patches(e);
-    return a;
-}
-
-static struct op_encode changing(struct op_encode a, struct encode_rows x, const struct vision_linear *l)
-{
-    a.x = x;
-    a.bias = l->bias;
-    return a;
-}
-
-static struct op_encode product(struct op_encode a, const struct vision_linear *l, struct encode_rows x,
-                                struct encode_rows y)
-{
-    a.w = &l->w;
-    a.x = x;
-    a.y = y;
-    return a;
-}
-
-static struct op_encode norming(struct op_encode a, const struct vision_norm *n, struct encode_rows x,
-                                struct encode_rows y, const struct projection *reader)
-{
-    a.reader = reader;
-    a.norm_weight = n->weight;
-    a.norm_bias = n->bias;
-    a.x = x;
-    a.y = y;
-    return a;
-}
-
-/* h += y and bias; x = norm of h. */
-static struct op_encode mixing(const struct vision_encoder *e, const struct vision_block *b)
-{
-    struct op_encode a = changing(of_rows(e, ENCODE_ADD_NORM, e->config->hidden), e->a.y, &b->out);
-    a.norm_weight = b->mlp.weight;
-    a.norm_bias = b->mlp.bias;
-    a.y = stream_now(e);
-    a.z = e->a.x;
-    a.reader = &b->up.w;
-    return a;
-}
-
-static struct op_encode placing(const struct vision_encoder *e)
-{
-    struct op_encode a = of_rows(e, ENCODE_POSITIONS, e->config->hidden);
-    a.y = stream_now(e);
-    a.w = &e->weights->positions;
-    a.bias = e->weights->patches.bias;
-    a.grid = e->config->grid;
-    return a;
-}
-
-/* A norm is over a patch's values, in DeepStack over the token's. */
-static struct op_encode gathering(const struct vision_encoder *e)
-{
-    const struct vision_merger *m = merger_now(e);
-    struct op_encode a = norming(of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm, tokens_now(e),
-                                 e->a.merged, &m->up.w);
-    a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
-    return a;
-}
-
-static struct op_encode op_of(const struct vision_encoder *e, enum op op)
-{
-    const struct vision_config *v = e->config;
-    const struct vision_block *b = block_now(e);
-    const struct vision_merger *m = merger_now(e);
-    const struct vision_encoder_pass *pass = &e->passes[e->pass];
-    const struct op_encode rows = of_rows(e, ENCODE_PROJECT, 0), tokens = of_tokens(e, ENCODE_PROJECT, 0);
-    struct op_encode a;
-    switch (op) {
-    case OP_TABLES:
-        return of_rows(e, ENCODE_TABLES, 0);
-    case OP_PIXELS:
-        a = of_rows(e, ENCODE_PIXELS, vision_patch_values(v));
-        a.y = e->a.mid;
-        a.reader = &e->weights->patches.w;
-        return a;
-    case OP_EMBED:
-        return product(rows, &e->weights->patches, e->a.mid, stream_now(e));
-    case OP_POSITIONS:
-        return placing(e);
-    case OP_NORM:
-        return norming(of_rows(e, ENCODE_NORM, v->hidden), &b->mix, stream_now(e), e->a.x,
-                       pass->sequence == ENCODER_KEYS ? &b->key_value.w : &b->query.w);
-    case OP_KEY_VALUE:
-        return product(rows, &b->key_value, e->a.x, e->a.y);
-    case OP_KEYS:
-        return changing(of_rows(e, ENCODE_KEYS, 2 * v->hidden), e->a.y, &b->key_value);
-    case OP_QUERY:
-        return product(rows, &b->query, e->a.x, e->a.y);
-    case OP_QUERIES:
-        return changing(of_rows(e, ENCODE_QUERIES, v->hidden), e->a.y, &b->query);
-    case OP_ATTEND:
-        a = of_rows(e, ENCODE_ATTEND, v->hidden);
-        a.x = e->a.y;
-        a.y = e->a.x;
-        a.reader = &b->out.w;
-        return a;
-    case OP_OUT:
-        return product(rows, &b->out, e->a.x, e->a.y);
-    case OP_MIX:
-        return mixing(e, b);
-    case OP_UP:
-        return product(rows, &b->up, e->a.x, e->a.mid);
-    case OP_GELU:
-        a = changing(of_rows(e, ENCODE_GELU, v->intermediate), e->a.mid, &b->up);
-        a.reader = &b->down.w;
-        return a;
-    case OP_DOWN:
-        return product(rows, &b->down, e->a.mid, e->a.y);
-    case OP_ADD:
-        a = changing(of_rows(e, ENCODE_ADD, v->hidden), e->a.y, &b->down);
-        a.y = stream_now(e);
-        return a;
-    case OP_GATHER:
-        return gathering(e);
-    case OP_MERGE_UP:
-        return product(tokens, &m->up, e->a.merged, e->a.merged_mid);
-    case OP_MERGE_GELU:
-        a = changing(of_tokens(e, ENCODE_GELU_ERF, vision_merged(v)), e->a.merged_mid, &m->up);
-        a.reader = &m->down.w;
-        return a;
-    case OP_MERGE_DOWN:
-        return product(tokens, &m->down, e->a.merged_mid, features_now(e));
-    case OP_FEATURE:
-        return changing(of_tokens(e, ENCODE_BIAS, v->out), features_now(e), &m->down);
-    }
-    ASSERT(false);
-    return rows;
 }
 
 /* ---- an image ---- */
@@ -455,7 +229,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
     e->slices = DIV_UP(e->patches, e->shape.slice_max);
     e->pass = e->slice = e->stage = e->at = 0;
     e->busy = true;
-    const struct op_encode tables = op_of(e, OP_TABLES);
+    const struct op_encode tables = vision_ops_tables(e);
     uint32_t at = 0;
     while (!compute_encode(e->compute, &tables, &at))
         continue;
@@ -471,7 +245,7 @@ void vision_encoder_stop(struct vision_encoder *e)
 static bool advance(struct vision_encoder *e)
 {
     e->at = 0;
-    if (++e->stage < sequences[e->passes[e->pass].sequence].count)
+    if (++e->stage < e->lists[e->passes[e->pass].sequence].count)
         return true;
     e->stage = 0;
     if (++e->slice < e->slices)
@@ -483,7 +257,7 @@ static bool advance(struct vision_encoder *e)
 /* True: that was the last one. */
 static bool run_piece(struct vision_encoder *e)
 {
-    const struct op_encode op = op_of(e, (enum op)sequences[e->passes[e->pass].sequence].ops[e->stage]);
+    const struct op_encode op = vision_ops_now(e);
     return compute_encode(e->compute, &op, &e->at) && !advance(e);
 }
 

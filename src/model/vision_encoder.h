@@ -10,6 +10,7 @@
 
 #include "model/config/vision_config.h"
 #include "model/vision.h"
+#include "model/vision_ops.h"
 
 #include "compute/encode.h"
 #include "memory/dev.h"
@@ -19,9 +20,6 @@ struct compute;
 struct ledger;
 struct units;
 struct vision_weights;
-
-/* Which operations a pass consists of. */
-enum vision_encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE };
 
 struct vision_encoder_pass {
     uint8_t sequence;
@@ -35,7 +33,7 @@ struct vision_encoder_arrays {
     struct encode_rows h;   /* [patches][hidden]: the residual stream */
     struct encode_rows x;   /* [slice][hidden] */
     struct encode_rows y;   /* [slice][2 * hidden]: outputs of products; keys | values, queries */
-    struct encode_rows mid; /* [slice][intermediate, or a patch's values] */
+    struct encode_rows mid; /* [slice][intermediate, twice with a gate, or a patch's values] */
     struct encode_rows merged, merged_mid; /* [slice's tokens][merged], in the places of x and mid */
 };
 
@@ -48,6 +46,7 @@ struct vision_encoder {
     struct encode_shape shape;
     struct vision_encoder_pass passes[ENCODER_PASSES_MAX];
     uint32_t pass_count;
+    struct vision_op_list lists[ENCODER_SEQUENCES];
     /* Memory: the first units_committed() units are there. */
     struct ledger *uncounted;       /* used without an account */
     struct account *uncounted_root; /* root of a device's domain */

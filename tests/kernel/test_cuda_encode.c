@@ -58,6 +58,8 @@ static void encode_init(struct encode *e, uint32_t heads, uint32_t head_dim, enu
                                      .head_dim = head_dim,
                                      .patch = 6,
                                      .merge = MERGE,
+                                     .frames = 2,
+                                     .rotation = ENCODE_ROTATE_EQUAL,
                                      .slice_max = e->patches,
                                      .read_max = MAX_OF(heads * head_dim, 6u * 6 * 6),
                                      .mode = mode,
@@ -412,7 +414,8 @@ TEST(a_product_reads_what_the_operation_before_it_left)
     r.op.kind = ENCODE_ATTEND;
     check_reader(&e, r, x, y);
     r = (struct reading){op, true, 0x1p-8};
-    r.op.kind = ENCODE_GELU;
+    r.op.kind = ENCODE_ACT;
+    r.op.function = GLU_GELU_TANH;
     begin_anew(&e);
     check_reader(&e, r, x, y);
     r.op.kind = ENCODE_GELU_ERF;

@@ -23,7 +23,7 @@
 struct arrays {
     char *kv;                              /* [heads][pages] pages of one head: K transposed, V */
     uint32_t *pages;                       /* [pages]: 0, 1, 2, ... */
-    float *cosines, *sines;                /* [edge][head_dim / 4], of a row or a column */
+    float *cosines, *sines;                /* [axes][edge][head_dim / 4]: of a row, of a column */
     float *levels;                         /* [channels][256]: value of a pixel's byte */
     float *max, *sum;                      /* [heads][slice]: of attention over the keys read until now */
     const float **column_x, **column_sums; /* [slice] */
@@ -43,6 +43,12 @@ static void *take(struct room *r, uint64_t bytes)
     return at;
 }
 
+/* Tables of angles: rows and columns may share one. */
+static uint32_t axes_of(const struct encode_shape *s)
+{
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_EQUAL ? 1 : 2;
+}
+
 static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patches, uint64_t edge,
                         struct arrays *a)
 {
@@ -57,8 +63,8 @@ static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patch
     a->column_y = take(&r, n * sizeof(float *));
     a->kv = take(&r, pages * PAGE_TOKENS * 2 * s->hidden * sizeof(float));
     a->pages = take(&r, pages * sizeof(uint32_t));
-    a->cosines = take(&r, edge * (s->head_dim / 4) * sizeof(float));
-    a->sines = take(&r, edge * (s->head_dim / 4) * sizeof(float));
+    a->cosines = take(&r, axes_of(s) * edge * (s->head_dim / 4) * sizeof(float));
+    a->sines = take(&r, axes_of(s) * edge * (s->head_dim / 4) * sizeof(float));
     return r.used;
 }
 
@@ -139,14 +145,14 @@ static void read_patch(const struct stage *st, uint32_t patch, float *ret)
     uint32_t size = image->shape->patch;
     bool last = image->shape->channels_last;
     size_t plane = (size_t)size * size;
-    for (uint32_t f = 0; f < ENCODE_FRAMES; f++) {
+    for (uint32_t f = 0; f < image->shape->frames; f++) {
         for (uint32_t y = 0; y < size; y++) {
             const uint8_t *p = image->frames[f] +
                                (((size_t)at.row * size + y) * image->width + (size_t)at.column * size) * 3;
             for (uint32_t x = 0; x < size; x++) {
                 for (uint32_t c = 0; c < ENCODE_CHANNELS; c++) {
                     size_t i = last ? (f * plane + y * size + x) * ENCODE_CHANNELS + c
-                                    : (c * ENCODE_FRAMES + f) * plane + y * size + x;
+                                    : (c * image->shape->frames + f) * plane + y * size + x;
                     ret[i] = st->a.levels[c * 256 + p[x * ENCODE_CHANNELS + c]];
                 }
             }
@@ -202,28 +208,36 @@ static float *own_floats(const struct stage *st, uint32_t worker)
     return st->cpu->attention_scratch + (size_t)worker * st->cpu->attention_floats;
 }
 
+static void add_bias(const struct stage *st, float *x, uint32_t n)
+{
+    if (!dev_is_null(st->op->bias))
+        st->cpu->ops->add(x, cpu_floats(st->cpu, st->op->bias), n);
+}
+
 static void positions_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     for (uint32_t i = s.from; i < s.to; i++) {
-        st->cpu->ops->add(row_of(st, &op->y, i), cpu_floats(st->cpu, op->bias), op->width);
+        add_bias(st, row_of(st, &op->y, i), op->width);
         add_position(st, patch_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
     }
 }
 
-/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
- * same. */
+/* Angles of whole numbers: a row's with the first half of a head's frequencies, a column's with the second.
+ */
 static void fill_angles(const struct stage *st)
 {
     const struct encode_image *p = st->op->image;
     uint32_t n = p->shape->head_dim / 4, edge = MAX_OF(p->rows, p->columns);
-    for (uint32_t j = 0; j < n; j++) {
-        float inv = (float)pow(p->shape->theta, -(double)j / n);
+    for (uint32_t j = 0; j < n * axes_of(p->shape); j++) {
+        double frequency = (double)(j % n) + (j < n ? 0 : 0.5);
+        float inv = (float)pow(p->shape->theta, -frequency / n);
+        size_t at = j < n ? j : (size_t)edge * n + j - n;
         for (uint32_t i = 0; i < edge; i++) {
-            st->a.cosines[(size_t)i * n + j] = (float)cos((double)i * inv);
-            st->a.sines[(size_t)i * n + j] = (float)sin((double)i * inv);
+            st->a.cosines[at + (size_t)i * n] = (float)cos((double)i * inv);
+            st->a.sines[at + (size_t)i * n] = (float)sin((double)i * inv);
         }
     }
 }
@@ -249,9 +263,14 @@ static void norm_row(const struct stage *st, float *y, const float *x)
 {
     const struct op_encode *op = st->op;
     uint32_t parts = MAX_OF(op->norm_parts, 1u), n = op->width / parts;
-    for (uint32_t i = 0; i < parts; i++)
-        st->cpu->ops->layernorm(y + (size_t)i * n, x + (size_t)i * n, cpu_floats(st->cpu, op->norm_weight),
-                                cpu_floats(st->cpu, op->norm_bias), n, 1e-6f);
+    const float *w = cpu_floats(st->cpu, op->norm_weight);
+    for (uint32_t i = 0; i < parts; i++) {
+        const size_t at = (size_t)i * n;
+        if (op->rms)
+            st->cpu->ops->rmsnorm(y + at, x + at, w, n, op->eps);
+        else
+            st->cpu->ops->layernorm(y + at, x + at, w, cpu_floats(st->cpu, op->norm_bias), n, op->eps);
+    }
 }
 
 static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -272,7 +291,7 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *x = row_of(st, &op->x, i), *y = row_of(st, &op->y, i);
-        st->cpu->ops->add(x, cpu_floats(st->cpu, op->bias), op->width);
+        add_bias(st, x, op->width);
         st->cpu->ops->add(y, x, op->width);
         if (op->kind == ENCODE_ADD_NORM)
             norm_row(st, row_of(st, &op->z, i), y);
@@ -285,13 +304,21 @@ static void bias_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++)
+        add_bias(st, row_of(st, &op->x, i), op->width);
+}
+
+static void act_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const struct op_encode *op = st->op;
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *x = row_of(st, &op->x, i);
-        st->cpu->ops->add(x, cpu_floats(st->cpu, op->bias), op->width);
-        if (op->kind == ENCODE_GELU)
-            st->cpu->ops->gelu_tanh(x, x, op->width);
-        else if (op->kind == ENCODE_GELU_ERF)
-            st->cpu->ops->gelu_erf(x, x, op->width);
+        add_bias(st, x, op->gated ? 2 * op->width : op->width);
+        cpu_glu_values(st->cpu, op->function, (struct glu_clip){0}, x, x, op->gated ? x + op->width : NULL,
+                       op->width);
     }
 }
 
@@ -303,8 +330,12 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     const struct encode_shape *s = st->op->image->shape;
     uint32_t quarter = s->head_dim / 4;
     float cosines[ROPE_HALF_MAX], sines[ROPE_HALF_MAX];
-    struct patch_at p = patch_of(st->op->image, patch);
-    const uint32_t at[2] = {p.row, p.column};
+    const struct encode_image *image = st->op->image;
+    struct patch_at p = patch_of(image, patch);
+    uint32_t columns_at = axes_of(s) == 2 ? MAX_OF(image->rows, image->columns) : 0;
+    const uint32_t at[2] = {p.row, columns_at + p.column};
+    if (s->rotation == ENCODE_ROTATE_NONE)
+        return;
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(cosines + i * quarter, st->a.cosines + (size_t)at[i] * quarter, quarter * sizeof(float));
         memcpy(sines + i * quarter, st->a.sines + (size_t)at[i] * quarter, quarter * sizeof(float));
@@ -337,7 +368,7 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *k = row_of(st, &op->x, i);
-        st->cpu->ops->add(k, cpu_floats(st->cpu, op->bias), op->width);
+        add_bias(st, k, op->width);
         rotate(st, k, op->from + i);
         for (uint32_t head = 0; head < shape->heads; head++) {
             struct kern_kv kv = kv_of(st, head);
@@ -354,7 +385,7 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     (void)worker;
     for (uint32_t i = s.from; i < s.to; i++) {
         float *q = row_of(st, &st->op->x, i);
-        st->cpu->ops->add(q, cpu_floats(st->cpu, st->op->bias), st->op->width);
+        add_bias(st, q, st->op->width);
         rotate(st, q, st->op->from + i);
     }
 }
@@ -461,8 +492,8 @@ static const struct {
     [ENCODE_PIXELS] = {pixels_tile, 32},   [ENCODE_POSITIONS] = {positions_tile, 256},
     [ENCODE_NORM] = {norm_tile, 8},        [ENCODE_KEYS] = {keys_tile, 32},
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
-    [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_GELU] = {bias_tile, 32},
-    [ENCODE_GELU_ERF] = {bias_tile, 32},   [ENCODE_BIAS] = {bias_tile, 4},
+    [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_ACT] = {act_tile, 32},
+    [ENCODE_BIAS] = {bias_tile, 4},
 };
 
 static void set_stage(struct stage *st)

@@ -200,9 +200,9 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .rows = p->rows,
                                 .columns = p->columns,
                                 .grid = op->grid,
-                                .gelu = op->kind == ENCODE_GELU       ? 1
-                                        : op->kind == ENCODE_GELU_ERF ? 2
-                                                                      : 0,
+                                .gelu = op->kind != ENCODE_ACT          ? 0
+                                        : op->function == GLU_GELU_TANH ? 1
+                                                                        : 2,
                                 .add = op->kind == ENCODE_ADD || op->kind == ENCODE_ADD_NORM,
                                 .norm = op->kind == ENCODE_ADD_NORM,
                                 .keep = op->kind == ENCODE_KEYS,

@@ -7,6 +7,7 @@
 #include "model/config/json_read.h"
 #include "model/config/pooling.h"
 #include "model/family/family.h"
+#include "model/family/vision_family.h"
 
 #include "base/check.h"
 #include "weights/model_files.h"
@@ -158,6 +159,12 @@ static bool has_other_parts(const json_t *root)
            json_is_object(json_object_get(root, "sound_config"));
 }
 
+static const struct vision_family *vision_family_of(const json_t *root, const struct config *c)
+{
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    return vision_family_find(type ? type : c->family_name);
+}
+
 /* A new reference; NULL: it has none. */
 static json_t *defaults_of(const struct family *f, struct json_read *r)
 {
@@ -196,7 +203,9 @@ static int parse_root(struct arena *a, const json_t *root, const struct tensor_n
     read_family(&r, root, &c);
     json_t *defaults = defaults_of(c.family, &r);
     r.defaults = defaults;
-    c.text_alone = !r.error && !c.family->images && has_other_parts(root);
+    if (!r.error)
+        c.vision_family = vision_family_of(root, &c);
+    c.text_alone = !r.error && !c.vision_family && has_other_parts(root);
     if (!r.error)
         read_keys(&r, &c);
     if (!r.error)

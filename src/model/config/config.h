@@ -222,6 +222,7 @@ struct config {
     struct compute_shape shape;
     /* Not set by config_parse: vision_config_load sets it, for a loaded vision encoder. Zeros: none. */
     struct vision_config vision;
+    const struct vision_family *vision_family; /* the vision encoder that its files may have; NULL: none */
 };
 
 /* Parses `text`, config.json's content. `a` keeps layer kinds and quantisation entries. 0, -EINVAL,

@@ -397,7 +397,7 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
 static void check_directions(struct json_read *r, const struct config *c)
 {
     for (uint32_t i = 0; !c->causal && !r->error && i < c->layers; i++) {
-        if (c->layer[i].mixer != &block_attention || c->layer[i].beside || c->family->images)
+        if (c->layer[i].mixer != &block_attention || c->layer[i].beside || c->vision_family)
             json_read_fail(r, -ENOTSUP, "is_causal is false, which is not supported for models of type %s",
                            c->family_name);
     }

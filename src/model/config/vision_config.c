@@ -5,7 +5,7 @@
 #include "model/config/config.h"
 #include "model/config/config_unknown.h"
 #include "model/config/json_read.h"
-#include "model/family/family.h"
+#include "model/family/vision_family.h"
 
 #include "base/check.h"
 #include "weights/model_json.h"
@@ -36,11 +36,27 @@ static void read_deepstack(struct json_read *r, const struct config *text, struc
         if (v->deepstack[i] <= v->deepstack[i - 1])
             json_read_fail(r, -ENOTSUP, "deepstack_visual_indexes must ascend");
     }
-    if (v->deepstack_count && !text->family->deepstack)
+    if (v->deepstack_count && !v->family->tensors[VISION_ROLE_DEEP_UP])
         json_read_fail(r, -ENOTSUP, "deepstack_visual_indexes is not empty: %s has none", text->family_name);
     if (v->deepstack_count > text->layers)
         json_read_fail(r, -EINVAL, "deepstack_visual_indexes has %u entries for %u layers",
                        v->deepstack_count, text->layers);
+}
+
+static void read_activation(struct json_read *r, struct vision_config *v)
+{
+    static const struct {
+        const char *name;
+        enum glu_function function;
+    } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}};
+    const char *act = json_read_string_or(r, "hidden_act", v->family->activation);
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        if (strcmp(act, known[i].name) == 0) {
+            v->function = known[i].function;
+            return;
+        }
+    }
+    json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh is", act);
 }
 
 static void read_sizes(struct json_read *r, const struct config *text, struct vision_config *v)
@@ -54,8 +70,9 @@ static void read_sizes(struct json_read *r, const struct config *text, struct vi
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
     v->head_dim = v->hidden / v->heads;
     expect(r, "in_channels", VISION_CHANNELS);
-    expect(r, "temporal_patch_size", VISION_FRAMES);
-    read_grid(r, v);
+    expect(r, "temporal_patch_size", v->frames);
+    if (v->family->tensors[VISION_ROLE_POSITIONS])
+        read_grid(r, v);
     if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
         json_read_fail(r, -ENOTSUP,
                        "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
@@ -63,16 +80,14 @@ static void read_sizes(struct json_read *r, const struct config *text, struct vi
     if (v->out != text->hidden)
         json_read_fail(r, -EINVAL, "out_hidden_size is %u, the text model's hidden_size %u", v->out,
                        text->hidden);
-    const char *act = json_read_string_or(r, "hidden_act", "gelu_pytorch_tanh");
-    if (strcmp(act, "gelu_pytorch_tanh") != 0)
-        json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh is", act);
+    read_activation(r, v);
 }
 
 static void read_theta(struct json_read *r, struct vision_config *v)
 {
     const json_t *rope = json_read_get(r, "rope_parameters");
     struct json_read p = {.object = json_is_object(rope) ? rope : NULL, .where = r->where, .e = r->e};
-    v->theta = json_read_f64_or(&p, "rope_theta", 1, 1e12, 10000);
+    v->theta = json_read_f64_or(&p, "rope_theta", 1, 1e12, v->family->theta);
     if (p.error && !r->error)
         r->error = p.error;
 }
@@ -152,13 +167,13 @@ static void expect_steps(struct json_read *r)
 }
 
 /* Reads the steps that images and videos share. */
-static void read_pixels(struct json_read *r, const struct model_vision *s, float mean[VISION_CHANNELS],
-                        float std[VISION_CHANNELS])
+static void read_pixels(struct json_read *r, const struct model_vision *s, uint32_t frames,
+                        float mean[VISION_CHANNELS], float std[VISION_CHANNELS])
 {
     double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
-    expect(r, "temporal_patch_size", VISION_FRAMES);
+    expect(r, "temporal_patch_size", frames);
     expect_steps(r);
     read_triple(r, "image_mean", -1e3, mean);
     read_triple(r, "image_std", 1e-3, std);
@@ -170,7 +185,7 @@ static void read_image(struct json_read *r, struct vision_config *v)
 {
     for (uint32_t i = 0; i < VISION_CHANNELS; i++)
         v->mean[i] = v->std[i] = 0.5f;
-    read_pixels(r, &v->shape, v->mean, v->std);
+    read_pixels(r, &v->shape, v->frames, v->mean, v->std);
     v->shape.pixels_min = 65536;
     v->shape.pixels_max = 16777216;
     read_bounds(r, &v->shape.pixels_min, &v->shape.pixels_max);
@@ -180,7 +195,7 @@ static void read_video(struct json_read *r, struct vision_config *v)
 {
     struct model_vision *s = &v->shape;
     struct vision_config own = *v;
-    read_pixels(r, s, own.mean, own.std);
+    read_pixels(r, s, v->frames, own.mean, own.std);
     if (memcmp(own.mean, v->mean, sizeof(own.mean)) != 0 || memcmp(own.std, v->std, sizeof(own.std)) != 0)
         json_read_fail(r, -ENOTSUP, "image_mean and image_std are not those of images");
     s->video_pixels_min = 4096;
@@ -205,7 +220,12 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e)
 {
-    struct vision_config v = {.shape.present = true};
+    const struct vision_family *t = text->vision_family;
+    struct vision_config v = {.shape.present = true,
+                              .family = t,
+                              .frames = t->frames,
+                              .gated = t->tensors[VISION_ROLE_GATE] != NULL,
+                              .eps = (float)t->eps};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};

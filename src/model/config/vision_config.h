@@ -14,6 +14,7 @@
 
 struct config;
 struct model_files;
+struct vision_family;
 
 #define VISION_DEPTH_MAX     256
 #define VISION_HIDDEN_MAX    ENCODE_HIDDEN_MAX
@@ -29,9 +30,14 @@ struct model_files;
 
 struct vision_config {
     struct model_vision shape;
+    const struct vision_family *family;
     uint32_t depth, hidden, heads, head_dim, intermediate;
-    uint32_t grid; /* edge of the table of learned positions */
-    uint32_t out;  /* values of a token: the text model's hidden */
+    uint32_t frames;            /* frames of a patch */
+    enum glu_function function; /* the MLP's activation */
+    bool gated;                 /* the MLP has a gate */
+    float eps;                  /* epsilon of norms */
+    uint32_t grid;              /* edge of the table of learned positions */
+    uint32_t out;               /* values of a token: the text model's hidden */
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
     uint32_t deepstack_count;
@@ -51,7 +57,7 @@ int vision_config_load(struct model_files *files, const struct config *text, uin
 
 static inline uint32_t vision_patch_values(const struct vision_config *v)
 {
-    return VISION_CHANNELS * VISION_FRAMES * v->shape.patch * v->shape.patch;
+    return VISION_CHANNELS * v->frames * v->shape.patch * v->shape.patch;
 }
 
 /* Values of the patches that make one token. */

@@ -123,9 +123,7 @@ struct family {
                              generated */
     bool positions_after_pad; /* the first position's row is the one after the pad token's id, and a pad
                                token has the row of its id */
-    bool images;              /* its checkpoints may have a vision encoder */
-    bool deepstack;           /* whose features also go to the first layers */
-    bool mtp;                 /* or an MTP head, one of its full-attention layers */
+    bool mtp;                 /* its checkpoints may have an MTP head, one of its full-attention layers */
 };
 
 /* A file's families; the last one has no names. */

@@ -122,9 +122,7 @@ const struct family families_qwen[] = {
                  "'num_hidden_layers': 32, 'num_attention_heads': 32, 'head_dim': 128, "
                  "'max_position_embeddings': 128000}",
      .qk_norm = QK_NORM_HEAD,
-     .rope_theta = 500000,
-     .images = true,
-     .deepstack = true},
+     .rope_theta = 500000},
     {.names = {"qwen3_vl_moe"},
      .keys = qwen3_vl_moe_keys,
      .defaults = "{'vocab_size': 151936, 'hidden_size': 2048, 'intermediate_size': 5632, "
@@ -132,16 +130,13 @@ const struct family families_qwen[] = {
                  "'moe_intermediate_size': 1408, 'num_experts_per_tok': 4, 'num_experts': 60}",
      .qk_norm = QK_NORM_HEAD,
      .experts = &either_way,
-     .rope_theta = 500000,
-     .images = true,
-     .deepstack = true},
+     .rope_theta = 500000},
     {.names = {"qwen3_5"},
      .keys = qwen3_5_keys,
      .defaults = "{'vocab_size': 248320, 'hidden_size': 4096, 'intermediate_size': 12288, "
                  "'num_hidden_layers': 32, 'num_attention_heads': 16, 'num_key_value_heads': 4, "
                  "'max_position_embeddings': 32768, " DELTA_NET_DEFAULTS "}",
      DELTA_NET_LAYERS,
-     .images = true,
      .mtp = true},
     {.names = {"qwen3_5_moe"},
      .keys = qwen3_5_moe_keys,
@@ -151,7 +146,6 @@ const struct family families_qwen[] = {
                  "'shared_expert_intermediate_size': 512, 'num_experts': 256}",
      DELTA_NET_LAYERS,
      .experts = &gated_normalised,
-     .images = true,
      .mtp = true},
     {{NULL}},
 };

@@ -1,4 +1,4 @@
-/* vision_weights.c - names and shapes of the vision encoder's tensors, in either writer's layout.
+/* vision_weights.c - finds the tensors of a vision encoder by the names of its family (vision_family.h).
  *
  * The patch embedding is a convolution with a stride of its size: a matrix over the values of a patch. Its
  * two layouts differ in their order only, so the patches are laid out in the matrix's order, and the
@@ -6,6 +6,7 @@
 #include "model/load/vision_weights.h"
 
 #include "model/config/config.h"
+#include "model/family/vision_family.h"
 #include "model/load/binder.h"
 
 #include "base/check.h"
@@ -13,67 +14,94 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
-static const char *const prefixes[] = {"model.visual.", "visual.", "vision_tower."};
-
-static const char *find_prefix(const struct checkpoint *c)
+static const char *find_prefix(const struct vision_family *t, const struct checkpoint *c)
 {
-    for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
-        if (checkpoint_any(c, prefixes[i]))
-            return prefixes[i];
+    char name[BINDER_PATH_MAX];
+    for (size_t i = 0; i < COUNT_OF(t->prefixes) && t->prefixes[i]; i++) {
+        snprintf(name, sizeof(name), "%s%s", t->prefixes[i], t->root ? t->root : "");
+        if (checkpoint_any(c, name))
+            return t->prefixes[i];
     }
     return NULL;
 }
 
-bool vision_exists(const struct checkpoint *c)
+bool vision_exists(const struct vision_family *t, const struct checkpoint *c)
 {
-    return find_prefix(c) != NULL;
+    return find_prefix(t, c) != NULL;
 }
 
-/* "HEAD.TAIL" of binder paths. */
-static const char *join(const char *head, const char *tail, char ret[BINDER_PATH_MAX])
+static const char *name_of(const struct binder *b, enum vision_role role)
 {
-    int n = snprintf(ret, BINDER_PATH_MAX, "%s.%s", head, tail);
+    return b->config->vision.family->tensors[role];
+}
+
+/* The tensor's name with the number in it, and ".TAIL". NULL: without one. */
+static const char *path_of(const struct binder *b, enum vision_role role, uint32_t index, const char *tail,
+                           char ret[BINDER_PATH_MAX])
+{
+    const char *name = name_of(b, role), *mark = strchr(name, '#');
+    int n = mark ? snprintf(ret, BINDER_PATH_MAX, "%.*s%u%s", (int)(mark - name), name, index, mark + 1)
+                 : snprintf(ret, BINDER_PATH_MAX, "%s", name);
+    if (tail)
+        n += snprintf(ret + n, BINDER_PATH_MAX - (size_t)n, ".%s", tail);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
 }
 
-static int bind_norm(struct binder *b, const char *head, const char *name, uint32_t n,
+/* No norm where the family has none. */
+static int bind_norm(struct binder *b, enum vision_role role, uint32_t index, uint32_t n,
                      struct vision_norm *ret)
 {
-    char path[BINDER_PATH_MAX], part[BINDER_PATH_MAX];
-    join(head, name, path);
-    int r = binder_vector(b, join(path, "weight", part), n, &ret->weight);
-    return r < 0 ? r : binder_vector(b, join(path, "bias", part), n, &ret->bias);
+    char path[BINDER_PATH_MAX];
+    if (!name_of(b, role))
+        return 0;
+    int r = binder_vector(b, path_of(b, role, index, "weight", path), n, &ret->weight);
+    if (r < 0 || b->config->vision.family->rms)
+        return r;
+    return binder_vector(b, path_of(b, role, index, "bias", path), n, &ret->bias);
 }
 
-static int bind_bias(struct binder *b, const char *path, uint32_t n, dev_ptr *ret)
+/* Matrices of one input, [out, in] each, as one. */
+static int bind_linears(struct binder *b, const enum vision_role *roles, uint32_t count, uint32_t index,
+                        uint32_t out, uint32_t in, struct vision_linear *ret)
 {
-    char part[BINDER_PATH_MAX];
-    return binder_vector(b, join(path, "bias", part), n, ret);
+    struct linear_source s[2];
+    char path[BINDER_PATH_MAX];
+    int r = 0;
+    ASSERT(count <= COUNT_OF(s));
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
+        r = binder_linear(b, path_of(b, roles[i], index, NULL, path), out, in, &s[i]);
+        if (r == 0 && b->config->vision.family->biases && !s[i].has_bias)
+            r = err_set(b->e, -EINVAL, "tensor %s%s.bias is missing", b->prefix, path);
+    }
+    if (r == 0)
+        r = binder_projection(b, s, count, &ret->w);
+    if (r == 0 && ret->w.part_count != 1)
+        r = err_set(b->e, -ENOTSUP, "tensor %s%s.weight: quantised otherwise than the one beside it",
+                    b->prefix, path);
+    ret->bias = ret->w.bias;
+    ret->w.bias = DEV_NULL;
+    return r;
 }
 
-static int bind_linear(struct binder *b, const char *head, const char *name, uint32_t out, uint32_t in,
+static int bind_linear(struct binder *b, enum vision_role role, uint32_t index, uint32_t out, uint32_t in,
                        struct vision_linear *ret)
 {
-    char path[BINDER_PATH_MAX];
-    struct linear_source s;
-    int r = binder_linear_biased(b, join(head, name, path), out, in, &s);
-    if (r == 0)
-        r = binder_projection(b, &s, 1, &ret->w);
-    return r < 0 ? r : bind_bias(b, path, out, &ret->bias);
+    return bind_linears(b, &role, 1, index, out, in, ret);
 }
 
 /* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are
  * there. */
-static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct vision_block *ret)
+static int bind_fused(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
 {
-    char path[BINDER_PATH_MAX];
+    char path[BINDER_PATH_MAX], bias_path[BINDER_PATH_MAX];
     struct linear_source s;
     dev_ptr bias = DEV_NULL;
-    int r = binder_linear_biased(b, join(head, "attn.qkv", path), 3 * n, n, &s);
+    int r = binder_linear_biased(b, path_of(b, VISION_ROLE_QKV, index, NULL, path), 3 * n, n, &s);
     if (r == 0)
-        r = bind_bias(b, path, 3 * n, &bias);
+        r = binder_vector(b, path_of(b, VISION_ROLE_QKV, index, "bias", bias_path), 3 * n, &bias);
     if (r < 0)
         return r;
     struct linear_source query = binder_rows(&s, 0, n), key_value = binder_rows(&s, n, 2 * n);
@@ -85,41 +113,54 @@ static int bind_qkv(struct binder *b, const char *head, uint32_t n, struct visio
     return r;
 }
 
+static int bind_qkv(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
+{
+    static const enum vision_role key_value[] = {VISION_ROLE_K, VISION_ROLE_V};
+    if (name_of(b, VISION_ROLE_QKV))
+        return bind_fused(b, index, n, ret);
+    int r = bind_linear(b, VISION_ROLE_Q, index, n, n, &ret->query);
+    return r < 0 ? r : bind_linears(b, key_value, 2, index, n, n, &ret->key_value);
+}
+
+static int bind_up(struct binder *b, uint32_t index, struct vision_block *ret)
+{
+    static const enum vision_role gated[] = {VISION_ROLE_GATE, VISION_ROLE_UP};
+    const struct vision_config *v = &b->config->vision;
+    return bind_linears(b, v->gated ? gated : gated + 1, v->gated ? 2 : 1, index, v->intermediate, v->hidden,
+                        &ret->up);
+}
+
 static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret)
 {
     const struct vision_config *v = &b->config->vision;
-    char head[32];
-    snprintf(head, sizeof(head), "blocks.%u", index);
-    int r = bind_norm(b, head, "norm1", v->hidden, &ret->mix);
+    int r = bind_norm(b, VISION_ROLE_MIX_NORM, index, v->hidden, &ret->mix);
     if (r == 0)
-        r = bind_qkv(b, head, v->hidden, ret);
+        r = bind_qkv(b, index, v->hidden, ret);
     if (r == 0)
-        r = bind_linear(b, head, "attn.proj", v->hidden, v->hidden, &ret->out);
+        r = bind_linear(b, VISION_ROLE_OUT, index, v->hidden, v->hidden, &ret->out);
     if (r == 0)
-        r = bind_norm(b, head, "norm2", v->hidden, &ret->mlp);
+        r = bind_norm(b, VISION_ROLE_MLP_NORM, index, v->hidden, &ret->mlp);
     if (r == 0)
-        r = bind_linear(b, head, "mlp.linear_fc1", v->intermediate, v->hidden, &ret->up);
-    return r < 0 ? r : bind_linear(b, head, "mlp.linear_fc2", v->hidden, v->intermediate, &ret->down);
-}
-
-static int bind_merger(struct binder *b, const char *head, uint32_t normed, struct vision_merger *ret)
-{
-    const struct vision_config *v = &b->config->vision;
-    uint32_t merged = vision_merged(v);
-    int r = bind_norm(b, head, "norm", normed, &ret->norm);
-    if (r == 0)
-        r = bind_linear(b, head, "linear_fc1", merged, merged, &ret->up);
-    return r < 0 ? r : bind_linear(b, head, "linear_fc2", v->out, merged, &ret->down);
+        r = bind_up(b, index, ret);
+    return r < 0 ? r : bind_linear(b, VISION_ROLE_DOWN, index, v->hidden, v->intermediate, &ret->down);
 }
 
 static int bind_mergers(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
-    char head[40];
-    int r = bind_merger(b, "merger", v->hidden, &t->merger);
+    uint32_t merged = vision_merged(v);
+    int r = bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, &t->merger.norm);
+    if (r == 0)
+        r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, merged, merged, &t->merger.up);
+    if (r == 0)
+        r = bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, merged, &t->merger.down);
     for (uint32_t i = 0; r == 0 && i < v->deepstack_count; i++) {
-        snprintf(head, sizeof(head), "deepstack_merger_list.%u", i);
-        r = bind_merger(b, head, vision_merged(v), &t->deepstack[i]);
+        struct vision_merger *m = &t->deepstack[i];
+        r = bind_norm(b, VISION_ROLE_DEEP_NORM, i, merged, &m->norm);
+        if (r == 0)
+            r = bind_linear(b, VISION_ROLE_DEEP_UP, i, merged, merged, &m->up);
+        if (r == 0)
+            r = bind_linear(b, VISION_ROLE_DEEP_DOWN, i, v->out, merged, &m->down);
     }
     return r;
 }
@@ -128,13 +169,17 @@ static int bind_patches(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     const uint64_t p = v->shape.patch;
-    const uint64_t first[5] = {v->hidden, VISION_CHANNELS, VISION_FRAMES, p, p};
-    const uint64_t last[5] = {v->hidden, VISION_FRAMES, p, p, VISION_CHANNELS};
+    const uint64_t first[5] = {v->hidden, VISION_CHANNELS, v->frames, p, p};
+    const uint64_t last[5] = {v->hidden, v->frames, p, p, VISION_CHANNELS};
+    const char *name = name_of(b, VISION_ROLE_PATCHES);
+    char path[BINDER_PATH_MAX];
     struct linear_source s;
-    int r = binder_filters(b, "patch_embed.proj", first, last, &t->channels_last, &s);
+    int r = binder_filters(b, name, first, last, &t->channels_last, &s);
     if (r == 0)
         r = binder_projection(b, &s, 1, &t->patches.w);
-    return r < 0 ? r : bind_bias(b, "patch_embed.proj", v->hidden, &t->patches.bias);
+    if (r == 0)
+        r = binder_vector(b, path_of(b, VISION_ROLE_PATCHES, 0, "bias", path), v->hidden, &t->patches.bias);
+    return r;
 }
 
 static int bind_all(struct binder *b, struct vision_block *blocks, struct vision_weights *t)
@@ -143,10 +188,13 @@ static int bind_all(struct binder *b, struct vision_block *blocks, struct vision
     struct linear_source positions;
     struct vision_block measured;
     int r = bind_patches(b, t);
-    if (r == 0)
-        r = binder_linear(b, "pos_embed", (uint64_t)v->grid * v->grid, v->hidden, &positions);
-    if (r == 0)
+    if (r == 0 && v->grid > 0)
+        r = binder_linear(b, name_of(b, VISION_ROLE_POSITIONS), (uint64_t)v->grid * v->grid, v->hidden,
+                          &positions);
+    if (r == 0 && v->grid > 0)
         r = binder_projection(b, &positions, 1, &t->positions);
+    if (r == 0)
+        r = bind_norm(b, VISION_ROLE_FIRST_NORM, 0, v->hidden, &t->first);
     for (uint32_t i = 0; r == 0 && i < v->depth; i++)
         r = bind_block(b, i, blocks ? &blocks[i] : &measured);
     return r < 0 ? r : bind_mergers(b, t);
@@ -158,7 +206,7 @@ int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_wei
     const char *prefix = b->prefix;
     struct binder_active active = b->active;
     uint64_t used = b->used;
-    b->prefix = find_prefix(b->checkpoint);
+    b->prefix = find_prefix(b->config->vision.family, b->checkpoint);
     ASSERT(b->prefix);
     b->keeps_floats = true;
     int r = bind_all(b, blocks, &t);

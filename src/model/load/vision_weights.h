@@ -12,6 +12,7 @@
 
 struct binder;
 struct checkpoint;
+struct vision_family;
 
 struct vision_linear {
     struct projection w;
@@ -25,7 +26,7 @@ struct vision_norm {
 struct vision_block {
     struct vision_norm mix, mlp;
     struct vision_linear query, key_value; /* one head after the other; key_value: keys | values */
-    struct vision_linear out, up, down;
+    struct vision_linear out, up, down;    /* up: gate | up where there is a gate */
 };
 
 /* Patches of a token become a feature. Its norm is over a patch's values, in DeepStack over the token's. */
@@ -37,6 +38,7 @@ struct vision_merger {
 struct vision_weights {
     bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     struct vision_linear patches;
+    struct vision_norm first;    /* norm in front of the blocks */
     struct projection positions; /* [grid * grid][hidden]: only its rows are read */
     struct vision_block *blocks; /* [depth] */
     struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
@@ -45,7 +47,7 @@ struct vision_weights {
 /* Binds everything below the prefix that the checkpoint has. `blocks`: [depth] of memory; NULL while
  * measuring. 0, -EINVAL, -ENOTSUP. */
 int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_weights *ret);
-/* Whether the checkpoint has a vision encoder, under any known prefix. */
-bool vision_exists(const struct checkpoint *c);
+/* Whether the checkpoint has an encoder of that family, under any of its prefixes. */
+bool vision_exists(const struct vision_family *t, const struct checkpoint *c);
 
 #endif

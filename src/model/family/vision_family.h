@@ -1,0 +1,57 @@
+/* vision_family.h - a family of vision encoders as data: names of its tensors, and what differs from others.
+ *
+ * A family is constant. The reader of vision_config, the binder (vision_weights.c) and the encoder
+ * (vision_ops.c) walk it, and no code looks for a family's name. A part exists if its tensor has a name:
+ * positions, a gate, a norm in front of the blocks. docs/adding-a-family.md says how a family is added. */
+#ifndef PLATEAU_MODEL_VISION_FAMILY_H
+#define PLATEAU_MODEL_VISION_FAMILY_H
+
+#include "compute/encode.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Tensors by role. '#' in a name is the number of a block, or of a DeepStack merger. */
+enum vision_role {
+    VISION_ROLE_PATCHES,    /* filters of the patch embedding */
+    VISION_ROLE_POSITIONS,  /* table of learned positions, a row for each patch of a square grid */
+    VISION_ROLE_FIRST_NORM, /* norm in front of the first block */
+    VISION_ROLE_MIX_NORM,
+    VISION_ROLE_QKV, /* queries | keys | values in one tensor, instead of the next three */
+    VISION_ROLE_Q,
+    VISION_ROLE_K,
+    VISION_ROLE_V,
+    VISION_ROLE_OUT,
+    VISION_ROLE_MLP_NORM,
+    VISION_ROLE_GATE, /* down(f(gate x) * up x); without it down(f(up x)) */
+    VISION_ROLE_UP,
+    VISION_ROLE_DOWN,
+    VISION_ROLE_MERGE_NORM,    /* norm of a patch in front of the merger */
+    VISION_ROLE_MERGE_SQUEEZE, /* the patches of a token become as wide as one */
+    VISION_ROLE_MERGE_UP,
+    VISION_ROLE_MERGE_DOWN, /* the last product, whose result is a token's embedding */
+    VISION_ROLE_DEEP_NORM,  /* norm of DeepStack's mergers, over the patches of a token together */
+    VISION_ROLE_DEEP_UP,
+    VISION_ROLE_DEEP_DOWN,
+    VISION_ROLES
+};
+
+struct vision_family {
+    const char *names[6];    /* model_type of config.json */
+    const char *prefixes[4]; /* in front of all names: the checkpoint has one of them */
+    const char *root;        /* begin of the encoder's own names; NULL: none */
+    const char *tensors[VISION_ROLES];
+    uint32_t frames;               /* frames of a patch, 1 or 2 */
+    bool biases;                   /* products must have biases; else they may */
+    bool rms;                      /* norms are RMSNorms, without biases */
+    double eps;                    /* default epsilon of norms */
+    enum encode_rotation rotation; /* rotation of queries and keys by row and column */
+    double theta;                  /* default base of the rotation */
+    const char *activation;        /* default activation of the MLP */
+    bool everywhere;               /* GPUs compute it, too */
+};
+
+/* The family of a model_type; NULL: its images are not computed. */
+const struct vision_family *vision_family_find(const char *model_type);
+
+#endif
