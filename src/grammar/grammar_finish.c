@@ -89,9 +89,9 @@ struct layout {
     struct draft *d;
     struct grammar *g;
     const uint8_t *productive, *reachable;
-    uint32_t *place_of; /* [symbol]: its word in places */
-    uint32_t *rules;    /* symbols of the rules, in their new order */
-    uint32_t *places, *alternatives, *alternatives_of;
+    uint32_t *symbol_of; /* [symbol]: as in grammar.symbols */
+    uint32_t *rules;     /* symbols of the rules, in their new order */
+    uint32_t *symbols, *alternatives, *alternatives_of;
     struct terminal *terminals;
     struct corner *corners;
 };
@@ -111,7 +111,7 @@ static bool number_rules(struct layout *l)
         if (done[s])
             continue;
         done[s] = true;
-        l->place_of[s] = l->g->rule_count;
+        l->symbol_of[s] = l->g->rule_count;
         l->rules[l->g->rule_count++] = s;
         for (uint32_t row = d->first_production[s]; row != NO_PRODUCTION; row = d->productions[row].next)
             for (uint32_t i = d->productions[row].count; i-- > 0;) {
@@ -142,7 +142,7 @@ static bool number_terminals(struct layout *l)
                                                          : (struct terminal){d->values[s], UINT32_MAX};
         if (!token)
             of_rx[d->values[s]] = index + 1;
-        l->place_of[s] = PLACE_TERMINAL | index;
+        l->symbol_of[s] = DOT_TERMINAL | index;
     }
     return true;
 }
@@ -156,14 +156,14 @@ static void put_places(struct layout *l)
         l->alternatives_of[rule] = alternative;
         for (uint32_t row = d->first_production[l->rules[rule]]; row != NO_PRODUCTION;
              row = d->productions[row].next) {
-            l->alternatives[alternative++] = g->place_count;
+            l->alternatives[alternative++] = g->dot_count;
             for (uint32_t i = 0; i < d->productions[row].count; i++)
-                l->places[g->place_count++] = l->place_of[d->symbols[d->productions[row].at + i]];
-            l->places[g->place_count++] = PLACE_END | rule;
+                l->symbols[g->dot_count++] = l->symbol_of[d->symbols[d->productions[row].at + i]];
+            l->symbols[g->dot_count++] = DOT_END | rule;
         }
     }
     l->alternatives_of[g->rule_count] = alternative;
-    g->places = l->places;
+    g->symbols = l->symbols;
     g->alternatives = l->alternatives;
     g->alternatives_of = l->alternatives_of;
 }
@@ -183,9 +183,9 @@ static void find_nullable(struct draft *d, const struct grammar *g, uint8_t *nul
             for (uint32_t a = g->alternatives_of[rule]; a < g->alternatives_of[rule + 1] && !nullable[rule];
                  a++) {
                 uint32_t at = g->alternatives[a];
-                while (!(g->places[at] & (PLACE_END | PLACE_TERMINAL)) && nullable[g->places[at]])
+                while (!(g->symbols[at] & (DOT_END | DOT_TERMINAL)) && nullable[g->symbols[at]])
                     at++;
-                nullable[rule] = (g->places[at] & PLACE_END) != 0;
+                nullable[rule] = (g->symbols[at] & DOT_END) != 0;
             }
             if (nullable[rule])
                 changed = true;
@@ -200,12 +200,12 @@ static void find_nullable(struct draft *d, const struct grammar *g, uint8_t *nul
 static void each_corner(const struct grammar *g, uint32_t rule, uint32_t *counts, struct corner *corners)
 {
     for (uint32_t a = g->alternatives_of[rule]; a < g->alternatives_of[rule + 1]; a++)
-        for (uint32_t at = g->alternatives[a]; !(g->places[at] & PLACE_END); at++) {
-            uint32_t symbol = grammar_symbol(g, g->places[at]);
+        for (uint32_t at = g->alternatives[a]; !(g->symbols[at] & DOT_END); at++) {
+            uint32_t symbol = grammar_symbol(g, g->symbols[at]);
             if (corners)
                 corners[counts[symbol]] = (struct corner){at, rule};
             counts[symbol]++;
-            if (g->places[at] & PLACE_TERMINAL || !g->nullable[g->places[at]])
+            if (g->symbols[at] & DOT_TERMINAL || !g->nullable[g->symbols[at]])
                 break;
         }
 }
@@ -262,23 +262,23 @@ static bool layout(struct layout *l)
 {
     struct draft *d = l->d;
     struct grammar *g = l->g;
-    size_t symbols = d->symbol_count, rows = d->production_count, places = rows;
+    size_t symbols = d->symbol_count, rows = d->production_count, dots = rows;
     for (uint32_t row = 0; row < rows; row++)
-        places += d->productions[row].count;
-    l->place_of = ARENA_ARRAY(d->arena, uint32_t, symbols);
+        dots += d->productions[row].count;
+    l->symbol_of = ARENA_ARRAY(d->arena, uint32_t, symbols);
     l->rules = ARENA_ARRAY(d->arena, uint32_t, symbols);
     uint32_t *waiting = ARENA_ARRAY(d->arena, uint32_t, symbols);
-    if (!l->place_of || !l->rules || !waiting || !number_rules(l))
+    if (!l->symbol_of || !l->rules || !waiting || !number_rules(l))
         return false;
     uint32_t terminals = 0;
     for (uint32_t s = 0; s < symbols; s++)
         terminals += l->reachable[s] && d->kinds[s] != SYMBOL_RULE;
     l->terminals = ARENA_ARRAY(g->arena, struct terminal, terminals);
-    l->places = ARENA_ARRAY(g->arena, uint32_t, places);
+    l->symbols = ARENA_ARRAY(g->arena, uint32_t, dots);
     l->alternatives = ARENA_ARRAY(g->arena, uint32_t, rows);
     l->alternatives_of = ARENA_ARRAY(g->arena, uint32_t, (size_t)g->rule_count + 1);
     uint8_t *nullable = ARENA_ARRAY(g->arena, uint8_t, g->rule_count);
-    if (!l->terminals || !l->places || !l->alternatives || !l->alternatives_of || !nullable ||
+    if (!l->terminals || !l->symbols || !l->alternatives || !l->alternatives_of || !nullable ||
         !number_terminals(l))
         return false;
     put_places(l);

@@ -1,7 +1,7 @@
 /* grammar_state.h - the insides of a grammar and of its builder, for the files of this folder.
  *
- * A place is a symbol of an alternative, or the alternative's end. `places` holds all alternatives one after
- * the other; an item of a parser is a place, with the row that its rule began in. */
+ * `symbols` holds all alternatives one after the other, each with its end. An item of a parser is a dot, the
+ * index of the symbol that comes next, with the row that its rule began in. */
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_STATE_H
 #define PLATEAU_GRAMMAR_GRAMMAR_STATE_H
 
@@ -11,11 +11,11 @@
 
 struct rx_store;
 
-/* A place: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */
-enum { PLACE_TERMINAL = 1u << 30, PLACE_END = 1u << 31, PLACE_INDEX = (1u << 30) - 1 };
+/* A symbol: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */
+enum { DOT_TERMINAL = 1u << 30, DOT_END = 1u << 31, DOT_INDEX = (1u << 30) - 1 };
 
 struct corner {
-    uint32_t place, rule; /* the symbol may stand first in `rule`, at `place` */
+    uint32_t dot, rule; /* the symbol may stand first in `rule`, at `dot` */
 };
 
 struct terminal {
@@ -29,9 +29,9 @@ struct grammar {
     rx_id plain; /* one character of a string that is not escaped: what slices of vocabularies consist of */
     uint8_t classes[256]; /* [byte]: class of bytes that terminals do not tell apart */
     uint32_t class_count;
-    uint32_t rule_count, terminal_count, place_count;
-    const uint32_t *places;
-    const uint32_t *alternatives;    /* places where alternatives begin, by rule */
+    uint32_t rule_count, terminal_count, dot_count;
+    const uint32_t *symbols;
+    const uint32_t *alternatives;    /* dots where alternatives begin, by rule */
     const uint32_t *alternatives_of; /* [rule_count + 1]: where a rule's begin in `alternatives` */
     const uint8_t *nullable;         /* by rule */
     const struct terminal *terminals;
@@ -41,9 +41,9 @@ struct grammar {
     uint32_t start;             /* a rule without other uses, with one alternative of one symbol */
 };
 
-static inline uint32_t grammar_symbol(const struct grammar *g, uint32_t place)
+static inline uint32_t grammar_symbol(const struct grammar *g, uint32_t symbol)
 {
-    return (place & PLACE_INDEX) + (place & PLACE_TERMINAL ? g->rule_count : 0);
+    return (symbol & DOT_INDEX) + (symbol & DOT_TERMINAL ? g->rule_count : 0);
 }
 
 /* ---- The builder ---- */

@@ -52,7 +52,7 @@ struct source {
 };
 
 struct seen_item {
-    uint32_t place, origin, stamp;
+    uint32_t dot, origin, stamp;
 };
 
 /* Where a chain of right recursion ends: completing `rule` from row `row` on completes top_rule from top_row.
@@ -103,7 +103,7 @@ struct matcher_tables {
 /* ---- Rows: in the stack of a matcher, at a multiple of 8 bytes ---- */
 
 struct item {
-    uint32_t place, origin;
+    uint32_t dot, origin;
 };
 
 struct chart_row {

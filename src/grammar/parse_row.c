@@ -1,6 +1,6 @@
 /* parse_row.c - rows of an Earley parser whose input are terminals (Earley 1970).
  *
- * A row holds items that have passed a symbol: a place, and the row where its rule began. Three things keep
+ * A row holds items that have passed a symbol: a dot, and the row where its rule began. Three things keep
  * rows small. Predicted items are not stored: a table says what a symbol predicts (predict.c). Completed
  * items are not stored either, since each does its work when the row is made. Items before a nullable symbol
  * come with those after it (Aycock, Horspool 2002), so that no rule is completed in the row where it began,
@@ -30,22 +30,22 @@ struct making {
 
 enum { TRAIL = 64 };
 
-/* True when (place, origin) is new in this row. */
-static bool note(struct matcher_tables *t, uint32_t place, uint32_t origin)
+/* Returns true if (dot, origin) is new in this row. */
+static bool note(struct matcher_tables *t, uint32_t dot, uint32_t origin)
 {
     uint32_t mask = (1u << SEEN_ROOM_LOG2) - 1;
-    uint32_t at = (place * 2654435761u ^ origin * 2246822519u) >> (32 - SEEN_ROOM_LOG2);
+    uint32_t at = (dot * 2654435761u ^ origin * 2246822519u) >> (32 - SEEN_ROOM_LOG2);
     for (; t->seen[at].stamp == t->seen_stamp; at = (at + 1) & mask)
-        if (t->seen[at].place == place && t->seen[at].origin == origin)
+        if (t->seen[at].dot == dot && t->seen[at].origin == origin)
             return false;
-    t->seen[at] = (struct seen_item){place, origin, t->seen_stamp};
+    t->seen[at] = (struct seen_item){dot, origin, t->seen_stamp};
     return true;
 }
 
 static int complete(struct making *k, uint32_t rule, uint32_t row)
 {
     ASSERT(rule < k->g->rule_count && row <= k->m->top);
-    if (!note(k->t, PLACE_END | rule, row))
+    if (!note(k->t, DOT_END | rule, row))
         return 0;
     if (rule == k->g->start)
         k->row->complete = 1;
@@ -55,20 +55,20 @@ static int complete(struct making *k, uint32_t rule, uint32_t row)
     return 0;
 }
 
-/* The item with its place at `place`, and after each nullable symbol from there. */
-static int advance(struct making *k, uint32_t place, uint32_t origin)
+/* Adds the item with this dot, and those with the dot after each nullable symbol from there. */
+static int advance(struct making *k, uint32_t dot, uint32_t origin)
 {
-    for (;; place++) {
-        ASSERT(place < k->g->place_count);
-        uint32_t symbol = k->g->places[place];
-        if (symbol & PLACE_END)
-            return complete(k, symbol & PLACE_INDEX, origin);
-        if (!note(k->t, place, origin))
+    for (;; dot++) {
+        ASSERT(dot < k->g->dot_count);
+        uint32_t symbol = k->g->symbols[dot];
+        if (symbol & DOT_END)
+            return complete(k, symbol & DOT_INDEX, origin);
+        if (!note(k->t, dot, origin))
             return 0;
         if (k->row->count == k->m->items_max || !matcher_fits(k->m, ROW_UNITS + k->row->count + 1))
             return -E2BIG;
-        chart_row_items(k->row)[k->row->count++] = (struct item){place, origin};
-        if (symbol & PLACE_TERMINAL || !k->g->nullable[symbol])
+        chart_row_items(k->row)[k->row->count++] = (struct item){dot, origin};
+        if (symbol & DOT_TERMINAL || !k->g->nullable[symbol])
             return 0;
     }
 }
@@ -81,23 +81,23 @@ static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
     const struct item *items = chart_row_items(row);
     ASSERT(symbol < k->g->rule_count + k->g->terminal_count);
     const uint32_t *of = &k->g->corners_of[symbol];
-    uint32_t asked = PLACE_TERMINAL;
+    uint32_t asked = DOT_TERMINAL;
     int r = 0;
     k->t->work += row->count;
     for (uint32_t i = 0; i < row->count && r == 0; i++) {
-        uint32_t place = k->g->places[items[i].place];
-        if (grammar_symbol(k->g, place) == symbol)
-            r = advance(k, items[i].place + 1, items[i].origin);
-        if (place & PLACE_TERMINAL || place == asked)
+        uint32_t next = k->g->symbols[items[i].dot];
+        if (grammar_symbol(k->g, next) == symbol)
+            r = advance(k, items[i].dot + 1, items[i].origin);
+        if (next & DOT_TERMINAL || next == asked)
             continue;
-        asked = place;
+        asked = next;
         for (uint32_t c = of[0]; c < of[1] && r == 0; c++) {
             k->t->work++;
-            int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
+            int predicted = predict_closure(k->t, next, k->g->corners[c].rule);
             if (predicted < 0)
                 return ROW_FULL;
             if (predicted)
-                r = advance(k, k->g->corners[c].place + 1, from);
+                r = advance(k, k->g->corners[c].dot + 1, from);
         }
     }
     return r;
@@ -111,32 +111,32 @@ static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item
     ASSERT(rule < k->g->rule_count);
     const uint32_t *of = &k->g->corners_of[rule];
     struct item one = {UINT32_MAX, 0};
-    uint32_t asked = PLACE_TERMINAL;
+    uint32_t asked = DOT_TERMINAL;
     for (uint32_t i = 0; i < row->count; i++) {
-        uint32_t place = k->g->places[items[i].place];
+        uint32_t next = k->g->symbols[items[i].dot];
         k->t->work++;
-        if (place == rule) {
-            if (one.place != UINT32_MAX)
+        if (next == rule) {
+            if (one.dot != UINT32_MAX)
                 return 0;
             one = items[i];
         }
-        if (place & PLACE_TERMINAL || place == asked)
+        if (next & DOT_TERMINAL || next == asked)
             continue;
-        asked = place;
+        asked = next;
         for (uint32_t c = of[0]; c < of[1]; c++) {
             k->t->work++;
-            int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
+            int predicted = predict_closure(k->t, next, k->g->corners[c].rule);
             if (predicted < 0)
                 return ROW_FULL + 1;
-            if (!predicted || (one.place == k->g->corners[c].place && one.origin == from))
+            if (!predicted || (one.dot == k->g->corners[c].dot && one.origin == from))
                 continue;
-            if (one.place != UINT32_MAX)
+            if (one.dot != UINT32_MAX)
                 return 0;
-            one = (struct item){k->g->corners[c].place, from};
+            one = (struct item){k->g->corners[c].dot, from};
         }
     }
     *ret = one;
-    return one.place != UINT32_MAX;
+    return one.dot != UINT32_MAX;
 }
 
 static struct top *top_of(struct making *k, uint32_t rule, uint32_t row)
@@ -161,10 +161,10 @@ static int climb(struct making *k, uint32_t *rule, uint32_t *row)
         int only = only_item(k, *row, *rule, &item);
         if (only > 1)
             return ROW_FULL;
-        if (!only || !(k->g->places[item.place + 1] & PLACE_END))
+        if (!only || !(k->g->symbols[item.dot + 1] & DOT_END))
             break;
         trail[steps++ % TRAIL] = (struct source){*row, *rule};
-        *rule = k->g->places[item.place + 1] & PLACE_INDEX;
+        *rule = k->g->symbols[item.dot + 1] & DOT_INDEX;
         *row = item.origin;
     }
     for (uint32_t i = 0; i < MIN_OF(steps, (uint32_t)TRAIL); i++)
@@ -176,13 +176,13 @@ static int climb(struct making *k, uint32_t *rule, uint32_t *row)
 uint32_t parse_origin(struct matcher *m, struct item item)
 {
     struct making k = {.m = m, .t = m->tables, .g = m->tables->grammar};
-    uint32_t end = item.place, row = item.origin;
-    while (!(k.g->places[end] & PLACE_END))
+    uint32_t end = item.dot, row = item.origin;
+    while (!(k.g->symbols[end] & DOT_END))
         end++;
-    uint32_t rule = k.g->places[end] & PLACE_INDEX, up = rule;
+    uint32_t rule = k.g->symbols[end] & DOT_INDEX, up = rule;
     struct item next;
-    while (only_item(&k, row, up, &next) == 1 && k.g->places[next.place + 1] & PLACE_END) {
-        up = k.g->places[next.place + 1] & PLACE_INDEX;
+    while (only_item(&k, row, up, &next) == 1 && k.g->symbols[next.dot + 1] & DOT_END) {
+        up = k.g->symbols[next.dot + 1] & DOT_INDEX;
         row = next.origin;
         if (up == rule)
             item.origin = row;
@@ -202,7 +202,7 @@ static int complete_all(struct making *k)
         r = climb(k, &rule, &row);
         /* The end of a chain may have been completed already. */
         bool same = rule == k->t->done[i].terminal && row == k->t->done[i].row;
-        if (r == 0 && !same && !note(k->t, PLACE_END | rule, row))
+        if (r == 0 && !same && !note(k->t, DOT_END | rule, row))
             continue;
         if (r == 0 && rule == k->g->start)
             k->row->complete = 1;
@@ -283,7 +283,7 @@ enum { LIKES = 64, LIKE_ITEMS = 8 };
 struct row_like {
     uint64_t like; /* 0: empty */
     uint32_t count;
-    uint32_t places[LIKE_ITEMS];
+    uint32_t dots[LIKE_ITEMS];
     uint64_t origins[LIKE_ITEMS]; /* likes of the rows where items began; 0: the row itself */
 };
 
@@ -307,13 +307,13 @@ void parse_row_like(struct matcher *m, uint32_t at)
         return;
     for (uint32_t i = 0; i < row->count; i++) {
         struct item item = chart_row_items(row)[i];
-        key.places[i] = item.place;
+        key.dots[i] = item.dot;
         key.origins[i] = item.origin == at ? 0 : matcher_row(m, item.origin)->like;
-        hash = (hash ^ item.place ^ key.origins[i] << 32) * 0x9E3779B97F4A7C15ull, hash ^= hash >> 32;
+        hash = (hash ^ item.dot ^ key.origins[i] << 32) * 0x9E3779B97F4A7C15ull, hash ^= hash >> 32;
     }
     struct row_like *known = &m->tables->likes->all[hash % LIKES];
     bool same = known->like && known->count == key.count &&
-                memcmp(known->places, key.places, sizeof(key.places)) == 0 &&
+                memcmp(known->dots, key.dots, sizeof(key.dots)) == 0 &&
                 memcmp(known->origins, key.origins, sizeof(key.origins)) == 0;
     if (same)
         row->like = known->like;

@@ -24,14 +24,14 @@ static uint32_t spread(struct matcher_tables *t, uint32_t rule, uint32_t from)
         uint32_t now = t->stack[i];
         for (uint32_t a = g->alternatives_of[now]; a < g->alternatives_of[now + 1]; a++)
             for (uint32_t at = g->alternatives[a];; at++) {
-                uint32_t place = g->places[at];
-                if (place & (PLACE_END | PLACE_TERMINAL))
+                uint32_t next = g->symbols[at];
+                if (next & (DOT_END | DOT_TERMINAL))
                     break;
-                if (t->stamps[place] != t->stamp) {
-                    t->stamps[place] = t->stamp;
-                    t->stack[count++] = place;
+                if (t->stamps[next] != t->stamp) {
+                    t->stamps[next] = t->stamp;
+                    t->stack[count++] = next;
                 }
-                if (!g->nullable[place])
+                if (!g->nullable[next])
                     break;
             }
         t->work++;
@@ -85,10 +85,10 @@ static uint32_t first_terminals(struct matcher_tables *t, uint32_t rules, uint32
     for (uint32_t i = 0; i < rules; i++)
         for (uint32_t a = g->alternatives_of[t->stack[i]]; a < g->alternatives_of[t->stack[i] + 1]; a++) {
             uint32_t at = g->alternatives[a];
-            while (!(g->places[at] & (PLACE_END | PLACE_TERMINAL)) && g->nullable[g->places[at]])
+            while (!(g->symbols[at] & (DOT_END | DOT_TERMINAL)) && g->nullable[g->symbols[at]])
                 at++;
-            uint32_t place = g->places[at], terminal = place & PLACE_INDEX;
-            if (!(place & PLACE_TERMINAL) || t->stamps[g->rule_count + terminal] == t->stamp)
+            uint32_t next = g->symbols[at], terminal = next & DOT_INDEX;
+            if (!(next & DOT_TERMINAL) || t->stamps[g->rule_count + terminal] == t->stamp)
                 continue;
             t->stamps[g->rule_count + terminal] = t->stamp;
             t->list[count++] = terminal;
@@ -103,7 +103,7 @@ static uint32_t expected_symbols(struct matcher_tables *t, struct chart_row *row
     uint32_t count = 0;
     stamp_new(t);
     for (uint32_t i = 0; i < row->count; i++) {
-        uint32_t symbol = grammar_symbol(t->grammar, t->grammar->places[chart_row_items(row)[i].place]);
+        uint32_t symbol = grammar_symbol(t->grammar, t->grammar->symbols[chart_row_items(row)[i].dot]);
         if (t->stamps[symbol] == t->stamp)
             continue;
         t->stamps[symbol] = t->stamp;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct plain_item {
-    uint32_t place, origin;
+    uint32_t dot, origin;
     rx_id rest; /* rest of a terminal under way; RX_NONE: none */
 };
 
@@ -25,12 +25,12 @@ static void plain_add(struct plain_set *s, struct plain_item item);
 
 static inline uint32_t *plain_seen(struct plain_set *s, struct plain_item t)
 {
-    uint64_t h = (t.place * 0x9E3779B97F4A7C15ull) ^ (t.origin * 0xC2B2AE3D27D4EB4Full) ^
+    uint64_t h = (t.dot * 0x9E3779B97F4A7C15ull) ^ (t.origin * 0xC2B2AE3D27D4EB4Full) ^
                  (t.rest * 0x165667B19E3779F9ull);
     uint32_t at = (uint32_t)(h >> 33) & (s->seen_room - 1);
     while (s->seen[at]) {
         const struct plain_item *o = &s->items[s->seen[at] - 1];
-        if (o->place == t.place && o->origin == t.origin && o->rest == t.rest)
+        if (o->dot == t.dot && o->origin == t.origin && o->rest == t.rest)
             break;
         at = (at + 1) & (s->seen_room - 1);
     }
@@ -60,29 +60,29 @@ static void plain_add(struct plain_set *s, struct plain_item item)
     *seen = s->count;
 }
 
-/* The item's place is a rule or an end. `sets`: all up to this one, the last of `count`. */
+/* At the item's dot is a rule or an end. `sets`: all up to this one, the last of `count`. */
 static void plain_step(const struct grammar *g, struct plain_set *sets, uint32_t now, struct plain_item item)
 {
-    uint32_t what = g->places[item.place];
-    if (what & PLACE_TERMINAL) {
-        const struct terminal *t = &g->terminals[what & PLACE_INDEX];
+    uint32_t what = g->symbols[item.dot];
+    if (what & DOT_TERMINAL) {
+        const struct terminal *t = &g->terminals[what & DOT_INDEX];
         if (t->rx != RX_NONE)
-            plain_add(&sets[now], (struct plain_item){item.place, item.origin, t->rx});
+            plain_add(&sets[now], (struct plain_item){item.dot, item.origin, t->rx});
         return;
     }
-    if (what & PLACE_END) {
+    if (what & DOT_END) {
         struct plain_set *from = &sets[item.origin];
         for (uint32_t i = 0; i < from->count; i++) {
             struct plain_item o = from->items[i];
-            if (o.rest == RX_NONE && g->places[o.place] == (what & PLACE_INDEX))
-                plain_add(&sets[now], (struct plain_item){o.place + 1, o.origin, RX_NONE});
+            if (o.rest == RX_NONE && g->symbols[o.dot] == (what & DOT_INDEX))
+                plain_add(&sets[now], (struct plain_item){o.dot + 1, o.origin, RX_NONE});
         }
         return;
     }
     for (uint32_t i = g->alternatives_of[what]; i < g->alternatives_of[what + 1]; i++)
         plain_add(&sets[now], (struct plain_item){g->alternatives[i], now, RX_NONE});
     if (g->nullable[what])
-        plain_add(&sets[now], (struct plain_item){item.place + 1, item.origin, RX_NONE});
+        plain_add(&sets[now], (struct plain_item){item.dot + 1, item.origin, RX_NONE});
 }
 
 static void plain_close(const struct grammar *g, struct plain_set *sets, uint32_t now)
@@ -99,9 +99,9 @@ static void plain_byte(struct rx_store *s, struct plain_set *sets, uint32_t now,
         rx_id rest = item.rest == RX_NONE ? RX_NONE : rx_derive(s, item.rest, byte);
         if (rest == RX_NONE)
             continue;
-        plain_add(&sets[now + 1], (struct plain_item){item.place, item.origin, rest});
+        plain_add(&sets[now + 1], (struct plain_item){item.dot, item.origin, rest});
         if (rx_nullable(s, rest))
-            plain_add(&sets[now + 1], (struct plain_item){item.place + 1, item.origin, RX_NONE});
+            plain_add(&sets[now + 1], (struct plain_item){item.dot + 1, item.origin, RX_NONE});
     }
 }
 
@@ -124,7 +124,7 @@ static bool plain_accepts_within(const struct grammar *g, struct slice text, uin
     bool accepted = false;
     for (uint32_t i = 0; i < sets[text.len].count && !accepted; i++) {
         struct plain_item o = sets[text.len].items[i];
-        accepted = o.rest == RX_NONE && g->places[o.place] == (PLACE_END | g->start);
+        accepted = o.rest == RX_NONE && g->symbols[o.dot] == (DOT_END | g->start);
     }
     bool fits = !rx_failed(s);
     for (size_t i = 0; i < text.len + 2; i++) {
