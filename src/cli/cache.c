@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/json/json_out.h"
-#include "host/models/model_sources.h"
+#include "host/models/catalog.h"
 #include "host/settings.h"
 #include "store/store_audit.h"
 
@@ -101,7 +101,7 @@ static int name_groups(void *arg, const char *path, const char *id, struct err *
 {
     struct report *r = arg;
     uint8_t fingerprint[32];
-    if (model_sources_fingerprint(path, fingerprint, e) < 0)
+    if (catalog_fingerprint(path, fingerprint, e) < 0)
         return 0;
     for (uint32_t i = 0; i < r->group_count; i++) {
         struct group *g = &r->groups[i];
@@ -236,7 +236,7 @@ static int look(const struct settings *o, bool verify, struct err *e)
     if (error < 0)
         return error;
     if (!verify && r.group_count > 0)
-        model_sources_each(name_groups, &r, e);
+        catalog_each_source(name_groups, &r, e);
     if (o->json) {
         print_json(&r, !verify);
     } else if (verify) {

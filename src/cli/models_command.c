@@ -1,5 +1,5 @@
 /* models_command.c - the command models: what a folder or this machine holds, a line each. A source finds
- * models (catalog.h, model_sources.h), the listing (model_listing.h) describes one. */
+ * models (catalog.h), the listing (model_listing.h) describes one. */
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
@@ -11,7 +11,6 @@
 #include "base/json/json_out.h"
 #include "host/models/catalog.h"
 #include "host/models/model_listing.h"
-#include "host/models/model_sources.h"
 #include "host/settings.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_name.h"
@@ -190,7 +189,7 @@ static int run(struct settings *o, struct err *e)
     buf_init(&json, JSON_BYTES_MAX, NULL);
     l.json = json_out_object(&json);
     json_open_array(&l.json, "models");
-    int r = dir ? catalog_each(dir, found, &l, e) : model_sources_each(found, &l, e);
+    int r = dir ? catalog_each(dir, found, &l, e) : catalog_each_source(found, &l, e);
     if (r == -ENOENT && !dir)
         r = 0;
     const int printed = table_end(&l.table, stdout);

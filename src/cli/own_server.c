@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hex.h"
-#include "host/models/model_shipped.h"
+#include "host/models/catalog.h"
 #include "host/server.h"
 #include "host/settings_table.h"
 #include "registry/registry.h"
@@ -63,7 +63,7 @@ struct child {
     const char *key;
     int reports, listens; /* listens: a socket that does; -1: it opens a port */
     struct server server;
-    char bundled[HUB_PATH_BYTES];
+    char bundled[CATALOG_PATH_BYTES];
     int changes, signals; /* descriptors of changes of its models, and of SIGTERM */
     bool told;
     uint64_t progress_ns;
@@ -83,7 +83,7 @@ static int read_talk(struct child *c, struct settings *ret, struct err *e)
         return r;
     settings_take(COMMAND_TALK, c->opts->talk, ret);
     ret->keys = (struct key_settings){.allow_open = false};
-    if (!ret->models.model && (r = model_shipped_bundled(c->bundled, e)) < 0)
+    if (!ret->models.model && (r = catalog_bundled(c->bundled, e)) < 0)
         return r;
     ret->models.named[0] = ret->models.model ? ret->models.model : c->bundled;
     ret->log_level = ret->log_level ? ret->log_level : "warn";

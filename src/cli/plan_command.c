@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/json/json_out.h"
 #include "host/device_choice.h"
-#include "host/models/model_hint.h"
+#include "host/models/catalog.h"
 #include "host/models/models.h"
 #include "host/planning.h"
 #include "host/runtime.h"
@@ -362,7 +362,7 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
                          .serves = true};
     r = planning_make(&p, dir, id, e);
     if (p.unreadable)
-        return model_hint(dir, r, e);
+        return catalog_hint(dir, r, e);
     if (r < 0 && (r != -ENOMEM || o->json))
         return r;
     for (uint32_t i = 0; i < p.plan.line_count; i++)

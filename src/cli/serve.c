@@ -14,7 +14,7 @@
 #include "api/access/keyring.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "host/models/model_name.h"
+#include "host/models/catalog_names.h"
 #include "host/server.h"
 
 #include <errno.h>
@@ -224,7 +224,7 @@ static void tell_first_steps(const struct server *s)
     printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
     if (m)
         plain_printf(stdout, "  a question  %s chat %s, then for example: %s\n", program, m->id,
-                     first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
+                     first_question_of(is_canary(m) ? CATALOG_BUNDLED : m->id).question);
     plain_printf(
         stdout,
         "  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or a GGUF file\n",

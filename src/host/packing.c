@@ -1,7 +1,7 @@
 /* packing.c - finds the model, and opens what packing needs of a process. */
 #include "host/packing.h"
 
-#include "host/models/model_hint.h"
+#include "host/models/catalog.h"
 #include "host/planning.h"
 #include "host/runtime.h"
 #include "host/settings.h"
@@ -47,7 +47,7 @@ int packing_run(const struct settings *o, const struct packing_opts *opts, struc
         r = model_fingerprint(files, bytes, e);
     if (r < 0) {
         model_files_close(files);
-        return model_hint(dir, r, e);
+        return catalog_hint(dir, r, e);
     }
     hex_text(bytes, sizeof(bytes), fingerprint);
     struct pack_opts to = {.compute = parts.compute, .quant = parts.quant, .fingerprint = fingerprint};

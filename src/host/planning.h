@@ -29,7 +29,7 @@ struct planning {
     const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
     struct plan plan;
     struct model_files **files; /* gets the files that it read, open; NULL: they are closed */
-    bool unreadable;            /* planning_make() failed at the model's files: model_hint() can say more */
+    bool unreadable;            /* planning_make() failed at the model's files: catalog_hint() can say more */
 };
 
 /* Reads --compute, --kv-dtype and --quant into `ret`. 0 or -EINVAL. */

@@ -2,9 +2,8 @@
 #include "host/runtime.h"
 
 #include "host/device_choice.h"
-#include "host/models/model_name.h"
-#include "host/models/model_place.h"
-#include "host/models/model_shipped.h"
+#include "host/models/catalog_names.h"
+#include "host/models/catalog.h"
 #include "host/settings.h"
 
 #include "base/check.h"
@@ -25,7 +24,7 @@
 
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
 {
-    int r = model ? model_place_find(model, dir, e) : model_shipped_bundled(dir, e);
+    int r = model ? catalog_find(model, dir, e) : catalog_bundled(dir, e);
     if (r < 0)
         return r;
     size_t len = strlen(dir);
@@ -37,7 +36,7 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
     else if (model && strncmp(last, "sha256-", 7) == 0 && !strstr(model, last))
         snprintf(id, RUNTIME_ID_BYTES, "%s", model); /* Ollama's store names files by their sums */
     else
-        model_name_of(dir, id, RUNTIME_ID_BYTES);
+        catalog_name_of(dir, id, RUNTIME_ID_BYTES);
     return 0;
 }
 

@@ -51,9 +51,9 @@ struct runtime_faults {
 };
 extern const struct runtime_faults *runtime_faults;
 
-/* The directory of a MODEL (NULL: the bundled one, else model_place.h) and its id: the alias, or
- * model_name_of(). dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
- * error of model_place_find(). */
+/* The directory of a MODEL (NULL: the bundled one, else as catalog_find()) and its id: the alias, or
+ * catalog_name_of(). dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
+ * error of catalog_find(). */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* Fills in a model's settings as far as options give them; its plan is made later. */
 int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,

@@ -199,22 +199,31 @@ bool hub_cache_name_of(const char *path, struct hub_name *ret)
     return false;
 }
 
-static int each_entry(const char *cache, const char *name,
-                      int (*found)(void *arg, const struct hub_cache_model *m, struct err *e), void *arg,
-                      struct err *e)
+struct find {
+    const char *cache, *name;
+    struct hub_name first;
+    unsigned count;
+};
+
+static int compare(struct find *f, const char *folder, struct err *e)
 {
-    struct hub_cache_model m = {.snapshot = ""};
-    if (!hub_name_of_folder(name, &m.name) || join(m.folder, e, cache, "/", name) < 0 ||
-        !is_directory(m.folder))
+    char path[HUB_PATH_BYTES];
+    struct hub_name n;
+    if (!hub_name_of_folder(folder, &n) || strcmp(hub_name_last(&n), f->name) != 0 ||
+        join(path, e, f->cache, "/", folder) < 0 || !is_directory(path))
         return 0;
-    if (hub_cache_snapshot(m.folder, m.name.revision, m.snapshot, &m.why) < 0)
-        m.snapshot[0] = 0;
-    return found(arg, &m, e);
+    if (f->count++ == 0)
+        f->first = n;
+    else
+        return err_set(e, -ENOTUNIQ,
+                       "%s is the name of several models in the hub's cache, %s and %s: name one", f->name,
+                       f->first.id, n.id);
+    return 0;
 }
 
-int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_cache_model *m, struct err *e),
-                   void *arg, struct err *e)
+int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e)
 {
+    struct find f = {.cache = cache, .name = name};
     struct dirent **entries;
     int n = scandir(cache, &entries, visible, alphasort), r = 0;
     if (n < 0)
@@ -222,35 +231,8 @@ int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_c
     if (n > HUB_CACHE_MODELS_MAX)
         r = err_set(e, -E2BIG, "the hub's cache %s has more than %d entries", cache, HUB_CACHE_MODELS_MAX);
     for (int i = 0; i < n && r == 0; i++)
-        r = each_entry(cache, entries[i]->d_name, found, arg, e);
+        r = compare(&f, entries[i]->d_name, e);
     free_entries(entries, n);
-    return r;
-}
-
-struct find {
-    const char *name;
-    struct hub_name first;
-    unsigned count;
-};
-
-static int compare(void *arg, const struct hub_cache_model *m, struct err *e)
-{
-    struct find *f = arg;
-    if (strcmp(hub_name_last(&m->name), f->name) != 0)
-        return 0;
-    if (f->count++ == 0)
-        f->first = m->name;
-    else
-        return err_set(e, -ENOTUNIQ,
-                       "%s is the name of several models in the hub's cache, %s and %s: name one", f->name,
-                       f->first.id, m->name.id);
-    return 0;
-}
-
-int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e)
-{
-    struct find f = {.name = name};
-    int r = hub_cache_each(cache, compare, &f, e);
     if (r == 0 && f.count == 0)
         r = err_set(e, -ENOENT, "the hub's cache has no %s", name);
     if (r == 0)

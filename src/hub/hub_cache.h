@@ -28,15 +28,6 @@ int hub_cache_snapshot(const char *folder, const char *revision, char ret[HUB_PA
  * neither. */
 bool hub_cache_name_of(const char *path, struct hub_name *ret);
 
-/* One model of a cache. `snapshot` is "" without one, and `why` has the reason. */
-struct hub_cache_model {
-    struct hub_name name;
-    char folder[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES];
-    struct err why;
-};
-/* In the order of their names. 0, -ENOENT (`cache` cannot be read), -E2BIG, or the result of `found`. */
-int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_cache_model *m, struct err *e),
-                   void *arg, struct err *e);
 /* Finds the only model NAME of any organisation. 0, -ENOENT (none, or no cache), -ENOTUNIQ (several; `e`
  * names two), -E2BIG. */
 int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e);

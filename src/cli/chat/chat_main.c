@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "host/models/model_shipped.h"
+#include "host/models/catalog.h"
 #include "host/settings.h"
 
 #include <errno.h>
@@ -120,12 +120,12 @@ static int talk(const struct remote *remote, struct chat_screen *screen, struct 
 /* A server of --url, one of this machine that has the model, or one of its own. */
 static int find_server(struct settings *o, struct own_server *own, struct remote *ret, struct err *e)
 {
-    char starter[HUB_PATH_BYTES];
+    char starter[CATALOG_PATH_BYTES];
     int r = o->url ? remote_open(o, ret, e) : 0;
     cli_hide_secrets();
     if (r < 0 || o->url || remote_find(o, ret))
         return r;
-    if (!o->models.model && model_shipped_starter(starter))
+    if (!o->models.model && catalog_starter(starter))
         o->models.model = starter;
     const struct own_server_opts opts = {.talk = o, .needs_template = true, .stopped = interrupt_pending};
     r = own_server_start(&opts, own, e);

@@ -1,7 +1,7 @@
 #include "cli/chat/first_question.h"
 
 #include "base/check.h"
-#include "host/models/model_name.h"
+#include "host/models/catalog_names.h"
 
 #include <string.h>
 
@@ -11,9 +11,9 @@ struct first_question first_question_of(const char *id)
         const char *id;
         struct first_question q;
     } known[] = {
-        {MODEL_NAME_BUNDLED,
+        {CATALOG_BUNDLED,
          {"The bundled model has 30 million parameters and knows Unix commands.", "What does ls do?"}},
-        {MODEL_NAME_STARTER,
+        {CATALOG_STARTER,
          {"SmolLM2 has 135 million parameters.", "How do I list files in a directory on Linux?"}},
     };
     for (size_t i = 0; i < COUNT_OF(known); i++)
@@ -24,5 +24,5 @@ struct first_question first_question_of(const char *id)
 
 bool first_question_is_toy(const char *id)
 {
-    return strcmp(id, MODEL_NAME_BUNDLED) == 0;
+    return strcmp(id, CATALOG_BUNDLED) == 0;
 }

@@ -4,8 +4,8 @@
  * links. */
 #include "host/models/catalog.h"
 
-#include "host/models/model_ggufs.h"
-#include "host/models/model_name.h"
+#include "host/models/catalog_files.h"
+#include "host/models/catalog_names.h"
 
 #include "base/slice.h"
 #include "weights/weights_name.h"
@@ -68,7 +68,7 @@ static int add(struct walk *w, const char *path, enum catalog_kind kind, struct 
         free(m);
         return err_set(w->e, -ENOMEM, "no memory for a list of models");
     }
-    model_name_of(path, m->id, sizeof(m->id));
+    catalog_name_of(path, m->id, sizeof(m->id));
     m->kind = kind;
     w->list[w->count++] = m;
     if (ret)
@@ -80,7 +80,7 @@ static int add(struct walk *w, const char *path, enum catalog_kind kind, struct 
 static void name_top(const char *path, char ret[CATALOG_ID_BYTES])
 {
     char *real = realpath(path, NULL);
-    model_name_of(real ? real : path, ret, CATALOG_ID_BYTES);
+    catalog_name_of(real ? real : path, ret, CATALOG_ID_BYTES);
     free(real);
 }
 
@@ -100,7 +100,7 @@ static void look_at(struct folder *f, const char *name)
     f->config |= strcmp(name, "config.json") == 0;
     f->safetensors |= slice_ends(slice_of(name), SLICE(".safetensors"));
     f->bins |= slice_ends(slice_of(name), SLICE(".bin"));
-    f->ggufs |= weights_name_is(name) || model_ggufs_packed(name);
+    f->ggufs |= weights_name_is(name) || catalog_is_packed(name);
 }
 
 /* A GGUF file brings its configuration: config.json beside it says nothing of a model in the folder. At the
@@ -132,7 +132,7 @@ static int add_file(struct walk *w, const struct folder *f, int index)
     char path[CATALOG_PATH_BYTES];
     const char *name = f->entries[index]->d_name;
     if (!weights_name_is_mmproj(name))
-        return model_ggufs_entry(f->path, f->entries, index, found_file, w, w->e);
+        return catalog_file_entry(f->path, f->entries, index, found_file, w, w->e);
     return !f->snapshot && join(f->path, name, path) ? add(w, path, CATALOG_ENCODER, NULL) : 0;
 }
 
@@ -157,12 +157,20 @@ static int walk_hub(struct walk *w, const char *dir, const struct hub_name *name
     return m->why ? 0 : err_set(w->e, -ENOMEM, "no memory for a list of models");
 }
 
+/* The hub's cache has folders of other repositories, too. */
+static bool is_other_repository(const char *name)
+{
+    return slice_starts(slice_of(name), SLICE("datasets--")) ||
+           slice_starts(slice_of(name), SLICE("spaces--"));
+}
+
 static int walk_child(struct walk *w, const struct folder *f, const char *name)
 {
     char path[CATALOG_PATH_BYTES];
     struct hub_name hub;
     struct stat st;
-    if (f->depth == DEPTH_MAX || !join(f->path, name, path) || stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+    if (f->depth == DEPTH_MAX || is_other_repository(name) || !join(f->path, name, path) ||
+        stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
         return 0;
     return hub_name_of_folder(name, &hub) ? walk_hub(w, path, &hub, f->depth + 1)
                                           : walk_folder(w, path, f->depth + 1, f->snapshot);
@@ -215,16 +223,16 @@ static int walk_top(struct walk *w, const char *dir)
 
 static int name_twins(const struct walk *w)
 {
-    struct model_ggufs_named *list = calloc(w->count + 1, sizeof(*list));
+    struct catalog_named *list = calloc(w->count + 1, sizeof(*list));
     if (!list)
         return err_set(w->e, -ENOMEM, "no memory for the names of models");
     for (unsigned i = 0; i < w->count; i++)
-        list[i] = (struct model_ggufs_named){.path = w->list[i]->path,
-                                             .id = w->list[i]->id,
-                                             .id_bytes = sizeof(w->list[i]->id),
-                                             .has_id = catalog_is_model(w->list[i]),
-                                             .renames = w->list[i]->kind == CATALOG_FILE};
-    model_ggufs_name_twins(list, w->count);
+        list[i] = (struct catalog_named){.path = w->list[i]->path,
+                                         .id = w->list[i]->id,
+                                         .id_bytes = sizeof(w->list[i]->id),
+                                         .has_id = catalog_is_model(w->list[i]),
+                                         .renames = w->list[i]->kind == CATALOG_FILE};
+    catalog_name_twins(list, w->count);
     free(list);
     return 0;
 }
@@ -248,7 +256,7 @@ int catalog_walk(const char *dir, int (*found)(void *arg, const struct catalog_e
 }
 
 struct each {
-    model_found_fn *found;
+    catalog_found_fn *found;
     void *arg;
 };
 
@@ -258,7 +266,7 @@ static int found_any(void *arg, const struct catalog_entry *m, struct err *e)
     return to->found(to->arg, m->path, m->id, e);
 }
 
-int catalog_each(const char *dir, model_found_fn *found, void *arg, struct err *e)
+int catalog_each(const char *dir, catalog_found_fn *found, void *arg, struct err *e)
 {
     struct each to = {found, arg};
     return catalog_walk(dir, found_any, &to, e);

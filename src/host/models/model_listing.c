@@ -1,8 +1,8 @@
 /* model_listing.c - the plan that plateau plan would print, of one model after the other. */
 #include "host/models/model_listing.h"
 
-#include "host/models/model_ggufs.h"
-#include "host/models/model_hint.h"
+#include "host/models/catalog_files.h"
+#include "host/models/catalog.h"
 #include "host/runtime.h"
 #include "host/settings.h"
 
@@ -30,7 +30,7 @@ static void add_files(const char *path, struct model_listing *m)
     char name[PATH_BYTES];
     add_file(path, m);
     if (m->disk_bytes > 0)
-        m->disk_bytes = MAX_OF(m->disk_bytes, model_ggufs_bytes(path));
+        m->disk_bytes = MAX_OF(m->disk_bytes, catalog_file_bytes(path));
     DIR *d = opendir(path);
     for (const struct dirent *f; d && (f = readdir(d));) {
         int n = snprintf(name, sizeof(name), "%s/%s", path, f->d_name);
@@ -54,7 +54,7 @@ void model_listing_make(const struct settings *o, const char *path, const char *
     int r = planning_make(&p, path, id, &ret->why);
     if (p.unreadable) {
         ret->state = LISTING_REFUSED;
-        model_hint(path, r, &ret->why);
+        catalog_hint(path, r, &ret->why);
         return;
     }
     ret->state = r < 0 ? LISTING_TOO_LARGE : LISTING_FITS;

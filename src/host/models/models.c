@@ -1,10 +1,9 @@
 /* models.c - in this order: find the models, name them, settle their settings. */
 #include "host/models/models.h"
 
-#include "host/models/model_ggufs.h"
-#include "host/models/model_name.h"
-#include "host/models/model_shipped.h"
-#include "host/models/models_search.h"
+#include "host/models/catalog_files.h"
+#include "host/models/catalog_names.h"
+#include "host/models/catalog.h"
 #include "host/models/models_state.h"
 #include "host/runtime.h"
 
@@ -34,9 +33,9 @@ static void tell_encoder(const struct model_settings *s)
     uint32_t beside = 0;
     struct err ignored;
     /* Names first: most models have no such file, and are not opened for it. */
-    if (!model_ggufs_encoder(s->dir, file, sizeof(file)) || !model_ggufs_is(s->dir))
+    if (!catalog_encoder_beside(s->dir, file, sizeof(file)) || !catalog_is_gguf(s->dir))
         return;
-    if (model_ggufs_in(s->dir, count_one, &beside, &ignored) == 0 && beside <= 1)
+    if (catalog_files_in(s->dir, count_one, &beside, &ignored) == 0 && beside <= 1)
         LOG_WARN("vision_encoder_passed_over",
                  "model=%s file=\"%s\" reason=\"vision encoders of GGUF models are not read: the model is "
                  "served for text, and requests with images are refused\"",
@@ -70,7 +69,7 @@ static int add_found(void *arg, const char *path, struct err *e)
 {
     struct models *m = arg;
     char name[MODEL_ID_BYTES];
-    model_name_of(path, name, sizeof(name));
+    catalog_name_of(path, name, sizeof(name));
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
         if (strcmp(m->list[i].id, name) == 0 && models_is_same_dir(m->list[i].dir, path))
             return 0;
@@ -124,7 +123,7 @@ static int find_own(struct models *m, struct err *e)
 {
     char starter[HUB_PATH_BYTES];
     int r = add(m, NULL, true, e);
-    return r == 0 && model_shipped_starter(starter) ? add(m, starter, false, e) : r;
+    return r == 0 && catalog_starter(starter) ? add(m, starter, false, e) : r;
 }
 
 static int find_all(struct models *m, struct err *e)
@@ -215,14 +214,14 @@ int models_add_alias(struct model_settings *s, const char *name, struct err *e)
 
 static void name_twins(struct models *m)
 {
-    struct model_ggufs_named list[REGISTRY_MODELS_MAX];
+    struct catalog_named list[REGISTRY_MODELS_MAX];
     for (uint32_t i = 0; i < m->count; i++)
-        list[i] = (struct model_ggufs_named){.path = m->list[i].dir,
-                                             .id = m->list[i].id,
-                                             .id_bytes = sizeof(m->list[i].id),
-                                             .has_id = true,
-                                             .renames = !m->list[i].preload};
-    model_ggufs_name_twins(list, m->count);
+        list[i] = (struct catalog_named){.path = m->list[i].dir,
+                                         .id = m->list[i].id,
+                                         .id_bytes = sizeof(m->list[i].id),
+                                         .has_id = true,
+                                         .renames = !m->list[i].preload};
+    catalog_name_twins(list, m->count);
 }
 
 void models_note_hub_ids(struct models *m, uint32_t index)

@@ -1,6 +1,6 @@
 /* models_fit.c - whether the models of a server fit, together and each by itself. */
 #include "host/device_choice.h"
-#include "host/models/model_hint.h"
+#include "host/models/catalog.h"
 #include "host/models/models_state.h"
 #include "host/runtime.h"
 
@@ -114,7 +114,7 @@ static void try(struct models *m, bool least, struct trial *ret)
         int r = models_plan_one(m, i, &t.process, s, &p, &e);
         t.usable += r == 0;
         if (p.unreadable)
-            r = model_hint(s->dir, r, &e);
+            r = catalog_hint(s->dir, r, &e);
         if (s->preload && r == 0) {
             t.needed_bytes[0] += s->plan.load_bytes;
             t.needed_bytes[s->plan.model.domain] += s->plan.device.load_bytes;
@@ -143,7 +143,7 @@ static void tell_unusable(const struct models *m)
         struct err e = {0};
         int r = s.planned ? 0 : models_plan_one(m, i, &m->process, &s, &p, &e);
         if (p.unreadable)
-            model_hint(s.dir, r, &e);
+            catalog_hint(s.dir, r, &e);
         if (r < 0)
             models_tell_unusable(&s, &e);
     }
@@ -188,7 +188,7 @@ static int plan_all(struct models *m, struct err *e)
         tell_unusable(m);
         return 0;
     }
-    return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
+    return p.unreadable ? catalog_hint(m->list[0].dir, r, e) : r;
 }
 
 /* A single model may have a device of its own, and no other is opened then. */

@@ -4,10 +4,8 @@
  * model of the hub is ORG/NAME or ORG/NAME:QUANT, and has its short names unless they are taken; another
  * revision of a model that is served is ORG/NAME@COMMIT. A file is NAME, then FOLDER/NAME. Any other one with
  * a taken name is passed over, as the start would refuse it. */
-#include "host/models/model_ggufs.h"
-#include "host/models/model_hint.h"
-#include "host/models/model_name.h"
-#include "host/models/models_search.h"
+#include "host/models/catalog.h"
+#include "host/models/catalog_names.h"
 #include "host/models/models_state.h"
 #include "host/runtime.h"
 
@@ -66,7 +64,7 @@ static int name_hub_model(struct later *l, uint32_t index, struct hub_name *hub,
 static void name_file(struct later *l, struct model_settings *s)
 {
     for (unsigned folders = 1; folders <= 2 && is_taken(l, s->id); folders++)
-        model_ggufs_id(s->dir, folders, s->id, sizeof(s->id));
+        catalog_file_id(s->dir, folders, s->id, sizeof(s->id));
 }
 
 static int name_model(struct later *l, uint32_t index, struct err *e)
@@ -84,13 +82,13 @@ static int name_model(struct later *l, uint32_t index, struct err *e)
 static const struct model_settings *find_served(const struct models *m, const char *path)
 {
     char name[MODEL_ID_BYTES], other[MODEL_ID_BYTES];
-    model_name_of(path, name, sizeof(name));
+    catalog_name_of(path, name, sizeof(name));
     for (uint32_t i = 0; i < m->count; i++) {
         const char *hub_id = m->hub_ids[i].whole;
         if (strcmp(m->list[i].dir, path) == 0)
             return &m->list[i];
         if (!hub_id[0])
-            model_name_of(m->list[i].dir, other, sizeof(other));
+            catalog_name_of(m->list[i].dir, other, sizeof(other));
         if (strcmp(hub_id[0] ? hub_id : other, name) == 0 && models_is_same_dir(m->list[i].dir, path))
             return &m->list[i];
     }
@@ -107,7 +105,7 @@ static void plan(struct models *m, uint32_t index)
         m->own[index].model.image_pixels_max = s->options.image_pixels_max = 0;
     int r = models_plan_one(m, index, &m->process, s, &p, &e);
     if (p.unreadable)
-        model_hint(s->dir, r, &e);
+        catalog_hint(s->dir, r, &e);
     if (r < 0)
         models_tell_unusable(s, &e);
 }

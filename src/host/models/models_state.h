@@ -2,12 +2,13 @@
 #ifndef PLATEAU_HOST_MODELS_STATE_H
 #define PLATEAU_HOST_MODELS_STATE_H
 
+#include "host/models/catalog.h"
 #include "host/models/models.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct err;
+struct hub_name;
 struct plan_process;
 struct planning;
 
@@ -39,5 +40,31 @@ int models_plan_one(const struct models *m, uint32_t index, const struct plan_pr
 int models_choose_device(struct models *m, uint32_t index, struct err *e);
 /* Logs that a model cannot be served, and why. */
 void models_tell_unusable(const struct model_settings *s, const struct err *why);
+
+/* models_search.c: models that a server serves without their names, below a directory and in the hub's cache.
+ * Models and files that are passed over are logged, with the reason. Reads directories, which may be slow or
+ * never answer. */
+
+/* Entries that are passed over: vision encoders of GGUF models, and weights in other formats. */
+struct models_others {
+    unsigned mmprojs, bins;
+    unsigned hub_models;            /* models of the hub's cache without a complete snapshot */
+    struct err hub_why;             /* reason of the first of these */
+    char first[CATALOG_PATH_BYTES]; /* the path of one */
+};
+
+typedef int models_found_fn(void *arg, const char *path, struct err *e);
+
+/* Calls `found` for each model below `dir`, and counts them. 0, or an error of catalog_walk(). `others`
+ * counts what is passed over. */
+int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32_t *count,
+                      struct models_others *others, struct err *e);
+/* As `models_search_dir()`, but of the hub's cache, whose path comes back. */
+int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char ret[CATALOG_PATH_BYTES],
+                      struct err *e);
+/* As `models_search_hub()`, but of the one model of that name. 0, an error of catalog_find_in_hub(), or the
+ * result of `found`. */
+int models_search_revision(const struct hub_name *name, models_found_fn *found, void *arg, uint32_t *count,
+                           struct err *e);
 
 #endif

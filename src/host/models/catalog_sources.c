@@ -1,23 +1,23 @@
-/* model_sources.c - a source that does not exist has no models; nothing here follows a name out of its
- * folder. */
-#include "host/models/model_sources.h"
+/* catalog_sources.c - a source that does not exist has no models; nothing here follows a name out of its
+ * folder. A checkout's program takes the checkout's model, an installed one that of its prefix. */
+#include "host/models/catalog.h"
 
-#include "host/models/model_name.h"
-#include "host/models/model_shipped.h"
+#include "host/models/catalog_files.h"
+#include "host/models/catalog_names.h"
 
 #include "base/check.h"
 #include "base/files/small_file.h"
 #include "base/slice.h"
 #include "hub/hub_cache.h"
-#include "weights/model_files.h"
-#include "weights/model_fingerprint.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PATH_BYTES         HUB_PATH_BYTES
 #define ID_BYTES           1024
@@ -28,12 +28,51 @@
 
 struct walk {
     const char *store;
-    model_found_fn *found;
+    catalog_found_fn *found;
     void *arg;
     struct err *e;
     const char *parts[MANIFEST_DEPTH];
     unsigned looks;
 };
+
+/* ---- the models that come with the program ---- */
+
+int catalog_bundled(char ret[HUB_PATH_BYTES], struct err *e)
+{
+    static const char *const places[] = {"models/" CATALOG_BUNDLED, "share/plateau/models/" CATALOG_BUNDLED};
+    char exe[3900];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = 0;
+    for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
+        *strrchr(exe, '/') = 0;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        snprintf(ret, HUB_PATH_BYTES, "%s/%s", exe, places[i]);
+        if (access(ret, R_OK) == 0)
+            return 0;
+    }
+    snprintf(ret, HUB_PATH_BYTES, "%s/%s", PLATEAU_CHECKOUT, places[0]);
+    if (access(ret, R_OK) == 0)
+        return 0;
+    return err_set(
+        e, -ENOENT,
+        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
+        "%s/%s",
+        exe, places[1]);
+}
+
+bool catalog_starter(char ret[HUB_PATH_BYTES])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool named = cache && cache[0];
+    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/%s",
+                     named  ? cache
+                     : home ? home
+                            : "",
+                     named ? "" : "/.cache", CATALOG_STARTER);
+    return n > 0 && n < HUB_PATH_BYTES && catalog_is_gguf(ret);
+}
+
+/* ---- Ollama ---- */
 
 static int visible(const struct dirent *d)
 {
@@ -110,7 +149,7 @@ static bool is_directory(const char *path)
 /* Ollama's store: models are named by manifests/HOST/OWNER/NAME/TAG, and are files blobs/sha256-HEX of
  * GGUF. The id is NAME:TAG, or OWNER/NAME:TAG. 0, -ENOENT (`dir` has no manifests), or the result of
  * `found`. */
-static int ollama_models(const char *dir, model_found_fn *found, void *arg, struct err *e)
+static int ollama_models(const char *dir, catalog_found_fn *found, void *arg, struct err *e)
 {
     char manifests[PATH_BYTES];
     struct walk w = {.store = dir, .found = found, .arg = arg, .e = e};
@@ -119,8 +158,10 @@ static int ollama_models(const char *dir, model_found_fn *found, void *arg, stru
     return walk(&w, manifests, 0);
 }
 
+/* ---- all sources ---- */
+
 /* A folder of models at $HOME/`below`, if there is one. */
-static int each_at_home(const char *below, model_found_fn *found, void *arg, struct err *e)
+static int each_at_home(const char *below, catalog_found_fn *found, void *arg, struct err *e)
 {
     char path[PATH_BYTES];
     const char *home = getenv("HOME");
@@ -129,27 +170,16 @@ static int each_at_home(const char *below, model_found_fn *found, void *arg, str
     return catalog_each(path, found, arg, e);
 }
 
-int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e)
-{
-    struct model_files *files;
-    int r = model_files_open(path, &files, e);
-    if (r < 0)
-        return r;
-    r = model_fingerprint(files, ret, e);
-    model_files_close(files);
-    return r;
-}
-
-int model_sources_each(model_found_fn *found, void *arg, struct err *e)
+int catalog_each_source(catalog_found_fn *found, void *arg, struct err *e)
 {
     static const char *const folders[] = {".lmstudio/models", ".cache/lm-studio/models"};
     char path[PATH_BYTES];
     const char *ollama = getenv("OLLAMA_MODELS"), *home = getenv("HOME");
     int r = 0;
-    if (model_shipped_bundled(path, NULL) == 0)
-        r = found(arg, path, MODEL_NAME_BUNDLED, e);
-    if (r == 0 && model_shipped_starter(path))
-        r = found(arg, path, MODEL_NAME_STARTER, e);
+    if (catalog_bundled(path, NULL) == 0)
+        r = found(arg, path, CATALOG_BUNDLED, e);
+    if (r == 0 && catalog_starter(path))
+        r = found(arg, path, CATALOG_STARTER, e);
     if (r == 0 && hub_cache_dir(path, NULL) == 0 && is_directory(path))
         r = catalog_each(path, found, arg, e);
     for (size_t i = 0; i < COUNT_OF(folders) && r == 0; i++)

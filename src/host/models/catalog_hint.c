@@ -1,9 +1,8 @@
-/* model_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at
+/* catalog_hint.c - asked only after a model could not be read, so it never refuses what works. It looks at
  * names and sizes; of contents it reads the index of the weights and the first bytes of one file. */
-#include "host/models/model_hint.h"
-
 #include "host/models/catalog.h"
-#include "host/models/model_name.h"
+
+#include "host/models/catalog_names.h"
 
 #include "base/check.h"
 #include "base/files/small_file.h"
@@ -288,7 +287,7 @@ static int tell_nothing(const char *path, int code, struct err *e)
 {
     if (strchr(path, '/'))
         return err_set(e, code, "there is no file or directory %s: " A_MODEL, path);
-    if (strcmp(path, MODEL_NAME_STARTER) == 0)
+    if (strcmp(path, CATALOG_STARTER) == 0)
         return err_set(e, code, "the starter model %s has not been fetched: tools/fetch-starter fetches it",
                        path);
     return err_set(e, code,
@@ -297,7 +296,7 @@ static int tell_nothing(const char *path, int code, struct err *e)
                    path);
 }
 
-int model_hint(const char *path, int code, struct err *e)
+int catalog_hint(const char *path, int code, struct err *e)
 {
     struct stat st;
     struct contents c;

@@ -1,17 +1,20 @@
-/* model_place.c - what exists here comes before what the cache has, so a directory is never hidden by a
+/* catalog_find.c - what exists here comes before what the cache has, so a directory is never hidden by a
  * name. */
-#include "host/models/model_place.h"
+#include "host/models/catalog.h"
 
-#include "host/models/model_name.h"
-#include "host/models/model_shipped.h"
-#include "host/models/model_sources.h"
+#include "host/models/catalog_names.h"
 
 #include "base/check.h"
+#include "hub/hub_cache.h"
 #include "hub/hub_variants.h"
+#include "weights/model_files.h"
+#include "weights/model_fingerprint.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
+
+_Static_assert(CATALOG_PATH_BYTES == HUB_PATH_BYTES, "paths of the cache are paths of the catalog");
 
 static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
 {
@@ -72,7 +75,7 @@ static int in_folder(const char *path, const struct hub_name *name, char ret[HUB
     return r < 0 ? err_prefix(e, r, "%s", path) : 0;
 }
 
-int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e)
+int catalog_find_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e)
 {
     char cache[HUB_PATH_BYTES], folder[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
     int r = hub_cache_dir(cache, e);
@@ -114,7 +117,7 @@ static int keep_listed(const char *model, char ret[HUB_PATH_BYTES], struct err *
 {
     struct wanted_id w = {.id = model, .path = ret};
     if (model[0] != '.' && model[0] != '/')
-        (void)model_sources_each(compare_id, &w, NULL);
+        (void)catalog_each_source(compare_id, &w, NULL);
     return w.found ? 0 : keep(model, ret, e);
 }
 
@@ -122,14 +125,14 @@ static int keep_listed(const char *model, char ret[HUB_PATH_BYTES], struct err *
 static int find_hub_name(const char *model, const struct hub_name *name, char ret[HUB_PATH_BYTES],
                          struct err *e)
 {
-    int r = model_place_in_hub(name, ret, e);
+    int r = catalog_find_in_hub(name, ret, e);
     struct wanted_id w = {.id = model, .path = ret};
     if (r == -ENOENT && name->quant[0])
-        (void)model_sources_each(compare_id, &w, NULL);
+        (void)catalog_each_source(compare_id, &w, NULL);
     return w.found ? 0 : r;
 }
 
-int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
+int catalog_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
 {
     char cache[HUB_PATH_BYTES];
     struct hub_name name;
@@ -137,9 +140,9 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
     if (stat(model, &st) == 0)
         return S_ISDIR(st.st_mode) && is_hub_folder(model, &name) ? in_folder(model, &name, ret, e)
                                                                   : keep(model, ret, e);
-    if (strcmp(model, MODEL_NAME_BUNDLED) == 0)
-        return model_shipped_bundled(ret, e);
-    if (strcmp(model, MODEL_NAME_STARTER) == 0 && model_shipped_starter(ret))
+    if (strcmp(model, CATALOG_BUNDLED) == 0)
+        return catalog_bundled(ret, e);
+    if (strcmp(model, CATALOG_STARTER) == 0 && catalog_starter(ret))
         return 0;
     if (hub_name_parse(model, &name))
         return find_hub_name(model, &name, ret, e);
@@ -147,6 +150,17 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
         return keep_listed(model, ret, e);
     int r = hub_cache_find_name(cache, model, &name, e);
     if (r == 0)
-        r = model_place_in_hub(&name, ret, e);
+        r = catalog_find_in_hub(&name, ret, e);
     return r == -ENOENT || r == -ENODATA ? keep_listed(model, ret, e) : r;
+}
+
+int catalog_fingerprint(const char *path, uint8_t ret[32], struct err *e)
+{
+    struct model_files *files;
+    int r = model_files_open(path, &files, e);
+    if (r < 0)
+        return r;
+    r = model_fingerprint(files, ret, e);
+    model_files_close(files);
+    return r;
 }
