@@ -446,10 +446,14 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
     for (size_t i = 0; i < COUNT_OF(before); i++) {
         snprintf(module, sizeof(module), "%s%s", before[i], binder_path(b, NONE, ROLE_HEAD, path));
         snprintf(name, sizeof(name), "%s.weight", module);
-        if (!binder_find_optional(b, name, &t) && !binder_has_stored(b, module))
+        if (!binder_find_optional(b, name, &t) && !binder_has_stored(b, module)) {
+            r = s.has_bias ? 0 : binder_bias(b, module, &s);
+            if (r < 0)
+                return r;
             continue;
+        }
         b->active = active; /* a token reads one row of the table */
-        r = binder_unbiased(b, module, vocab, hidden, &s);
+        r = binder_output(b, module, vocab, hidden, &s);
         if (r < 0)
             return r;
         binder_quantise(b, &s, 1, quantise_table_bits(b->config->quant));
@@ -463,7 +467,7 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
                                 .part_count = 1,
                                 .sums = embedding->sums,
                                 .parts = {*embedding}};
-    return 0;
+    return binder_biases(b, &s, 1, &head->bias);
 }
 
 int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head)

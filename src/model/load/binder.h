@@ -187,9 +187,11 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
 bool binder_has_stored(const struct binder *b, const char *module);
 /* The order of the values of a vector. */
 struct tensor_reorder binder_naming_order(const struct binder *b, const char *path);
-/* Finds the matrix of a module by its full name, without a bias. */
-int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
-                    struct linear_source *ret);
+/* Finds the bias of the logits by the module's full name, which need not have a matrix. Drafts by an MTP head
+ * would not add it: -ENOTSUP for families with one. */
+int binder_bias(struct binder *b, const char *module, struct linear_source *ret);
+/* Finds the output matrix by its full name, and its bias. */
+int binder_output(struct binder *b, const char *module, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);

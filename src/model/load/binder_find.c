@@ -337,17 +337,6 @@ static int find_bias(struct binder *b, const char *module, struct linear_source 
                                : binder_check_shape(b, name, &s->bias, 1, &s->out);
 }
 
-static int find_unbiased(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
-                         uint64_t in, struct linear_source *ret)
-{
-    int r = find_linear(b, module, rank, experts, out, in, ret);
-    if (r == 0)
-        r = find_bias(b, module, ret);
-    return r == 0 && ret->has_bias
-               ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
-               : r;
-}
-
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
 {
     char module[BINDER_NAME_MAX - 16];
@@ -496,8 +485,16 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
     return one;
 }
 
-int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
-                    struct linear_source *ret)
+int binder_bias(struct binder *b, const char *module, struct linear_source *ret)
 {
-    return find_unbiased(b, module, 2, 1, out, in, ret);
+    int r = find_bias(b, module, ret);
+    return r == 0 && ret->has_bias && b->config->family->mtp
+               ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
+               : r;
+}
+
+int binder_output(struct binder *b, const char *module, uint64_t out, uint64_t in, struct linear_source *ret)
+{
+    int r = find_linear(b, module, 2, 1, out, in, ret);
+    return r == 0 ? binder_bias(b, module, ret) : r;
 }

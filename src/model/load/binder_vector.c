@@ -38,10 +38,10 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? binder_advance(b, from->bytes) : r;
 }
 
-/* GGUF files have some vectors as matrices: of one column, or of a row for each group. */
-static void as_vector(struct tensor *t, uint64_t n)
+/* Files have some vectors as matrices: of one column, of one row, or of a row for each group. */
+static void as_vector(struct tensor *t, uint64_t n, bool gguf)
 {
-    if (t->rank != 2 || tensor_count(t) != n)
+    if (t->rank != 2 || tensor_count(t) != n || (!gguf && t->shape[0] != 1))
         return;
     t->rank = 1;
     t->shape[0] = n;
@@ -57,8 +57,7 @@ static int find_vector(struct binder *b, const char *path, uint64_t n, struct te
         if (r < 0)
             return r;
     }
-    if (b->config->naming)
-        as_vector(t, n);
+    as_vector(t, n, b->config->naming != NULL);
     int r = binder_check_float(b, name, t);
     return r < 0 ? r : binder_check_shape(b, name, t, 1, &n);
 }
