@@ -185,6 +185,8 @@ struct op_latent {
     struct act in;       /* k_width values */
     struct act q, query; /* heads of n | r, and of k_width values */
     struct act angles;
+    float growth; /* as op_attention's: of `query` */
+    uint32_t growth_every;
 };
 
 /* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,

@@ -98,15 +98,15 @@ static void norm_rope(const struct attention_stage *st, float *heads, uint32_t c
     }
 }
 
-static void grow_queries(const struct attention_stage *st, float *q, uint32_t count, uint32_t stride,
-                         uint32_t position)
+/* `count` query heads of `width` values, one every `stride` floats. */
+static void grow_queries(float growth, uint32_t every, float *q, uint32_t count, uint32_t width,
+                         uint32_t stride, uint32_t position)
 {
-    const struct op_attention *op = st->op;
-    if (op->growth == 0)
+    if (growth == 0)
         return;
-    float factor = 1 + op->growth * logf((float)(1 + position / op->growth_every));
+    float factor = 1 + growth * logf((float)(1 + position / every));
     for (uint32_t head = 0; head < count; head++) {
-        for (uint32_t i = 0; i < st->kv->k_width; i++)
+        for (uint32_t i = 0; i < width; i++)
             q[(size_t)head * stride + i] *= factor;
     }
 }
@@ -116,7 +116,7 @@ static void prepare_queries(const struct attention_stage *st, float *q, uint32_t
                             uint32_t column, uint32_t position)
 {
     norm_rope(st, q, count, stride, st->op->q_norm, column);
-    grow_queries(st, q, count, stride, position);
+    grow_queries(st->op->growth, st->op->growth_every, q, count, st->kv->k_width, stride, position);
 }
 
 static void norm_values(const struct attention_stage *st, float *v, uint32_t count)
@@ -305,6 +305,8 @@ static void latent_span(void *arg, uint32_t tile, uint32_t worker)
             memcpy(to, q + (size_t)(head + 1) * q_step - rotating, rotating * sizeof(*to));
             rotate_by(c, op->angles, op->adjacent, to, column);
         }
+        grow_queries(op->growth, op->growth_every, query, op->heads, st->kv->k_width, st->kv->k_width,
+                     span->position + i);
     }
 }
 

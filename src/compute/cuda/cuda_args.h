@@ -443,6 +443,8 @@ struct cuda_latent {
     uint32_t heads, adjacent, q_step;
     struct cuda_norm norm;
     struct cuda_rows in, q, query, angles;
+    float growth;
+    uint32_t growth_every;
 };
 
 /* ---- recurrent layers ---- */

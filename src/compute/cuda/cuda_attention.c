@@ -297,7 +297,9 @@ void cuda_latent(struct compute *compute, const struct op_latent *a)
                                   .in = cuda_rows(c, a->in),
                                   .q = cuda_rows(c, a->q),
                                   .query = cuda_rows(c, a->query),
-                                  .angles = cuda_rows(c, a->angles)};
+                                  .angles = cuda_rows(c, a->angles),
+                                  .growth = a->growth,
+                                  .growth_every = a->growth_every};
     ASSERT(k.kv.v_in_k && k.kv.heads == 1 && a->in.width == k.kv.k_width);
     cuda_run_step(c, CUDA_KERNEL_latent,
                   (struct cuda_grid){c->step.tokens, a->heads + 1, 1, CUDA_APPEND_THREADS, 0}, &k);

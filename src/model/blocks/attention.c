@@ -121,8 +121,7 @@ static void readers(const struct layer *l, const struct projection *ret[OP_READE
     ret[0] = &l->attention.in;
 }
 
-/* Returns the growth of queries with position / *every; 0 for ROPE_ABSENT. */
-static float growth_of(const struct config *c, uint32_t rope, uint32_t *every)
+float attention_growth(const struct config *c, uint32_t rope, uint32_t *every)
 {
     *every = 0;
     if (rope == ROPE_ABSENT)
@@ -135,7 +134,7 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
 {
     const struct attention_weights *w = &l->attention;
     uint32_t every;
-    float growth = growth_of(s->config, l->config->rope, &every);
+    float growth = attention_growth(s->config, l->config->rope, &every);
     return (struct op_attention){.layer = l->config->index,
                                  .heads = l->config->heads,
                                  .scale = w->scale,

@@ -57,6 +57,9 @@ extern const struct block *const blocks[];
 /* Writes only K and V of the normed tokens to the pages: of an MTP head's layer. */
 void attention_put(struct step *s, const struct layer *l);
 
+/* Returns the growth of queries with position / *every; 0 for ROPE_ABSENT. */
+float attention_growth(const struct config *c, uint32_t rope, uint32_t *every);
+
 /* Stacks of all experts. */
 int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret);
 /* Routes by the router's logits in `in`. */

@@ -185,6 +185,8 @@ static void forward(struct step *s, const struct layer *l)
     const struct act query = step_act(ARRAY_LATENT_QUERY, n->heads * n->head_dim);
     const struct act seen = step_act(ARRAY_PROJ, n->heads * n->value_dim),
                      mid = step_act(ARRAY_MID, w->out.in);
+    uint32_t every;
+    const float growth = attention_growth(c, n->rope, &every);
     step_project(s, &w->in, step_normed(s), in);
     const struct act q = project_queries(s, w, in);
     compute_project(s->compute,
@@ -196,7 +198,9 @@ static void forward(struct step *s, const struct layer *l)
                                                    .in = act_part(in, in.width - n->head_dim, n->head_dim),
                                                    .q = q,
                                                    .query = query,
-                                                   .angles = step_angles(s, n->rope)});
+                                                   .angles = step_angles(s, n->rope),
+                                                   .growth = growth,
+                                                   .growth_every = every});
     compute_attend(s->compute,
                    &(struct op_attention){
                        .layer = n->index, .heads = n->heads, .scale = w->scale, .qkv = query, .out = seen});

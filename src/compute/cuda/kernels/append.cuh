@@ -105,7 +105,7 @@ DEVICE void norm_and_turn(const cuda_attention &a, float x[D / 32], const float 
 }
 
 /* Returns the growth of queries at a position. */
-DEVICE float growth_at(const cuda_attention &a, uint32_t position)
+template <class operation> DEVICE float growth_at(const operation &a, uint32_t position)
 {
     return a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));
 }

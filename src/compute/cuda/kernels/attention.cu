@@ -226,6 +226,12 @@ KERNEL plateau_latent(const cuda_step s, const cuda_latent a)
         to[i] = q[i];
     __syncthreads();
     rotate(to, angles, a.angles.width / 2, a.adjacent);
+    if (a.growth == 0)
+        return;
+    __syncthreads();
+    float factor = growth_at(a, position);
+    for (uint32_t i = threadIdx.x; i < a.kv.k_width; i += blockDim.x)
+        to[(int32_t)i - (int32_t)rank] *= factor;
 }
 
 /* ---- attention ---- */
