@@ -185,7 +185,7 @@ struct op_latent {
     struct act in;       /* k_width values */
     struct act q, query; /* heads of n | r, and of k_width values */
     struct act angles;
-    float growth; /* as op_attention's: of `query` */
+    float growth; /* growth of queries, see op_attention */
     uint32_t growth_every;
 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define GOLDENS_MAX 64
+#define GOLDENS_MAX 128
 
 /* The goldens of the project: the folders of tests/golden/data that have a model. */
 struct golden_names {

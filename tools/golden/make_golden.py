@@ -44,6 +44,10 @@ TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_laye
             num_key_value_heads=1, max_position_embeddings=40)
 
 
+# Sizes of models with few differences from others.
+SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2)
+
+
 class Entry:
     """One golden. `config`: the fields of the model_type's configuration class. `dtype`: how weights are
     saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
@@ -52,17 +56,18 @@ class Entry:
     `sees`: the golden has an image. `served`: tests of servers use it, with a generation_config.json.
     `pooling`: it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
-    function that changes the random weights by name, before anything is computed from them."""
+    function that changes the random weights by name, before anything is computed from them.
+    `made_by`: a class of transformers that its list of model types does not name."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, sees=False, served=False, pooling=None,
-                 lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None,
+                 lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None, made_by=None,
                  **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
         self.sees, self.served = sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
-        self.weights = weights
+        self.weights, self.made_by = weights, made_by
         self.config = {**BASE, **config}
         if scores:
             self.config["num_labels"] = 1
@@ -154,6 +159,20 @@ def older_bert(tensors):
         tensors["bert." + new] = tensors.pop(name)
 
 
+def small_corrections(tensors):
+    """Corrections of one row, about as large as the differences of scores."""
+    for name, tensor in tensors.items():
+        if name.endswith("e_score_correction_bias"):
+            tensor *= 0.1
+
+
+def listed_experts(config):
+    """A number for each layer, as published files of hunyuan have it."""
+    layers = config["num_hidden_layers"]
+    config |= {key: [config[key]] * layers for key in ("num_experts", "moe_topk")}
+    config |= {"num_shared_expert": [1] * layers, "moe_intermediate_size": [config["intermediate_size"]] * layers}
+
+
 # Models of the tests of engines, registries and servers: any of 500 ids, long prompts, two query heads per KV
 # head, and pages and states that are multiples of 64 bytes.
 SERVED = dict(vocab_size=512, hidden_size=32, intermediate_size=48, num_hidden_layers=4, head_dim=16,
@@ -205,6 +224,35 @@ ENTRIES = {
                    moe_intermediate_size=8, first_k_dense_replace=1, routed_scaling_factor=1.5, sliding_window=16,
                    max_window_layers=2, layer_types=["full_attention"] * 2 + ["sliding_attention"],
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Latent attention whose queries grow, a softmax router with groups by their two best.
+    "mistral4": Entry("mistral4", made_by="Mistral4ForCausalLM", **{**SMALL, "num_key_value_heads": 4}, q_lora_rank=10, kv_lora_rank=12,
+                      qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, n_routed_experts=6,
+                      num_experts_per_tok=2, n_group=3, topk_group=2, routed_scaling_factor=1.5,
+                      moe_intermediate_size=8, first_k_dense_replace=1,
+                      rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 0.7,
+                                       "mscale_all_dim": 1.2, "beta_fast": 32, "beta_slow": 1,
+                                       "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.3}),
+    # Experts in the middle layers, a correction of one row, biases.
+    "ernie4_5_moe": Entry("ernie4_5_moe", **{**SMALL, "num_hidden_layers": 4}, weights=small_corrections,
+                          moe_num_experts=5, moe_k=2, moe_intermediate_size=8, moe_num_shared_experts=2,
+                          moe_layer_start_index=1, moe_layer_end_index=2, use_bias=True, head_dim=6,
+                          tie_word_embeddings=True,
+                          rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # A shared MLP beside the experts, norms after the rotation; numbers as lists.
+    "hunyuan_v1_moe": Entry("hunyuan_v1_moe", **SMALL, num_experts=4, moe_topk=2, head_dim=6,
+                            rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "alpha": 50.0, "factor": 1.0},
+                            rewrite=listed_experts),
+    # A sigmoid and a correction by names of its own, a dense layer, a shared expert.
+    "hy_v3": Entry("hy_v3", **SMALL, head_dim=6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
+                   router_scaling_factor=1.7, mlp_layer_types=["dense", "sparse"],
+                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Norms in front of the blocks, experts in groups, full layers without rotation.
+    "exaone_moe": Entry("exaone_moe", **{**SMALL, "num_hidden_layers": 3}, head_dim=6, sliding_window=12,
+                        sliding_window_pattern="LG", num_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+                        moe_intermediate_size=8, num_shared_experts=2, first_k_dense_replace=1,
+                        routed_scaling_factor=1.5,
+                        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                        rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
@@ -431,6 +479,7 @@ def fill(torch, model, entry, seed):
 
 def make_model(entry, seed):
     import torch
+    import transformers
     from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,
                               AutoModelForSequenceClassification)
     torch.manual_seed(0)
@@ -438,7 +487,8 @@ def make_model(entry, seed):
     config.dtype = torch.float32
     auto = (AutoModelForImageTextToText if entry.vision else AutoModel if entry.pooling
             else AutoModelForSequenceClassification if entry.scores else AutoModelForCausalLM)
-    model = auto.from_config(config, attn_implementation="eager").eval().float()
+    make = getattr(transformers, entry.made_by)._from_config if entry.made_by else auto.from_config
+    model = make(config, attn_implementation="eager").eval().float()
     fill(torch, model, entry, seed)
     return torch, model
 

@@ -144,6 +144,7 @@ static void read_keys(struct json_read *r, struct config *c)
 {
     c->use_window = c->use_experts = c->use_expert_bias = true;
     c->sparse_step = 1;
+    c->sparse_last = -1;
     c->route_score = c->family->experts ? c->family->experts->score : ROUTE_SOFTMAX;
     config_keys_read(r, keys, c->family->keys, c);
     config_keys_read(r, c->family->keys, NULL, c);

@@ -195,6 +195,7 @@ struct config {
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
     uint32_t shared_experts; /* shared experts, expert_intermediate wide each, where shared_intermediate is
                               * not given */
+    float sparse_last;       /* the last layer that may have experts; -1: none is the last */
     uint32_t dense_layers, sparse_step; /* the first layers, and of those after them all but each n-th, are
                                            dense */
     uint32_t route_score;               /* enum route_score */

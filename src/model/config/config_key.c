@@ -81,6 +81,26 @@ static void read_floats(struct json_read *r, const struct config_key *k, const c
     }
 }
 
+/* A list of one number each, all the same, counts as that number. */
+static uint32_t read_same(struct json_read *r, const struct config_key *k, const char *name)
+{
+    const json_t *list = json_read_get(r, name);
+    const double first = json_number_value(json_array_get(list, 0));
+    size_t i;
+    json_t *v;
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return json_read_u32_or(r, name, (uint32_t)k->min, (uint32_t)k->max, (uint32_t)k->absent);
+    json_array_foreach(list, i, v) {
+        if (!json_is_integer(v) || json_number_value(v) < k->min || json_number_value(v) > k->max)
+            json_read_fail(r, -EINVAL, "%s[%zu] must be an integer in %g..%g", name, i, k->min, k->max);
+        else if (json_number_value(v) != first)
+            json_read_fail(r, -ENOTSUP,
+                           "%s[%zu] is %g, and %s[0] is %g: layers that differ are not supported", name, i,
+                           json_number_value(v), name, first);
+    }
+    return r->error ? (uint32_t)k->min : (uint32_t)first;
+}
+
 static bool is_only(const json_t *v, double only)
 {
     if (json_is_boolean(v))
@@ -88,10 +108,19 @@ static bool is_only(const json_t *v, double only)
     return json_is_number(v) && json_number_value(v) == only;
 }
 
+/* A list has a value for each layer. */
+static bool are_only(const json_t *v, double only)
+{
+    size_t n = json_array_size(v), i = 0;
+    while (i < n && is_only(json_array_get(v, i), only))
+        i++;
+    return n > 0 ? i == n : is_only(v, only);
+}
+
 static void check_only(struct json_read *r, const struct config_key *k, const char *name)
 {
     const json_t *v = json_read_get(r, name);
-    if (!v || is_only(v, k->absent))
+    if (!v || are_only(v, k->absent))
         return;
     char *text = json_dumps(v, JSON_ENCODE_ANY);
     json_read_fail(r, -ENOTSUP, "%s is %.40s, which is not supported", name, text ? text : "?");
@@ -115,7 +144,9 @@ static void read_key(struct json_read *r, const struct config_key *k, struct con
     }
     switch (k->kind) {
     case KEY_U32:
-        if (k->words && json_is_string(json_read_get(r, name)))
+        if (k->same)
+            *(uint32_t *)field = read_same(r, k, name);
+        else if (k->words && json_is_string(json_read_get(r, name)))
             read_word(r, k, name, field);
         else
             *(uint32_t *)field =

@@ -35,6 +35,7 @@ enum config_key_kind {
 struct config_key {
     enum config_key_kind kind;
     bool needed;
+    bool same;            /* KEY_U32: the file may have a list, with that one number for each layer */
     const char *names[6]; /* names of one key, newest first */
     size_t at;            /* offset of the field in struct config */
     double min, max, absent;
@@ -46,6 +47,11 @@ struct config_key {
     {                                                                                                        \
         .kind = KEY_U32, .names = {__VA_ARGS__}, .at = offsetof(struct config, field), .min = (lowest),      \
         .max = (highest), .absent = (otherwise)                                                              \
+    }
+#define CONFIG_U32_SAME(field, lowest, highest, otherwise, ...)                                              \
+    {                                                                                                        \
+        .kind = KEY_U32, .same = true, .names = {__VA_ARGS__}, .at = offsetof(struct config, field),         \
+        .min = (lowest), .max = (highest), .absent = (otherwise)                                             \
     }
 #define CONFIG_U32_NEEDED(field, lowest, highest, ...)                                                       \
     {                                                                                                        \

@@ -140,7 +140,7 @@ static void read_list(struct json_read *r, const char *key, struct layer_list *r
 static bool is_sparse(const struct config *c, const struct layer_list *dense, uint32_t index)
 {
     return c->experts > 0 && !is_listed(dense, index) && index >= c->dense_layers &&
-           (index + 1) % c->sparse_step == 0;
+           (index + 1) % c->sparse_step == 0 && (c->sparse_last < 0 || (float)index <= c->sparse_last);
 }
 
 /* ---- numbers of single layers ---- */

@@ -12,6 +12,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,6 +168,16 @@ static void read_original(struct json_read *r, struct json_read *p, const struct
     rope->original_max = json_read_f64_or(r, key, 1, 1e9, rope->original_max);
 }
 
+/* The part of the rotating values, where the file's is one of a head's whole key: all of them. */
+static void take_part_of_head(struct json_read *p, const struct config *c, struct rope_config *rope)
+{
+    const uint32_t whole = c->nope_dim + c->head_dim;
+    if (rope->part != 1 && lround(whole * rope->part) != (long)c->head_dim)
+        json_read_fail(p, -ENOTSUP, "partial_rotary_factor %g of %u values is not qk_rope_head_dim %u",
+                       rope->part, whole, c->head_dim);
+    rope->part = 1;
+}
+
 /* rope_theta and partial_rotary_factor: inside the object, else beside it. */
 static void read_table(struct json_read *r, struct json_read *p, const struct config *c, double theta,
                        struct rope_config *rope)
@@ -182,6 +193,8 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
         part = 0.25;
     part = json_read_f64_or(r, "partial_rotary_factor", 0, 1, part);
     rope->part = json_read_f64_or(p, "partial_rotary_factor", 0, 1, part);
+    if (c->family->rope_part_of_head)
+        take_part_of_head(p, c, rope);
     const char *type = json_read_string_or(p, "type", proportional ? "proportional" : "default");
     type = json_read_string_or(p, "rope_type", type);
     read_original(r, p, c, rope);

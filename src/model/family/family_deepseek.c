@@ -64,6 +64,18 @@ static const struct config_key glm_keys[] = {
     CONFIG_KEY_END,
 };
 
+/* Groups count by their two best scores, which no correction changes. */
+static const struct config_key mistral4_keys[] = {
+    LATENT_KEYS,
+    CONFIG_U32(shared_experts, 0, 1024, 1, "n_shared_experts"),
+    CONFIG_FLOAT(routed_scale, 1e-6, 1e6, 1, "routed_scaling_factor"),
+    CONFIG_U32(groups, 1, ROUTE_GROUPS_MAX, 1, "n_group"),
+    CONFIG_U32(groups_top, 1, ROUTE_GROUPS_MAX, 1, "topk_group"),
+    CONFIG_U32(dense_layers, 0, CONFIG_LAYERS_MAX, 0, "first_k_dense_replace"),
+    CONFIG_FLAG(normalise, true, "norm_topk_prob"),
+    CONFIG_KEY_END,
+};
+
 static const struct config_key youtu_keys[] = {LATENT_KEYS, CONFIG_KEY_END};
 
 /* The text models of kimi_vl and kimi_k25 are of the first kind. */
@@ -82,6 +94,18 @@ const struct family families_deepseek[] = {
                  ", 'n_routed_experts': 64, 'moe_intermediate_size': 1407, 'n_shared_experts': 2}",
      LATENT_LAYERS,
      .experts = &uncorrected},
+    {.names = {"mistral4"},
+     .keys = mistral4_keys,
+     .defaults =
+         "{'max_position_embeddings': 1048576, 'q_lora_rank': 1024, 'kv_lora_rank': 256, "
+         "'qk_rope_head_dim': 64, 'qk_nope_head_dim': 64, 'v_head_dim': 128, 'n_routed_experts': 128, "
+         "'num_experts_per_tok': 4, 'moe_intermediate_size': 2048, 'rope_parameters': {"
+         "'rope_type': 'yarn', 'factor': 128, 'original_max_position_embeddings': 8192, "
+         "'mscale_all_dim': 1, 'mscale': 1, 'llama_4_scaling_beta': 0.1}}",
+     LATENT_LAYERS,
+     .experts = &uncorrected,
+     .query_growth = true,
+     .rope_part_of_head = true},
     {.names = {"youtu", "youtu_llm"},
      .keys = youtu_keys,
      .defaults = "{'max_position_embeddings': 131072, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "

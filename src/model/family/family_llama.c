@@ -2,6 +2,7 @@
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
+#include "tensor/role.h"
 
 /* Every layer has a window where sliding_window is not null. */
 static const struct config_key window_keys[] = {
@@ -26,6 +27,34 @@ static const struct config_key ernie_keys[] = {
     CONFIG_FLAG(mlp_biases, true, "use_bias"),
     CONFIG_KEY_END,
 };
+
+/* Layers from moe_layer_start_index to moe_layer_end_index have experts. */
+static const struct config_key ernie_moe_keys[] = {
+    CONFIG_FLAG(attention_biases, true, "use_bias"),
+    CONFIG_FLAG(attention_out_biases, true, "use_bias"),
+    CONFIG_FLAG(mlp_biases, true, "use_bias"),
+    CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 64, "moe_num_experts", "num_experts"),
+    CONFIG_U32(top_k, 1, CONFIG_TOP_K_MAX, 6, "moe_k", "num_experts_per_tok"),
+    CONFIG_U32(shared_experts, 0, 1024, 2, "moe_num_shared_experts"),
+    CONFIG_U32(dense_layers, 0, CONFIG_LAYERS_MAX, 1, "moe_layer_start_index"),
+    CONFIG_FLOAT(sparse_last, -1, CONFIG_LAYERS_MAX, -1, "moe_layer_end_index"),
+    CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "moe_layer_interval"),
+    CONFIG_IGNORED("moe_norm_min", "moe_capacity", "moe_gate"),
+    CONFIG_ONLY(true, "moe_use_aux_free"),
+    CONFIG_KEY_END,
+};
+
+static const struct tensor_name ernie_tensors[] = {
+    {ROLE_ROUTER_CORRECTION, "mlp.moe_statics.e_score_correction_bias"},
+    {ROLE_ROUTER_CORRECTION, "mlp.gate.moe_statics.e_score_correction_bias"},
+    {ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
+    {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},
+    {ROLE_SHARED_DOWN, "mlp.shared_experts.down_proj"},
+    {ROLE_NONE, NULL}};
+
+/* The chosen weights are divided by their sum, of which moe_norm_min is far below. */
+static const struct expert_form ernie_experts = {
+    .shared = ROUTE_SHARED_WHOLE, .correction = true, .normalise = true};
 
 static const struct config_key arcee_keys[] = {
     CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
@@ -65,6 +94,14 @@ const struct family families_llama[] = {
      .keys = ernie_keys,
      .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
                  "'rms_norm_eps': 1e-5}",
+     .rope_adjacent = true,
+     .rope_theta = 5e5},
+    {.names = {"ernie4_5_moe"},
+     .keys = ernie_moe_keys,
+     .tensors = ernie_tensors,
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 4, 'rms_norm_eps': 1e-5, "
+                 "'moe_intermediate_size': 1536}",
+     .experts = &ernie_experts,
      .rope_adjacent = true,
      .rope_theta = 5e5},
     {{NULL}},

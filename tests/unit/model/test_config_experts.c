@@ -110,4 +110,45 @@ TEST(absurd_numbers_are_named)
         refuses_it(cases[i].text, cases[i].says);
 }
 
+TEST(numbers_of_layers_may_be_lists_of_one_number)
+{
+    struct config c = reads("{\"model_type\":\"hunyuan_v1_moe\"," BASE
+                            ",\"num_experts\":[8,8],\"moe_topk\":[2,2],\"num_shared_expert\":[1,1]}");
+    assert_true(c.experts == 8 && c.top_k == 2 && c.expert_intermediate == 24 && c.shared_intermediate == 24);
+    refuses("{\"model_type\":\"hunyuan_v1_moe\"," BASE ",\"num_experts\":8,\"moe_topk\":[2,3]}", -ENOTSUP,
+            "moe_topk[1] is 3, and moe_topk[0] is 2");
+    refuses("{\"model_type\":\"hunyuan_v1_moe\"," BASE ",\"num_experts\":8,\"moe_topk\":[2,\"3\"]}", -EINVAL,
+            "moe_topk[1] must be an integer in 1..64");
+    refuses("{\"model_type\":\"hunyuan_v1_moe\"," BASE ",\"num_experts\":8,\"num_shared_expert\":[1,2]}",
+            -ENOTSUP, "num_shared_expert is");
+}
+
+TEST(ernie_has_experts_between_two_layers)
+{
+    const char *const with = "{\"model_type\":\"ernie4_5_moe\",\"hidden_size\":64,\"num_hidden_layers\":4,"
+                             "\"num_attention_heads\":4,\"intermediate_size\":160,\"vocab_size\":512%s}";
+    char text[512];
+    snprintf(text, sizeof(text), with, ",\"moe_layer_start_index\":1,\"moe_layer_end_index\":2");
+    struct config c = reads(text);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_ptr_equal(c.layer[i].mlp, i == 1 || i == 2 ? &block_experts : &block_mlp);
+    snprintf(text, sizeof(text), with, "");
+    c = reads(text);
+    assert_true(c.layer[3].mlp == &block_experts && c.experts == 64 && c.top_k == 6);
+}
+
+TEST(mistral4_gives_the_rotating_part_of_a_whole_head)
+{
+    const char *const with =
+        "{\"model_type\":\"mistral4\"," BASE ",\"qk_nope_head_dim\":12,\"qk_rope_head_dim\":4,"
+        "\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":2,\"llama_4_scaling_beta\":0.1,"
+        "\"partial_rotary_factor\":%s}}";
+    char text[512];
+    snprintf(text, sizeof(text), with, "0.25");
+    struct config c = reads(text);
+    assert_true(c.ropes[0].rot == 4 && c.ropes[0].growth == 0.1);
+    snprintf(text, sizeof(text), with, "0.5");
+    refuses(text, -ENOTSUP, "partial_rotary_factor 0.5 of 16 values is not qk_rope_head_dim 4");
+}
+
 TEST_MAIN()
