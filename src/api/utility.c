@@ -12,7 +12,7 @@
 #include "base/json/json_out.h"
 #include "base/slice.h"
 #include "base/wanted.h"
-#include "engine/job_images.h"
+#include "engine/job_spec.h"
 #include "gen/gen.h"
 #include "gen/prompt.h"
 #include "gen/reject.h"
@@ -68,10 +68,12 @@ static bool write_texts(struct exchange *x, const struct prompt_ids *p, struct j
 /* Tokens that stand for the images and frames. */
 static uint32_t image_tokens(const struct exchange *x, const struct prompt_ids *p)
 {
-    const uint32_t edge = job_images_edge(x->gen.model->shape);
     uint32_t tokens = 0;
-    for (uint32_t i = 0; i < p->image_count; i++)
-        tokens += (p->images[i].image->width / edge) * (p->images[i].image->height / edge);
+    for (uint32_t i = 0; i < p->image_count; i++) {
+        const struct image *image = p->images[i].image;
+        struct model_grid g = model_grid_of(&x->gen.model->shape->vision, 0, image->width, image->height);
+        tokens += model_grid_tokens(&g);
+    }
     return tokens;
 }
 

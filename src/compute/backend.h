@@ -62,6 +62,7 @@ struct backend {
     void (*weight_put)(struct device *d, const struct weight *w, uint32_t at,
                        const struct linear_source *rows);
 
+    bool all_encoders;       /* it computes every family of vision encoders */
     uint32_t encode_patches; /* patches of one operation of a vision encoder, about */
     /* Bytes of the backend's arrays for an image of `patches` patches, `edge` of them along its longer edge.
      * Grows by the same bytes with each whole page of patches. */

@@ -81,6 +81,7 @@ struct op_encode {
     const struct encode_image *image;
     uint32_t from, count, width; /* width: values of a row that are changed */
     uint32_t norm_parts;         /* equal parts of a row, each with its norm */
+    bool by_value;               /* y has the first value of each part, then the second one of each */
     bool rms;                    /* norms are RMSNorms; else LayerNorms */
     float eps;                   /* epsilon of norms */
     struct encode_rows x, y, z;

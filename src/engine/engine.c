@@ -595,7 +595,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .now_ns = clock_now_ns(),
                             .at_once = en->shape->both_ways,
                             .cuts = en->shape->state_bytes > 0 || en->shape->group_count > 1,
-                            .edge = job_images_edge(en->shape),
+                            .vision = &en->shape->vision,
                             .identity = &en->opts.identity,
                             .tables = job_tables_of(en)};
     int r = job_create(&opts, &m.job);

@@ -34,7 +34,7 @@
 
 static uint32_t end_of(const struct model_grid *g)
 {
-    return g->first + g->rows * g->columns;
+    return g->first + model_grid_tokens(g);
 }
 
 /* ---- life cycle ---- */

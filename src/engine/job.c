@@ -174,17 +174,12 @@ static int create_tokens(struct job *j, const struct job_opts *opts)
     return repetition_create(j->arena, &spec->repetition, &j->repetition);
 }
 
-static uint32_t image_tokens(const struct model_grid *g)
-{
-    return g->rows * g->columns;
-}
-
 static int create_images(struct job *j, const struct job_opts *opts)
 {
     const struct job_spec *spec = opts->spec;
     if (spec->image_count == 0)
         return 0;
-    ASSERT(opts->edge > 0 && spec->image_count <= ENGINE_IMAGES_MAX);
+    ASSERT(opts->vision->present && spec->image_count <= ENGINE_IMAGES_MAX);
     j->images = ARENA_ARRAY(j->arena, struct image *, spec->image_count);
     j->seen = ARENA_ARRAY(j->arena, struct prefix_image, spec->image_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
@@ -195,8 +190,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->scope = prefix_key_root(scope, COUNT_OF(scope));
     for (uint32_t i = 0; i < spec->image_count; i++) {
         struct image *p = image_ref(spec->images[i].image);
-        struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge,
-                               DEV_NULL};
+        struct model_grid g = model_grid_of(opts->vision, spec->images[i].first, p->width, p->height);
         j->images[i] = p;
         j->grids[i] = g;
         j->entries[i] = NONE;
@@ -213,7 +207,7 @@ static uint32_t images_in(const struct job *j, uint32_t from, uint32_t to, uint3
 {
     ASSERT(from < to);
     uint32_t i = 0, count = 0;
-    while (i < j->image_count && j->grids[i].first + image_tokens(&j->grids[i]) <= from)
+    while (i < j->image_count && j->grids[i].first + model_grid_tokens(&j->grids[i]) <= from)
         i++;
     *first = i;
     while (i + count < j->image_count && j->grids[i + count].first < to)

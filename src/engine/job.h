@@ -95,9 +95,9 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    bool at_once;  /* the model sees a text both ways: one step computes the prompt */
-    bool cuts;     /* the model has a recurrent state, of which cuts keep a snapshot, or windows */
-    uint32_t edge; /* pixels of a token's edge; 0: no images */
+    bool at_once; /* the model sees a text both ways: one step computes the prompt */
+    bool cuts;    /* the model has a recurrent state, of which cuts keep a snapshot, or windows */
+    const struct model_vision *vision;
     const struct store_identity *identity; /* identity of the model */
     struct job_tables tables;
 };

@@ -36,11 +36,14 @@ static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, u
     return 0;
 }
 
-static int check_tokens(const struct model_vision *v, const struct job_spec *spec, uint32_t i, uint64_t to,
-                        struct err *e)
+/* Ends of rows are the prompt's. */
+static int check_tokens(const struct model_vision *v, const struct job_spec *spec, uint32_t i,
+                        const struct model_grid *g, struct err *e)
 {
-    for (uint32_t at = spec->images[i].first; at < to; at++)
-        if (spec->prompt[at] != v->image_token && spec->prompt[at] != v->video_token)
+    const uint32_t row_tokens = g->columns + g->row_ends;
+    for (uint32_t at = g->first; at < g->first + model_grid_tokens(g); at++)
+        if ((at - g->first) % row_tokens < g->columns && spec->prompt[at] != v->image_token &&
+            spec->prompt[at] != v->video_token)
             return err_set(e, -EINVAL,
                            "token %u of the prompt is %u, but image %u stands there: it must be "
                            "a placeholder, %u or %u",
@@ -61,12 +64,13 @@ int job_images_check(const struct model_shape *shape, const struct job_spec *spe
     for (uint32_t i = 0; i < spec->image_count && r == 0; i++) {
         const struct job_image *p = &spec->images[i];
         uint64_t from = end;
-        end = p->first + (uint64_t)(p->image->width / edge) * (p->image->height / edge);
+        struct model_grid g = model_grid_of(&shape->vision, p->first, p->image->width, p->image->height);
+        end = p->first + (uint64_t)model_grid_tokens(&g);
         r = check_size(shape, p, i, e);
         if (r == 0)
             r = check_place(spec, i, from, end, e);
         if (r == 0)
-            r = check_tokens(&shape->vision, spec, i, end, e);
+            r = check_tokens(&shape->vision, spec, i, &g, e);
     }
     return r;
 }

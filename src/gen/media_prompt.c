@@ -22,19 +22,30 @@
 
 struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t)
 {
-    return (struct media_marks){.image = tokenizer_token_bytes(t, v->image_token),
-                                .video = v->video_frames_max ? tokenizer_token_bytes(t, v->video_token)
-                                                             : (struct slice){0},
-                                .start = tokenizer_token_bytes(t, v->start_token),
-                                .end = tokenizer_token_bytes(t, v->end_token),
-                                .image_id = v->image_token,
-                                .video_id = v->video_token,
-                                .edge = v->patch * v->merge};
+    struct media_marks m = {
+        .image = tokenizer_token_bytes(t, v->image_token), .image_id = v->image_token, .vision = v};
+    if (v->video_frames_max) {
+        m.video = tokenizer_token_bytes(t, v->video_token);
+        m.video_id = v->video_token;
+        m.start = tokenizer_token_bytes(t, v->start_token);
+        m.end = tokenizer_token_bytes(t, v->end_token);
+    }
+    if (v->marks && v->marks->mark) {
+        m.token = m.image;
+        m.image = slice_of(v->marks->mark);
+    }
+    /* The load has found these tokens. */
+    if (v->marks && v->marks->row_end &&
+        !(tokenizer_find(t, slice_of(v->marks->row_end), &m.row_end_id) &&
+          tokenizer_find(t, slice_of(v->marks->end), &m.last_id)))
+        ASSERT(false);
+    return m;
 }
 
 static bool holds(const struct media_marks *m, struct slice s)
 {
     return (m->image.len && slice_find(s, m->image, 0) != SIZE_MAX) ||
+           (m->token.len && slice_find(s, m->token, 0) != SIZE_MAX) ||
            (m->video.len && slice_find(s, m->video, 0) != SIZE_MAX);
 }
 
@@ -109,6 +120,16 @@ static void write_pairs(const struct media_marks *m, const struct media_result *
     }
 }
 
+static void write_image(const struct media_marks *m, struct buf *ret)
+{
+    const struct model_image_marks *marks = m->vision->marks;
+    if (marks && marks->before)
+        buf_put_slice(ret, slice_of(marks->before));
+    buf_put_slice(ret, m->token.len ? m->token : m->image);
+    if (marks && marks->after)
+        buf_put_slice(ret, slice_of(marks->after));
+}
+
 /* Moves the cuts up to `until` of the text to their offsets in the written text. A cut inside the replaced
  * range moves to its start. */
 static uint32_t move_cuts(struct chat_cuts *cuts, uint32_t next, size_t until, size_t written, size_t read)
@@ -139,7 +160,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_results *
         if (video)
             write_pairs(m, &results->parts[part], ret);
         else
-            buf_put_slice(ret, m->image);
+            write_image(m, ret);
         read = e.to;
     }
     buf_put_slice(ret, slice_sub(text, read, text.len));
@@ -149,10 +170,25 @@ bool media_prompt_text(const struct media_marks *m, const struct media_results *
 
 /* ---- tokens ---- */
 
-static uint32_t tokens_of(const struct media_marks *m, const struct image *p)
+static struct model_grid grid_of(const struct media_marks *m, uint32_t first, const struct image *p)
 {
-    ASSERT(m->edge > 0);
-    return (p->width / m->edge) * (p->height / m->edge);
+    return model_grid_of(m->vision, first, p->width, p->height);
+}
+
+/* Returns their number. */
+static uint32_t write_tokens(const struct media_marks *m, const struct model_grid *g, uint32_t id,
+                             uint32_t *to)
+{
+    uint32_t n = 0;
+    ASSERT(g->rows > 0 && g->columns > 0);
+    for (uint32_t row = 0; row < g->rows; row++) {
+        for (uint32_t i = 0; i < g->columns; i++)
+            to[n++] = id;
+        if (g->row_ends)
+            to[n++] = row + 1 < g->rows ? m->row_end_id : m->last_id;
+    }
+    ASSERT(n == model_grid_tokens(g));
+    return n;
 }
 
 /* All images of all parts, in order. */
@@ -189,9 +225,9 @@ bool media_prompt_count(const struct media_marks *m, const struct media_results 
         const struct image *p = look(&w, &video);
         if (!p || video != video_id)
             return refuse_count(results, w.part, why);
-        uint32_t tokens = tokens_of(m, p);
-        ASSERT(tokens > 0);
-        total += tokens - 1;
+        struct model_grid g = grid_of(m, 0, p);
+        ASSERT(model_grid_tokens(&g) > 0);
+        total += model_grid_tokens(&g) - 1;
         w.image++;
         found++;
     }
@@ -216,13 +252,14 @@ void media_prompt_expand(const struct media_marks *m, const struct media_results
             break;
         bool mark = (m->image.len && ids[i] == m->image_id) || (m->video.len && ids[i] == m->video_id);
         const struct image *p = mark ? look(&w, &video) : NULL;
-        uint32_t times = p ? tokens_of(m, p) : 1;
-        if (p) {
-            images[found++] = (struct job_image){w.results->parts[w.part].images[w.image], written};
-            w.image++;
-        }
-        for (uint32_t k = 0; k < times; k++)
+        if (!p) {
             to[written++] = ids[i];
+            continue;
+        }
+        images[found++] = (struct job_image){w.results->parts[w.part].images[w.image], written};
+        w.image++;
+        struct model_grid g = grid_of(m, written, p);
+        written += write_tokens(m, &g, ids[i], to + written);
     }
     ASSERT(!look(&w, &video));
 }

@@ -25,8 +25,11 @@ struct tokenizer;
 /* The model's marks for images and videos, from its tokenizer. An empty slice: the model has no such mark. */
 struct media_marks {
     struct slice image, video, start, end;
+    struct slice token; /* the image token, where the mark of images is another */
     uint32_t image_id, video_id;
-    uint32_t edge; /* edge of the square of pixels that one token covers */
+    uint32_t row_end_id, last_id; /* tokens after a row of image tokens, and after the last row, if there are
+                                   * some */
+    const struct model_vision *vision;
 };
 
 struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t);

@@ -66,8 +66,11 @@ bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
     struct decode_limits limits = limits_of(t);
-    struct smart_bounds bounds = {t->vision.patch * t->vision.merge, t->vision.pixels_min,
-                                  t->vision.pixels_max};
+    struct smart_bounds bounds = {.edge = t->vision.patch * t->vision.merge,
+                                  .pixels_min = t->vision.pixels_min,
+                                  .pixels_max = t->vision.pixels_max,
+                                  .longest = t->vision.size == IMAGE_BY_LONGEST ? t->vision.edge_max : 0,
+                                  .square = t->vision.size == IMAGE_FIXED ? t->vision.edge_max : 0};
     struct err e = {0};
     if (!media_reserve_images(t, p, 1) || !load_source(t, p, s))
         return false;

@@ -9,6 +9,7 @@
 #include "model/draft_vocab.h"
 #include "model/family/family.h"
 #include "model/load/unread.h"
+#include "model/family/vision_family.h"
 #include "model/load/vision_weights.h"
 
 #include "base/check.h"
@@ -141,6 +142,12 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     return r;
 }
 
+bool measure_sees(const struct config *c, const struct checkpoint *checkpoint)
+{
+    const struct vision_family *f = c->vision_family;
+    return f && (f->everywhere || c->backend->all_encoders) && vision_exists(f, checkpoint);
+}
+
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, struct model_files *files,
                       const struct model_parts *p, struct err *e)
@@ -168,7 +175,7 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
             kv_form_name(c->kv_form), compute_mode_name(c->compute), c->backend->name,
             own == KV_F32 ? "f32" : "bf16 or f32");
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
-    if (!p->vision || !c->vision_family || !vision_exists(c->vision_family, s->checkpoint))
+    if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;
     return vision_config_load(files, c, p->image_pixels_max, &c->vision, e);
 }

@@ -63,6 +63,8 @@ void measure_source_close(struct source *s);
 
 /* Whether there are such parts. 0, -ENOTSUP, -EINVAL. */
 int measure_check_parts(const struct model_parts *p, struct err *e);
+/* Whether the checkpoint has a vision encoder that the backend computes. */
+bool measure_sees(const struct config *c, const struct checkpoint *checkpoint);
 /* Binds the text model and the vision encoder: measures, or packs. */
 int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_mark *text);
 /* Takes the parts that the checkpoint has into *c, and measures them. An incomplete MTP head counts as

@@ -135,10 +135,11 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .apart = c->backend->apart,
         .samples = c->backend->samples,
         .ranges = c->backend->ranges,
-        .text_alone = c->text_alone,
+        .text_alone = c->text_alone || (c->vision_family && !measure_sees(c, s->checkpoint) &&
+                                        vision_exists(c->vision_family, s->checkpoint)),
         .compute = c->shown,
         .quant = c->quant,
-        .has_vision = c->vision_family && vision_exists(c->vision_family, s->checkpoint),
+        .has_vision = measure_sees(c, s->checkpoint),
         .has_mtp = mtp_exists(s->checkpoint, c),
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used - mapped) : 0,
@@ -598,6 +599,17 @@ int model_draft_end(struct model *m)
 }
 
 /* ---- images ---- */
+
+struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width, uint32_t height)
+{
+    const uint32_t edge = v->patch * v->merge;
+    return (struct model_grid){.first = first,
+                               .rows = height / edge,
+                               .columns = width / edge,
+                               .row_ends = v->marks && v->marks->row_end,
+                               .linear = v->linear,
+                               .features = DEV_NULL};
+}
 
 struct vision_encoder *model_vision_encoder(struct model *m)
 {

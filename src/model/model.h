@@ -51,6 +51,20 @@ struct model_parts {
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
 
+/* Text and tokens around an image in a prompt. NULL: none. */
+struct model_image_marks {
+    const char *mark;           /* special token that the template writes, instead of the image token */
+    const char *before, *after; /* text that stands around the image tokens, instead of the mark */
+    const char *row_end, *end;  /* special tokens after each row of image tokens, and after the last row */
+};
+
+/* How an image's size becomes that of the encoder's input. */
+enum model_image_size {
+    IMAGE_BY_AREA,    /* the ratio stays, the area is bounded */
+    IMAGE_BY_LONGEST, /* the ratio stays, the longer edge is bounded */
+    IMAGE_FIXED       /* a square */
+};
+
 /* The vision encoder, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros
  * without parts.vision or without an encoder. */
 struct model_vision {
@@ -62,6 +76,12 @@ struct model_vision {
     double video_fps;
     uint32_t video_frames_min, video_frames_max;
     uint32_t image_token, video_token, start_token, end_token;
+    const struct model_image_marks *marks; /* NULL: the template writes the image token, and nothing else is
+                                            * there */
+    enum model_image_size size;
+    uint32_t edge_max; /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
+    uint32_t filter;   /* filter of resizing by its number in Pillow; 0: bicubic */
+    bool linear; /* image tokens have positions one after the other, as text has; else those of a grid */
     uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
     uint64_t encode_fixed_bytes,
         encode_patch_bytes; /* memory for encoding an image; see model_encode_bytes */
@@ -171,12 +191,22 @@ const struct model_shape *model_shape(const struct model *m);
 /* The memory of its device, where pages, states and features of images lie. */
 const struct domain *model_domain(const struct model *m);
 
-/* An image among the tokens of a sequence: rows * columns placeholders from `first` on. */
+/* An image among the tokens of a sequence: rows of placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
+    uint32_t row_ends; /* tokens after each row that are text */
+    bool linear;       /* model_vision.linear */
     /* [rows * columns][model_vision.feature_floats]; null: no token of this step lies in it. */
     dev_ptr features;
 };
+
+/* The image's grid in a model's prompt, without features. */
+struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width,
+                                uint32_t height);
+static inline uint32_t model_grid_tokens(const struct model_grid *g)
+{
+    return g->rows * (g->columns + g->row_ends);
+}
 
 struct model_seq {
     const uint32_t *tokens; /* ids < vocab */

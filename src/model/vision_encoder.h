@@ -34,7 +34,8 @@ struct vision_encoder_arrays {
     struct encode_rows x;   /* [slice][hidden] */
     struct encode_rows y;   /* [slice][2 * hidden]: outputs of products; keys | values, queries */
     struct encode_rows mid; /* [slice][intermediate, twice with a gate, or a patch's values] */
-    struct encode_rows merged, merged_mid; /* [slice's tokens][merged], in the places of x and mid */
+    struct encode_rows merged, squeezed; /* [slice's tokens][merged] and [hidden], in the memory of x and y */
+    struct encode_rows merged_mid;       /* [slice's tokens][what the merger's last product reads]: mid's */
 };
 
 struct vision_encoder {

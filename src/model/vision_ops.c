@@ -189,6 +189,12 @@ static struct op_encode gathering(const struct vision_encoder *e)
     struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm,
                                  tokens_now(e), e->a.merged, &m->up.w);
     a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
+    if (m == &e->weights->merger)
+        a.eps = e->config->merge_eps;
+    if (e->config->family->tensors[VISION_ROLE_MERGE_SQUEEZE]) {
+        a.by_value = true;
+        a.reader = &m->squeeze.w;
+    }
     return a;
 }
 
@@ -205,6 +211,7 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
     const struct vision_merger *m = merger_now(e);
     const struct vision_encoder_pass *pass = &e->passes[e->pass];
     const struct op_encode rows = of_rows(e, ENCODE_PROJECT, 0), tokens = of_tokens(e, ENCODE_PROJECT, 0);
+    const bool squeezes = v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] != NULL;
     struct op_encode a;
     switch (op) {
     case OP_PIXELS:
@@ -259,10 +266,11 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
     case OP_GATHER:
         return gathering(e);
     case OP_SQUEEZE:
+        return product(tokens, &m->squeeze, e->a.merged, e->a.squeezed);
     case OP_MERGE_UP:
-        return product(tokens, &m->up, e->a.merged, e->a.merged_mid);
+        return product(tokens, &m->up, squeezes ? e->a.squeezed : e->a.merged, e->a.merged_mid);
     case OP_MERGE_GELU:
-        a = changing(of_tokens(e, ENCODE_ACT, vision_merged(v)), e->a.merged_mid, &m->up);
+        a = changing(of_tokens(e, ENCODE_ACT, m->up.w.out), e->a.merged_mid, &m->up);
         a.function = GLU_GELU_ERF;
         a.reader = &m->down.w;
         return a;

@@ -195,12 +195,30 @@ static bool ends_texts(const struct generation_defaults *d, uint32_t id)
     return false;
 }
 
+/* Tokens that a prompt has around images. */
+static bool check_image_marks(struct load *l, const struct model_image_marks *m)
+{
+    const char *const texts[] = {m ? m->mark : NULL, m ? m->row_end : NULL, m ? m->end : NULL};
+    uint32_t id;
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        if (!texts[i] || tokenizer_find(l->h->tokenizer, slice_of(texts[i]), &id))
+            continue;
+        err_set(l->e, -EINVAL,
+                "the tokenizer has no token '%s', which this model's prompts have for an image; "
+                "--max-image-pixels 0 serves the text alone",
+                texts[i]);
+        return false;
+    }
+    return true;
+}
+
 /* Tokens by which prompts are searched for the places of images: what the template or a text writes in
  * another sense may not be one of them. */
 static int check_image_tokens(struct load *l)
 {
     const struct model_vision *v = &l->opts->settings->shape.vision;
     const struct tokenizer *t = l->h->tokenizer;
+    const size_t count = v->linear ? 1 : 4;
     const struct {
         const char *key;
         uint32_t id;
@@ -209,7 +227,9 @@ static int check_image_tokens(struct load *l)
                   {"vision_start_token_id", v->start_token},
                   {"vision_end_token_id", v->end_token}};
     const char *hint = "--max-image-pixels 0 serves the text alone";
-    for (size_t i = 0; v->present && t && i < COUNT_OF(tokens); i++) {
+    if (v->present && t && !check_image_marks(l, v->marks))
+        return -EINVAL;
+    for (size_t i = 0; v->present && t && i < count; i++) {
         struct slice text = tokenizer_token_text(t, tokens[i].id);
         if (!tokenizer_is_special(t, tokens[i].id) || ends_texts(&l->h->defaults, tokens[i].id))
             return err_set(l->e, -EINVAL,

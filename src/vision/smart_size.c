@@ -78,13 +78,27 @@ static struct smart_size cap(struct smart_size s, uint32_t width, uint32_t heigh
     return s;
 }
 
+/* Pixtral's rule: an image that is too long shrinks, and then both edges grow to whole tokens. */
+static struct smart_size fit_longest(uint32_t width, uint32_t height, const struct smart_bounds *b)
+{
+    double ratio = fmax((double)height / b->longest, (double)width / b->longest);
+    if (ratio > 1) {
+        width = MAX_OF((uint32_t)floor(width / ratio), 1u);
+        height = MAX_OF((uint32_t)floor(height / ratio), 1u);
+    }
+    return (struct smart_size){ROUND_UP(width, b->edge), ROUND_UP(height, b->edge)};
+}
+
 int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bounds, struct smart_size *ret,
                struct err *e)
 {
     int r = check_aspect(width, height, e);
     if (r < 0)
         return r;
-    *ret = cap(fit(1, 1, width, height, bounds), width, height, bounds->edge, bounds->pixels_max);
+    *ret = bounds->square ? (struct smart_size){bounds->square, bounds->square}
+           : bounds->longest
+               ? fit_longest(width, height, bounds)
+               : cap(fit(1, 1, width, height, bounds), width, height, bounds->edge, bounds->pixels_max);
     return 0;
 }
 

@@ -17,6 +17,8 @@ struct smart_bounds {
     uint64_t pixels_min, pixels_max;
     /* Bound of each frame of a video, >= edge * edge; 0: only their sum counts. */
     uint64_t frame_pixels_max;
+    uint32_t longest; /* bound of the longer edge of a still image, instead of those of its area; 0: none */
+    uint32_t square;  /* both edges of a still image, whatever its ratio; 0: its own */
 };
 
 struct smart_size {

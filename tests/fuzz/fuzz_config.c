@@ -46,6 +46,8 @@ static void check_vision(const struct config *c, struct slice text)
     struct vision_config v;
     struct err e = {{0}};
     json_t *root;
+    if (!c->vision_family)
+        return;
     ASSERT(model_json_parse(text, "config.json", &root, &e) == 0);
     int r = vision_config_read(root, root, root, c, 0, &v, &e);
     json_decref(root);

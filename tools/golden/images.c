@@ -9,17 +9,18 @@
 
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 
-static int find_difference(const struct model_vision *v, const struct golden_case *c, struct model_grid *g,
-                           struct err *e)
+static int find_grid(const struct model_vision *v, const struct golden_case *c, struct model_grid *ret,
+                     struct err *e)
 {
     uint32_t first = 0, count = 0;
     while (first < c->prompt.count && c->prompt.ids[first] != v->image_token)
         first++;
-    while (first + count < c->prompt.count && c->prompt.ids[first + count] == v->image_token)
-        count++;
-    *g = (struct model_grid){
-        .first = first, .rows = c->image.grid_rows / v->merge, .columns = c->image.grid_columns / v->merge};
-    return count == g->rows * g->columns
+    const struct model_grid g =
+        model_grid_of(v, first, c->image.grid_columns * v->patch, c->image.grid_rows * v->patch);
+    for (uint32_t i = first; i < c->prompt.count && i < first + model_grid_tokens(&g); i++)
+        count += c->prompt.ids[i] == v->image_token;
+    *ret = g;
+    return count == g.rows * g.columns
                ? 0
                : err_set(e, -EINVAL, "%s: %u placeholders for a grid of %u rows and %u columns", c->name,
                          count, c->image.grid_rows, c->image.grid_columns);
@@ -101,7 +102,7 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
     struct model_image p = *in;
     int r = check_size(v, k->c, in, e);
     if (r == 0)
-        r = find_difference(v, k->c, &view.grid, e);
+        r = find_grid(v, k->c, &view.grid, e);
     if (r < 0)
         return r;
     uint64_t floats = (uint64_t)view.grid.rows * view.grid.columns * v->feature_floats;

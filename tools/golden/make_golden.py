@@ -25,6 +25,8 @@ import json
 import pathlib
 import sys
 
+import vision_inputs
+
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 DATA = TOP / "tests" / "golden" / "data"
 MARGIN_MIN = 2e-3
@@ -53,19 +55,20 @@ class Entry:
     saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
     `prompt`: its tokens. `rewrite`: a function that changes the saved config.json, to spell it otherwise.
     `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder.
-    `sees`: the golden has an image. `served`: tests of servers use it, with a generation_config.json.
+    `text`: the text's model_type. `images`: what the model takes for an image (vision_inputs.py). `sees`: the
+    golden has an image. `served`: tests of servers use it, with a generation_config.json.
     `pooling`: it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
     function that changes the random weights by name, before anything is computed from them.
     `made_by`: a class of transformers that its list of model types does not name."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
-                 vision=None, sees=False, served=False, pooling=None,
+                 vision=None, text=None, images=vision_inputs.Qwen(), sees=False, served=False, pooling=None,
                  lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None, made_by=None,
                  **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
-        self.sees, self.served = sees, served
+        self.images, self.sees, self.served = images, sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
         self.weights, self.made_by = weights, made_by
         self.config = {**BASE, **config}
@@ -73,11 +76,12 @@ class Entry:
             self.config["num_labels"] = 1
         if model_type in ENCODERS:
             self.config.pop("num_key_value_heads")
+        if text:
+            self.config["model_type"] = text
         if vision:
-            first = 500 if sees else 4
+            self.first = self.config["vocab_size"] - 12 if sees else 4
             self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": not sees,
-                           "image_token_id": first, "video_token_id": first + 1,
-                           "vision_start_token_id": first + 2, "vision_end_token_id": first + 3}
+                           **images.config(self.first)}
 
 
 def calm(tensors):
@@ -260,6 +264,11 @@ ENTRIES = {
                                        "mrope_section": [4, 2, 2]}, **SERVED),
     # Images in front of delta nets.
     "qwen3_5_vl": Entry("qwen3_5", seed=5, sees=True, vision=VISION, **HYBRID, **SERVED),
+    # Pixtral: whole images, gates, no biases, tokens that end rows.
+    "mistral3": Entry("mistral3", sees=True, images=vision_inputs.Pixtral(), text="mistral",
+                      hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
+                      vision=dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                                  num_attention_heads=2, patch_size=16, image_size=128, hidden_act="silu")),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,
@@ -526,34 +535,24 @@ def text_part(torch, model, entry, seed):
     return part
 
 
-def image_patches(torch, vision):
-    """The pixels of noise.rgb as Qwen's processors order them: tokens' patches together, frames twice."""
-    height, width, patch, merge = 64, 96, vision["patch_size"], vision["spatial_merge_size"]
-    pixels = torch.frombuffer(bytearray((DATA / "noise.rgb").read_bytes()), dtype=torch.uint8).float()
-    pixels = (pixels.view(height, width, 3) / 255 - 0.5) / 0.5
-    rows, columns = height // patch, width // patch
-    tiles = pixels.view(rows // merge, merge, patch, columns // merge, merge, patch, 3).permute(0, 3, 1, 4, 6, 2, 5)
-    tiles = tiles.reshape(rows * columns, 3, 1, patch, patch).expand(-1, -1, vision["temporal_patch_size"], -1, -1)
-    return tiles.reshape(rows * columns, -1), [1, rows, columns]
-
-
 def image_part(torch, model, entry, seed):
     generator = torch.Generator().manual_seed(3000 + seed)
-    patches, grid = image_patches(torch, entry.vision)
-    token = entry.config["image_token_id"]
-    count = grid[1] * grid[2] // entry.vision["spatial_merge_size"] ** 2
-    random = torch.randint(3, token, (24,), generator=generator).tolist()
-    prompt = random[:9] + [token + 2] + [token] * count + [token + 3] + random[9:]
+    shape, patch, merge = [64, 96, 3], entry.vision["patch_size"], entry.images.merge(entry.vision)
+    image = torch.frombuffer(bytearray((DATA / "noise.rgb").read_bytes()), dtype=torch.uint8).view(shape)
+    grid = [1, shape[0] // patch, shape[1] // patch]
+    inputs = entry.images.inputs(torch, image, entry.vision)
+    random = torch.randint(3, entry.first, (24,), generator=generator).tolist()
+    prompt = random[:9] + entry.images.tokens(entry.first, grid[1] // merge, grid[2] // merge) + random[9:]
 
     def logits(ids):
         with torch.no_grad():
-            return model(input_ids=torch.tensor([ids]), pixel_values=patches, image_grid_thw=torch.tensor([grid]),
-                         mm_token_type_ids=(torch.tensor([ids]) == token).int(), use_cache=False).logits[0].double()
+            return model(input_ids=torch.tensor([ids]), **inputs, **entry.images.more(torch, ids, entry.first),
+                         use_cache=False).logits[0].double()
 
     all_logits = logits(prompt)
     with torch.no_grad():
-        features = model.model.get_image_features(patches, torch.tensor([grid])).pooler_output[0]
-    part = {"image_hwc": "../noise.rgb", "image_shape": [64, 96, 3], "grid_thw": grid, "prompt": prompt,
+        features = model.model.get_image_features(**inputs).pooler_output[0]
+    part = {"image_hwc": "../noise.rgb", "image_shape": shape, "grid_thw": grid, "prompt": prompt,
             "argmax": all_logits.argmax(-1).tolist(), "logits_last": rounded(all_logits[-1]), "greedy": [],
             "features_first_token": rounded(features[0]), "greedy_margin": []}
     ids = list(prompt)

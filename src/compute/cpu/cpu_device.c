@@ -94,6 +94,7 @@ const struct backend backend_cpu = {.name = "cpu",
                                     .weight_bytes = cpu_weight_bytes,
                                     .weight_begin = cpu_weight_begin,
                                     .weight_put = cpu_weight_put,
+                                    .all_encoders = true,
                                     .encode_patches = CPU_ENCODE_PATCHES,
                                     .encode_bytes = cpu_encode_bytes,
                                     .encode_rows = cpu_encode_rows};

@@ -259,17 +259,31 @@ static void tables_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* ---- rows ---- */
 
-static void norm_row(const struct stage *st, float *y, const float *x)
+static void norm_part(const struct stage *st, float *y, const float *x, uint32_t n)
 {
     const struct op_encode *op = st->op;
-    uint32_t parts = MAX_OF(op->norm_parts, 1u), n = op->width / parts;
     const float *w = cpu_floats(st->cpu, op->norm_weight);
+    if (op->rms)
+        st->cpu->ops->rmsnorm(y, x, w, n, op->eps);
+    else
+        st->cpu->ops->layernorm(y, x, w, cpu_floats(st->cpu, op->norm_bias), n, op->eps);
+}
+
+static void norm_row(const struct stage *st, float *y, const float *x)
+{
+    uint32_t parts = MAX_OF(st->op->norm_parts, 1u), n = st->op->width / parts;
+    for (uint32_t i = 0; i < parts; i++)
+        norm_part(st, y + (size_t)i * n, x + (size_t)i * n, n);
+}
+
+/* `part`: room for one. */
+static void norm_by_value(const struct stage *st, float *y, const float *x, float *part)
+{
+    uint32_t parts = st->op->norm_parts, n = st->op->width / parts;
     for (uint32_t i = 0; i < parts; i++) {
-        const size_t at = (size_t)i * n;
-        if (op->rms)
-            st->cpu->ops->rmsnorm(y + at, x + at, w, n, op->eps);
-        else
-            st->cpu->ops->layernorm(y + at, x + at, w, cpu_floats(st->cpu, op->norm_bias), n, op->eps);
+        norm_part(st, part, x + (size_t)i * n, n);
+        for (uint32_t k = 0; k < n; k++)
+            y[(size_t)k * parts + i] = part[k];
     }
 }
 
@@ -277,9 +291,14 @@ static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
     struct span s = span_of(st, st->first + tile);
-    (void)worker;
-    for (uint32_t i = s.from; i < s.to; i++)
-        norm_row(st, row_of(st, &st->op->y, i), row_of(st, &st->op->x, i));
+    for (uint32_t i = s.from; i < s.to; i++) {
+        const float *x = row_of(st, &st->op->x, i);
+        float *y = row_of(st, &st->op->y, i);
+        if (st->op->by_value)
+            norm_by_value(st, y, x, own_floats(st, worker));
+        else
+            norm_row(st, y, x);
+    }
 }
 
 /* x += bias, y += x, and where there is a norm z = norm of y. */

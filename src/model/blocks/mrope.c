@@ -7,12 +7,14 @@
 
 static uint32_t grid_end(const struct model_grid *g)
 {
-    return g->first + g->rows * g->columns;
+    return g->first + model_grid_tokens(g);
 }
 
 struct rope_position mrope_at(const struct model_grid *grids, uint32_t grid_count, uint32_t token)
 {
     uint32_t behind = 0; /* difference between index and position */
+    if (grid_count > 0 && grids[0].linear)
+        return rope_text(token);
     for (uint32_t i = 0; i < grid_count && grids[i].first <= token; i++) {
         const struct model_grid *g = &grids[i];
         if (token < grid_end(g)) {

@@ -148,8 +148,12 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     if (!g)
         return;
     ASSERT(!dev_is_null(g->features));
-    s->features[column] = dev_add(g->features, (uint64_t)(position - g->first) *
-                                                   s->config->vision.shape.feature_floats * sizeof(float));
+    uint32_t row_tokens = g->columns + g->row_ends, at = position - g->first;
+    if (at % row_tokens >= g->columns)
+        return;
+    uint64_t feature = (uint64_t)(at / row_tokens) * g->columns + at % row_tokens;
+    s->features[column] =
+        dev_add(g->features, feature * s->config->vision.shape.feature_floats * sizeof(float));
     s->batch.image_count++;
 }
 

@@ -20,6 +20,22 @@ static void expect(struct json_read *r, const char *key, uint32_t wanted)
         json_read_fail(r, -ENOTSUP, "%s is %u; supported is %u", key, got, wanted);
 }
 
+/* Returns the name that the file has; the first one if it has neither. */
+static const char *either(const struct json_read *r, const char *a, const char *b)
+{
+    return json_read_has(r, a) || !json_read_has(r, b) ? a : b;
+}
+
+/* Positions of a table belong to the patches of a square image. */
+static void read_square(struct json_read *r, struct vision_config *v)
+{
+    uint32_t edge = json_read_u32(r, "image_size", 1, VISION_EDGE_MAX);
+    v->grid = edge / v->shape.patch;
+    if (edge % v->shape.patch != 0 || v->grid % v->shape.merge != 0)
+        json_read_fail(r, -ENOTSUP, "image_size is %u, which is not a multiple of %u pixels of a token", edge,
+                       v->shape.patch * v->shape.merge);
+}
+
 static void read_grid(struct json_read *r, struct vision_config *v)
 {
     uint32_t positions = json_read_u32(r, "num_position_embeddings", 1, VISION_GRID_MAX * VISION_GRID_MAX);
@@ -48,31 +64,38 @@ static void read_activation(struct json_read *r, struct vision_config *v)
     static const struct {
         const char *name;
         enum glu_function function;
-    } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}};
+    } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}, {"gelu", GLU_GELU_ERF}, {"silu", GLU_SILU}};
+    const size_t count = v->family->everywhere ? 1 : COUNT_OF(known);
     const char *act = json_read_string_or(r, "hidden_act", v->family->activation);
-    for (size_t i = 0; i < COUNT_OF(known); i++) {
+    for (size_t i = 0; i < count; i++) {
         if (strcmp(act, known[i].name) == 0) {
             v->function = known[i].function;
             return;
         }
     }
-    json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh is", act);
+    json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh %s", act,
+                   count > 1 ? ", gelu and silu are" : "is");
 }
 
-static void read_sizes(struct json_read *r, const struct config *text, struct vision_config *v)
+/* `top`: the keys beside vision_config, some of which are the encoder's. */
+static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
+                       struct vision_config *v)
 {
-    v->depth = json_read_u32(r, "depth", 1, VISION_DEPTH_MAX);
+    v->depth = json_read_u32(r, either(r, "depth", "num_hidden_layers"), 1, VISION_DEPTH_MAX);
     v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
-    v->heads = json_read_u32(r, "num_heads", 1, CONFIG_HEADS_MAX);
+    v->heads = json_read_u32(r, either(r, "num_heads", "num_attention_heads"), 1, CONFIG_HEADS_MAX);
     v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
     v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
-    v->shape.merge = json_read_u32_or(r, "spatial_merge_size", 1, VISION_MERGE_MAX, 2);
+    v->shape.merge = json_read_u32_or(v->family->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX,
+                                      v->family->merge);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
     v->head_dim = v->hidden / v->heads;
-    expect(r, "in_channels", VISION_CHANNELS);
+    expect(r, either(r, "in_channels", "num_channels"), VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
-    if (v->family->tensors[VISION_ROLE_POSITIONS])
+    if (v->family->size == IMAGE_BY_AREA)
         read_grid(r, v);
+    else if (v->family->tensors[VISION_ROLE_POSITIONS])
+        read_square(r, v);
     if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
         json_read_fail(r, -ENOTSUP,
                        "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
@@ -86,7 +109,11 @@ static void read_sizes(struct json_read *r, const struct config *text, struct vi
 static void read_theta(struct json_read *r, struct vision_config *v)
 {
     const json_t *rope = json_read_get(r, "rope_parameters");
-    struct json_read p = {.object = json_is_object(rope) ? rope : NULL, .where = r->where, .e = r->e};
+    struct json_read p = {.object = json_is_object(rope) ? rope : NULL,
+                          .fallback = r->object,
+                          .asked = r->asked,
+                          .where = r->where,
+                          .e = r->e};
     v->theta = json_read_f64_or(&p, "rope_theta", 1, 1e12, v->family->theta);
     if (p.error && !r->error)
         r->error = p.error;
@@ -102,7 +129,7 @@ static void read_vision(const json_t *config, const struct config *text, struct 
         return;
     }
     t.asked = json_object();
-    read_sizes(&t, text, v);
+    read_sizes(&t, r, text, v);
     if (!t.error)
         read_deepstack(&t, text, v);
     if (!t.error)
@@ -110,12 +137,28 @@ static void read_vision(const json_t *config, const struct config *text, struct 
     config_unknown_add(vision, t.asked, CONFIG_OF_VISION, "vision_config.", v->unknown_keys,
                        sizeof(v->unknown_keys));
     json_decref(t.asked);
-    r->error = t.error;
+    if (!r->error)
+        r->error = t.error;
+}
+
+/* Features are those of the last block, and the projector's activation is GELU. */
+static void expect_projector(struct json_read *r)
+{
+    const json_t *layer = json_read_get(r, "vision_feature_layer");
+    const char *act = json_read_string_or(r, "projector_hidden_act", "gelu");
+    if (layer && json_integer_value(layer) != -1)
+        json_read_fail(r, -ENOTSUP, "vision_feature_layer is not -1, which is not supported");
+    if (strcmp(act, "gelu") != 0)
+        json_read_fail(r, -ENOTSUP, "projector_hidden_act '%.40s' is not supported; gelu is", act);
 }
 
 static void read_tokens(struct json_read *r, const struct config *text, struct model_vision *s)
 {
-    s->image_token = json_read_u32(r, "image_token_id", 0, text->vocab - 1);
+    s->image_token = json_read_u32(r, either(r, "image_token_id", "image_token_index"), 0, text->vocab - 1);
+    if (s->linear) {
+        expect_projector(r);
+        return;
+    }
     s->video_token = json_read_u32(r, "video_token_id", 0, text->vocab - 1);
     s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
     s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
@@ -181,10 +224,51 @@ static void read_pixels(struct json_read *r, const struct model_vision *s, uint3
         json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
 }
 
+/* The edge where the preprocessor's file has none. */
+static uint32_t image_size(const json_t *config)
+{
+    json_int_t n =
+        json_integer_value(json_object_get(json_object_get(config, "vision_config"), "image_size"));
+    return n > 0 && n <= VISION_EDGE_MAX ? (uint32_t)n : 1024;
+}
+
+/* The size of an image that does not keep its area: size.longest_edge, or height and width. */
+static void read_edge(struct json_read *r, struct model_vision *s)
+{
+    const json_t *size = json_read_get(r, "size");
+    struct json_read p = {.object = json_is_object(size) ? size : NULL, .where = r->where, .e = r->e};
+    const char *key = s->size == IMAGE_FIXED ? "height" : "longest_edge";
+    s->edge_max = json_read_u32_or(&p, key, 1, VISION_EDGE_MAX, s->edge_max);
+    if (s->size == IMAGE_FIXED)
+        expect(&p, "width", s->edge_max);
+    if (p.error && !r->error)
+        r->error = p.error;
+}
+
+/* Reads the steps of families other than Qwen's. */
+static void read_other_image(struct json_read *r, struct vision_config *v)
+{
+    const uint32_t edge = v->shape.patch * v->shape.merge;
+    double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
+    expect_steps(r);
+    read_triple(r, "image_mean", -1e3, v->mean);
+    read_triple(r, "image_std", 1e-3, v->std);
+    if (fabs(factor * 255 - 1) > 1e-6)
+        json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
+    read_edge(r, &v->shape);
+    v->shape.pixels_min = (uint64_t)edge * edge;
+    v->shape.pixels_max =
+        (uint64_t)ROUND_UP(v->shape.edge_max, edge) * (uint64_t)ROUND_UP(v->shape.edge_max, edge);
+}
+
 static void read_image(struct json_read *r, struct vision_config *v)
 {
-    for (uint32_t i = 0; i < VISION_CHANNELS; i++)
-        v->mean[i] = v->std[i] = 0.5f;
+    memcpy(v->mean, v->family->mean, sizeof(v->mean));
+    memcpy(v->std, v->family->std, sizeof(v->std));
+    if (v->shape.size != IMAGE_BY_AREA) {
+        read_other_image(r, v);
+        return;
+    }
     read_pixels(r, &v->shape, v->frames, v->mean, v->std);
     v->shape.pixels_min = 65536;
     v->shape.pixels_max = 16777216;
@@ -208,12 +292,27 @@ static void read_video(struct json_read *r, struct vision_config *v)
 }
 
 /* An image is one token at least, and at most the server's limit. */
-static void cap(struct model_vision *s, uint64_t pixels_max)
+static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max)
 {
-    uint64_t edge = s->patch * s->merge;
-    s->pixels_max = MIN_OF(s->pixels_max, pixels_max ? pixels_max : VISION_PIXELS_USUAL);
+    uint64_t edge = s->patch * s->merge, most = pixels_max ? pixels_max : VISION_PIXELS_USUAL;
+    if (s->size == IMAGE_FIXED && s->pixels_max > most)
+        json_read_fail(r, -EINVAL, "each image of this model has %u x %u pixels, over --max-image-pixels",
+                       s->edge_max, s->edge_max);
+    if (s->size == IMAGE_FIXED)
+        return;
+    /* A square of the longer edge has at most that area. */
+    if (s->size == IMAGE_BY_LONGEST && s->pixels_max > most) {
+        s->edge_max = (uint32_t)MAX_OF((uint64_t)sqrt((double)most) / edge * edge, edge);
+        most = (uint64_t)s->edge_max * s->edge_max;
+    }
+    s->pixels_max = MIN_OF(s->pixels_max, most);
     s->pixels_max = MAX_OF(s->pixels_max, edge * edge);
     s->pixels_min = MIN_OF(s->pixels_min, s->pixels_max);
+}
+
+uint32_t vision_merged_mid(const struct vision_config *v)
+{
+    return v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] ? v->out : vision_merged(v);
 }
 
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
@@ -221,26 +320,31 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
                        struct err *e)
 {
     const struct vision_family *t = text->vision_family;
-    struct vision_config v = {.shape.present = true,
-                              .family = t,
-                              .frames = t->frames,
-                              .gated = t->tensors[VISION_ROLE_GATE] != NULL,
-                              .eps = (float)t->eps};
+    struct vision_config v = {
+        .shape = {.present = true, .size = t->size, .marks = t->marks, .linear = t->linear},
+        .family = t,
+        .frames = t->frames,
+        .gated = t->tensors[VISION_ROLE_GATE] != NULL,
+        .eps = (float)t->eps};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
     read_vision(config, text, &v, &r);
     if (!r.error)
         read_tokens(&r, text, &v.shape);
+    if (!r.error && t->size != IMAGE_BY_AREA)
+        v.shape.edge_max = image_size(config);
     if (!r.error)
         read_image(&p, &v);
-    if (!r.error && !p.error)
+    if (!r.error && !p.error && !v.shape.linear)
         read_video(&q, &v);
+    if (!r.error)
+        cap(&p, &v.shape, pixels_max);
     int error = r.error ? r.error : p.error ? p.error : q.error;
     if (error)
         return error;
     v.shape.feature_floats = v.out * (1 + v.deepstack_count);
-    cap(&v.shape, pixels_max);
+    v.merge_eps = t->text_eps ? (float)text->eps : v.eps;
     *ret = v;
     return 0;
 }

@@ -22,6 +22,7 @@ struct vision_family;
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
 #define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
+#define VISION_EDGE_MAX      8192       /* longer edge of an image */
 #define VISION_PIXELS_MAX    (1u << 28) /* largest image */
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
@@ -35,7 +36,7 @@ struct vision_config {
     uint32_t frames;            /* frames of a patch */
     enum glu_function function; /* the MLP's activation */
     bool gated;                 /* the MLP has a gate */
-    float eps;                  /* epsilon of norms */
+    float eps, merge_eps;       /* epsilon of norms, and of the merger's */
     uint32_t grid;              /* edge of the table of learned positions */
     uint32_t out;               /* values of a token: the text model's hidden */
     double theta;
@@ -59,6 +60,9 @@ static inline uint32_t vision_patch_values(const struct vision_config *v)
 {
     return VISION_CHANNELS * v->frames * v->shape.patch * v->shape.patch;
 }
+
+/* Values that the merger's last product reads of a token, at most. */
+uint32_t vision_merged_mid(const struct vision_config *v);
 
 /* Values of the patches that make one token. */
 static inline uint32_t vision_merged(const struct vision_config *v)

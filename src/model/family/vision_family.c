@@ -15,7 +15,10 @@
 
 #define QWEN3_PARTS                                                                                          \
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .biases = true, .eps = 1e-6,     \
-    .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "gelu_pytorch_tanh", .everywhere = true
+    .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "gelu_pytorch_tanh", .everywhere = true,  \
+    .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}
+
+static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
 
 static const struct vision_family vision_families[] = {
     {.names = {"qwen3_5", "qwen3_5_moe"}, QWEN3_PARTS, .tensors = {QWEN3_TENSORS}},
@@ -24,6 +27,37 @@ static const struct vision_family vision_families[] = {
      .tensors = {QWEN3_TENSORS, [VISION_ROLE_DEEP_NORM] = "deepstack_merger_list.#.norm",
                  [VISION_ROLE_DEEP_UP] = "deepstack_merger_list.#.linear_fc1",
                  [VISION_ROLE_DEEP_DOWN] = "deepstack_merger_list.#.linear_fc2"}},
+    {.names = {"mistral3"},
+     .prefixes = {"model.", ""},
+     .root = "vision_tower.",
+     .tensors = {[VISION_ROLE_PATCHES] = "vision_tower.patch_conv",
+                 [VISION_ROLE_FIRST_NORM] = "vision_tower.ln_pre",
+                 [VISION_ROLE_MIX_NORM] = "vision_tower.transformer.layers.#.attention_norm",
+                 [VISION_ROLE_Q] = "vision_tower.transformer.layers.#.attention.q_proj",
+                 [VISION_ROLE_K] = "vision_tower.transformer.layers.#.attention.k_proj",
+                 [VISION_ROLE_V] = "vision_tower.transformer.layers.#.attention.v_proj",
+                 [VISION_ROLE_OUT] = "vision_tower.transformer.layers.#.attention.o_proj",
+                 [VISION_ROLE_MLP_NORM] = "vision_tower.transformer.layers.#.ffn_norm",
+                 [VISION_ROLE_GATE] = "vision_tower.transformer.layers.#.feed_forward.gate_proj",
+                 [VISION_ROLE_UP] = "vision_tower.transformer.layers.#.feed_forward.up_proj",
+                 [VISION_ROLE_DOWN] = "vision_tower.transformer.layers.#.feed_forward.down_proj",
+                 [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.norm",
+                 [VISION_ROLE_MERGE_SQUEEZE] = "multi_modal_projector.patch_merger.merging_layer",
+                 [VISION_ROLE_MERGE_UP] = "multi_modal_projector.linear_1",
+                 [VISION_ROLE_MERGE_DOWN] = "multi_modal_projector.linear_2"},
+     .frames = 1,
+     .rms = true,
+     .eps = 1e-5,
+     .text_eps = true,
+     .rotation = ENCODE_ROTATE_ALTERNATE,
+     .theta = 10000,
+     .activation = "gelu",
+     .merge = 2,
+     .size = IMAGE_BY_LONGEST,
+     .mean = {0.48145466f, 0.4578275f, 0.40821073f},
+     .std = {0.26862954f, 0.26130258f, 0.27577711f},
+     .marks = &pixtral_marks,
+     .linear = true},
 };
 
 const struct vision_family *vision_family_find(const char *model_type)

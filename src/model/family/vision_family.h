@@ -6,6 +6,8 @@
 #ifndef PLATEAU_MODEL_VISION_FAMILY_H
 #define PLATEAU_MODEL_VISION_FAMILY_H
 
+#include "model/model.h"
+
 #include "compute/encode.h"
 
 #include <stdbool.h>
@@ -49,6 +51,12 @@ struct vision_family {
     double theta;                  /* default base of the rotation */
     const char *activation;        /* default activation of the MLP */
     bool everywhere;               /* GPUs compute it, too */
+    bool text_eps;                 /* the merger's norm has the text's epsilon */
+    uint32_t merge;                /* default of patches of a token's edge */
+    enum model_image_size size;
+    float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
+    const struct model_image_marks *marks;
+    bool linear; /* model_vision.linear; such a model reads no videos */
 };
 
 /* The family of a model_type; NULL: its images are not computed. */

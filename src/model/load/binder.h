@@ -88,9 +88,9 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
 /* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
- * [out, ...] each, the tensor has one: *second says which. */
-int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
-                   bool *second, struct linear_source *ret);
+ * [out, ...] with `rank` numbers each, the tensor has one: *second says which. */
+int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint64_t *shape_a,
+                   const uint64_t *shape_b, bool *second, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */
 struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count);
 /* One expert of a stack as a matrix of its own. */

@@ -393,19 +393,19 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
            tensor_has_shape(&t, rank, shape);
 }
 
-int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
-                   bool *second, struct linear_source *ret)
+int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint64_t *shape_a,
+                   const uint64_t *shape_b, bool *second, struct linear_source *ret)
 {
     char name[BINDER_NAME_MAX];
     struct linear_source s = {.experts = 1};
     int r = binder_find(b, binder_name(b, path, ".weight", name), &s.weight);
     if (r == 0)
         r = binder_check_float(b, name, &s.weight);
-    if (r == 0 && !tensor_has_shape(&s.weight, 5, shape_b))
-        r = binder_check_shape(b, name, &s.weight, 5, shape_a);
+    if (r == 0 && !tensor_has_shape(&s.weight, rank, shape_b))
+        r = binder_check_shape(b, name, &s.weight, rank, shape_a);
     if (r < 0)
         return r;
-    *second = !tensor_has_shape(&s.weight, 5, shape_a);
+    *second = !tensor_has_shape(&s.weight, rank, shape_a);
     s.out = shape_a[0];
     s.in = tensor_count(&s.weight) / s.out;
     s.weight.rank = 2;

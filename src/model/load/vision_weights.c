@@ -148,12 +148,17 @@ static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret
 static int bind_mergers(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
-    uint32_t merged = vision_merged(v);
+    uint32_t merged = vision_merged(v), in = merged, mid = merged;
     int r = bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, &t->merger.norm);
+    if (r == 0 && name_of(b, VISION_ROLE_MERGE_SQUEEZE)) {
+        r = bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, v->hidden, merged, &t->merger.squeeze);
+        in = v->hidden;
+        mid = v->out;
+    }
     if (r == 0)
-        r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, merged, merged, &t->merger.up);
+        r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, mid, in, &t->merger.up);
     if (r == 0)
-        r = bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, merged, &t->merger.down);
+        r = bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, mid, &t->merger.down);
     for (uint32_t i = 0; r == 0 && i < v->deepstack_count; i++) {
         struct vision_merger *m = &t->deepstack[i];
         r = bind_norm(b, VISION_ROLE_DEEP_NORM, i, merged, &m->norm);
@@ -169,15 +174,19 @@ static int bind_patches(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     const uint64_t p = v->shape.patch;
-    const uint64_t first[5] = {v->hidden, VISION_CHANNELS, v->frames, p, p};
-    const uint64_t last[5] = {v->hidden, v->frames, p, p, VISION_CHANNELS};
+    const bool flat = v->frames == 1; /* without an axis of frames */
+    const uint64_t first[2][5] = {{v->hidden, VISION_CHANNELS, v->frames, p, p},
+                                  {v->hidden, VISION_CHANNELS, p, p}};
+    const uint64_t last[2][5] = {{v->hidden, v->frames, p, p, VISION_CHANNELS},
+                                 {v->hidden, p, p, VISION_CHANNELS}};
     const char *name = name_of(b, VISION_ROLE_PATCHES);
     char path[BINDER_PATH_MAX];
     struct linear_source s;
-    int r = binder_filters(b, name, first, last, &t->channels_last, &s);
+    int r = binder_filters(b, name, flat ? 4 : 5, first[flat], last[flat], &t->channels_last, &s);
     if (r == 0)
         r = binder_projection(b, &s, 1, &t->patches.w);
-    if (r == 0)
+    if (r == 0 && (v->family->biases ||
+                   binder_is_shaped(b, path_of(b, VISION_ROLE_PATCHES, 0, "bias", path), 1, &first[0][0])))
         r = binder_vector(b, path_of(b, VISION_ROLE_PATCHES, 0, "bias", path), v->hidden, &t->patches.bias);
     return r;
 }

@@ -32,6 +32,7 @@ struct vision_block {
 /* Patches of a token become a feature. Its norm is over a patch's values, in DeepStack over the token's. */
 struct vision_merger {
     struct vision_norm norm;
+    struct vision_linear squeeze; /* with VISION_ROLE_MERGE_SQUEEZE, in front of `up` */
     struct vision_linear up, down;
 };
 

@@ -12,6 +12,7 @@
 #include "media/media.h"
 #include "media/media_address.h"
 #include "media/media_sample.h"
+#include "model/model.h"
 #include "template/chat_cuts.h"
 #include "vision/image.h"
 
@@ -162,13 +163,14 @@ TEST(frames_are_spread_as_the_reference_spreads_them)
 
 /* ---- results ---- */
 
+static const struct model_vision vision = {.present = true, .patch = 16, .merge = 2};
 static const struct media_marks marks = {.image = {"<I>", 3},
                                          .video = {"<V>", 3},
                                          .start = {"[", 1},
                                          .end = {"]", 1},
                                          .image_id = 100,
                                          .video_id = 101,
-                                         .edge = 32};
+                                         .vision = &vision};
 
 struct scene {
     struct image images[8];
@@ -279,6 +281,50 @@ TEST(placeholders_become_as_many_tokens_as_their_images_take)
     assert_int_equal(jobs[1].first, 8);
     assert_int_equal(jobs[2].first, 10);
     assert_ptr_equal(jobs[2].image, &s.images[2]);
+}
+
+TEST(rows_of_image_tokens_may_have_ends)
+{
+    static const struct model_image_marks ends = {.row_end = "<B>", .end = "<E>"};
+    static const struct model_vision rows = {.present = true, .patch = 16, .merge = 2, .marks = &ends};
+    struct media_marks m = marks;
+    struct scene s = {0};
+    struct reject why = {0};
+    uint64_t total = 0;
+    uint32_t images = 0, to[16], cuts[] = {1, 2};
+    struct job_image jobs[1];
+    static const uint32_t ids[] = {1, 100, 2}, expected[] = {1, 100, 100, 100, 7, 100, 100, 100, 8, 2};
+    m.vision = &rows;
+    m.row_end_id = 7;
+    m.last_id = 8;
+    add(&s, MEDIA_IMAGE, 1, 96, 64);
+    struct media_results results = results_of(&s);
+    assert_true(media_prompt_count(&m, &results, ids, 3, &total, &images, &why));
+    assert_int_equal(total, COUNT_OF(expected));
+    media_prompt_expand(&m, &results, ids, 3, to, jobs, cuts, 2);
+    assert_memory_equal(to, expected, sizeof(expected));
+    assert_true(cuts[0] == 1 && cuts[1] == 9 && jobs[0].first == 1);
+}
+
+TEST(a_mark_of_the_template_may_become_a_text_with_the_image_token)
+{
+    static const struct model_image_marks around = {.mark = "<S>", .before = "n<S>", .after = "<T>n"};
+    static const struct model_vision vision_of_marks = {.patch = 16, .merge = 2, .marks = &around};
+    const struct media_marks m = {
+        .image = {"<S>", 3}, .token = {"<I>", 3}, .image_id = 100, .vision = &vision_of_marks};
+    struct scene s = {0};
+    struct reject why = {0};
+    struct buf ret;
+    add(&s, MEDIA_IMAGE, 1, 32, 32);
+    add(&s, MEDIA_IMAGE, 1, 32, 32);
+    struct media_results results = results_of(&s);
+    buf_init(&ret, 1024, NULL);
+    assert_true(media_prompt_text(&m, &results, SLICE("a<S>b<S>"), NULL, &ret, &why));
+    assert_memory_equal(ret.ptr, "an<S><I><T>nbn<S><I><T>n", ret.len);
+    buf_done(&ret);
+    json_t *text = json_string("x<I>");
+    assert_non_null(media_prompt_forged(&m, text));
+    json_decref(text);
 }
 
 TEST(tokens_that_do_not_fit_the_images_are_refused)

@@ -110,7 +110,7 @@ static void add_job(struct fixture *f, uint32_t i, uint8_t look)
     struct charge charge = account_charge(f->parent);
     assert_int_equal(image_create(2 * EDGE, 4 * EDGE, 1, &charge, &f->images[i]), 0);
     f->images[i]->sha256[0] = look;
-    f->grids[i] = (struct model_grid){4, 4, 2, DEV_NULL};
+    f->grids[i] = (struct model_grid){.first = 4, .rows = 4, .columns = 2};
     f->entries[i] = NONE;
     *j = (struct job){.image_count = 1,
                       .images = &f->images[i],

@@ -155,8 +155,12 @@ static struct keys keys_of(const struct scene *c)
     struct keys keys;
     struct job *j = NULL;
     struct charge charge = account_charge(test_account(ACCOUNT_NO_LIMIT));
-    struct job_opts opts = {
-        .spec = &c->spec, .charge = &charge, .tables = {true, false, 1}, .edge = EDGE, .identity = &identity};
+    const struct model_shape model = shape();
+    struct job_opts opts = {.spec = &c->spec,
+                            .charge = &charge,
+                            .tables = {true, false, 1},
+                            .vision = &model.vision,
+                            .identity = &identity};
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->seq.key_count, COUNT_OF(keys.of));
     assert_int_equal(j->image_count, c->spec.image_count);
@@ -185,7 +189,8 @@ TEST(a_job_holds_its_images_until_it_ends_and_its_grids_are_theirs)
     struct job *j = NULL;
     struct charge charge = account_charge(test_account(ACCOUNT_NO_LIMIT));
     open_scene(&c);
-    struct job_opts opts = {.spec = &c.spec, .charge = &charge, .edge = EDGE};
+    const struct model_shape model = shape();
+    struct job_opts opts = {.spec = &c.spec, .charge = &charge, .vision = &model.vision};
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->image_bytes, c.images[0].image->bytes + c.images[1].image->bytes);
     assert_int_equal(j->grids[0].first, 10);

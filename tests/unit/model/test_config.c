@@ -530,9 +530,7 @@ TEST(a_parent_is_known_by_its_text_or_by_its_name)
     assert_true(c.text_alone);
     c = reads("{\"model_type\":\"mistral3\",\"text_config\":{" LLAMA_NUMBERS "},\"vision_config\":{}}");
     assert_string_equal(c.family_name, "mistral");
-    assert_true(c.text_alone);
-    c = reads("{\"model_type\":\"mistral3\",\"text_config\":{" LLAMA_NUMBERS "}}");
-    assert_false(c.text_alone);
+    assert_true(c.vision_family && !c.text_alone);
     c = reads("{\"model_type\":\"qwen3_5\",\"text_config\":{" QWEN3_5 "},\"vision_config\":{\"a\":1}}");
     assert_false(c.text_alone);
     refuses("{\"model_type\":\"x\",\"text_config\":{" LLAMA_NUMBERS "}}", -ENOTSUP, "model_type 'x'");

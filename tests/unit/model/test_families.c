@@ -99,12 +99,12 @@ TEST(ministral3_has_queries_that_grow)
     /* Only where the family computes it. */
     c = reads(OF("llama", ",\"rope_parameters\":" GROWTH));
     assert_true(c.ropes[0].growth == 0);
-    /* Below a parent with a vision encoder, of which only the text is read. */
+    /* Below a parent with a vision encoder. */
     c = reads(
         "{\"model_type\":\"mistral3\",\"vision_config\":{\"model_type\":\"pixtral\"},\"text_config\":" OF(
             "ministral3", ",\"rope_parameters\":" GROWTH) "}");
     assert_string_equal(c.family_name, "ministral3");
-    assert_true(c.ropes[0].growth == 0.1 && !c.family->images);
+    assert_true(c.ropes[0].growth == 0.1 && c.vision_family);
 }
 
 TEST(phi3_has_windows_everywhere_or_nowhere)

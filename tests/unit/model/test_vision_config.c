@@ -140,6 +140,34 @@ TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
     assert_int_equal(v.shape.pixels_max, 16777216);
 }
 
+#define PIXTRAL_TEXT                                                                                         \
+    "\"model_type\":\"mistral3\",\"image_token_index\":10,\"text_config\":{\"model_type\":\"mistral\","      \
+    "\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"intermediate_size\":160,"        \
+    "\"vocab_size\":512,\"max_position_embeddings\":4096,\"rms_norm_eps\":1e-4}"
+#define PIXTRAL                                                                                              \
+    "\"vision_config\":{\"model_type\":\"pixtral\",\"num_hidden_layers\":2,\"num_attention_heads\":2,"       \
+    "\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":14,\"image_size\":1540,\"rope_theta\":5000," \
+    "\"hidden_act\":\"silu\"}"
+
+TEST(pixtral_bounds_the_longer_edge)
+{
+    struct vision_config v =
+        reads("{" PIXTRAL_TEXT ",\"spatial_merge_size\":2," PIXTRAL "}", NULL, NULL, NULL);
+    assert_true(v.depth == 2 && v.heads == 2 && v.frames == 1 && v.gated && v.grid == 0 && v.theta == 5000);
+    assert_true(v.function == GLU_SILU && v.eps == 1e-5f && v.merge_eps == 1e-4f);
+    assert_true(v.shape.linear && v.shape.size == IMAGE_BY_LONGEST && v.shape.edge_max == 1540);
+    assert_true(v.shape.merge == 2 && v.shape.pixels_max == 1540 * 1540 && v.shape.video_frames_max == 0);
+    v = reads("{" PIXTRAL_TEXT "," PIXTRAL "}", "{\"size\":{\"longest_edge\":1000}}", NULL, NULL);
+    assert_true(v.shape.edge_max == 1000 && v.shape.pixels_max == 1008 * 1008);
+    struct err e = {{0}};
+    assert_int_equal(load("{" PIXTRAL_TEXT "," PIXTRAL "}", NULL, NULL, NULL, 300 * 300, &v, &e), 0);
+    assert_true(v.shape.edge_max == 280 && v.shape.pixels_max == 280 * 280);
+    refuses("{" PIXTRAL_TEXT ",\"vision_feature_layer\":-2," PIXTRAL "}", NULL, -ENOTSUP,
+            "vision_feature_layer");
+    refuses("{" PIXTRAL_TEXT ",\"projector_hidden_act\":\"silu\"," PIXTRAL "}", NULL, -ENOTSUP,
+            "projector_hidden_act");
+}
+
 TEST(a_vision_config_that_is_not_supported_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");

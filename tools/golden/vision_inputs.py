@@ -1,0 +1,58 @@
+"""Inputs of models with images, by family: keys of the configuration, tokens of the prompt, pixels.
+
+* `config(first)` has the keys beside text_config. The ids from `first` on are free, twelve of them.
+* `tokens(first, rows, columns)` stand in the prompt for a grid of image tokens.
+* `inputs(torch, image, vision)` are arguments of the model. `image` holds bytes, [height, width, 3].
+* `more(torch, ids, first)` are arguments that depend on the prompt."""
+
+
+def normed(image, mean, std):
+    import torch
+    return (image.float() / 255 - torch.tensor(mean)) / torch.tensor(std)
+
+
+class Qwen:
+    """Tokens' patches together, frames twice."""
+
+    def config(self, first):
+        return {"image_token_id": first, "video_token_id": first + 1, "vision_start_token_id": first + 2,
+                "vision_end_token_id": first + 3}
+
+    def merge(self, vision):
+        return vision["spatial_merge_size"]
+
+    def tokens(self, first, rows, columns):
+        return [first + 2] + [first] * (rows * columns) + [first + 3]
+
+    def inputs(self, torch, image, vision):
+        patch, merge = vision["patch_size"], vision["spatial_merge_size"]
+        rows, columns = image.shape[0] // patch, image.shape[1] // patch
+        pixels = normed(image, [0.5] * 3, [0.5] * 3)
+        tiles = pixels.view(rows // merge, merge, patch, columns // merge, merge, patch, 3)
+        tiles = tiles.permute(0, 3, 1, 4, 6, 2, 5).reshape(rows * columns, 3, 1, patch, patch)
+        tiles = tiles.expand(-1, -1, vision["temporal_patch_size"], -1, -1)
+        return {"pixel_values": tiles.reshape(rows * columns, -1),
+                "image_grid_thw": torch.tensor([[1, rows, columns]])}
+
+    def more(self, torch, ids, first):
+        return {"mm_token_type_ids": (torch.tensor([ids]) == first).int()}
+
+
+class Pixtral(Qwen):
+    """Whole images; a token ends each row of image tokens."""
+
+    def config(self, first):
+        return {"image_token_index": first, "spatial_merge_size": 2}
+
+    def merge(self, vision):
+        return 2
+
+    def tokens(self, first, rows, columns):
+        return ([first] * columns + [first + 1]) * (rows - 1) + [first] * columns + [first + 2]
+
+    def inputs(self, torch, image, vision):
+        pixels = normed(image, [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+        return {"pixel_values": pixels.permute(2, 0, 1)[None], "image_sizes": torch.tensor([image.shape[:2]])}
+
+    def more(self, torch, ids, first):
+        return {}
