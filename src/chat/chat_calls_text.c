@@ -74,6 +74,7 @@ static void put_python_call(struct buf *ret, const char *name, const json_t *arg
 static void put_json_call(const struct chat_syntax *s, struct buf *ret, const char *name,
                           const json_t *arguments)
 {
+    ASSERT(s->name_key && s->arguments_key);
     struct json_out j = {.buf = ret, .spaced = true};
     json_open(&j, NULL);
     json_put_string(&j, s->name_key, name);

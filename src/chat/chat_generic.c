@@ -7,6 +7,7 @@
 #include "chat/chat_history.h"
 
 #include "base/buf.h"
+#include "base/check.h"
 #include "base/json/json_write.h"
 #include "template/chat_cuts.h"
 
@@ -49,6 +50,7 @@ static json_t *text_of_tools(const json_t *tools)
 /* Appends the tools to the text of the system. */
 static int add_tools(json_t *list, const json_t *tools, struct chat_mark *marks, uint32_t count)
 {
+    ASSERT(json_array_size(tools) > 0);
     json_t *first = json_array_get(list, 0), *text = text_of_tools(tools);
     bool has = chat_history_has_role(first, "system");
     json_t *content = text && has ? chat_history_joined(json_object_get(first, "content"), text) : text;
@@ -66,6 +68,7 @@ static int add_tools(json_t *list, const json_t *tools, struct chat_mark *marks,
 /* `message` becomes a part of the one before it in the list, which is of the user. */
 static int join(json_t *list, json_t *content, struct chat_mark *marks, uint32_t count)
 {
+    ASSERT(json_array_size(list) > 0);
     size_t last = json_array_size(list) - 1;
     json_t *all = chat_history_joined(json_object_get(json_array_get(list, last), "content"), content);
     json_t *message = message_of("user", all);

@@ -4,6 +4,7 @@
 #include "chat/chat_calls_text.h"
 #include "chat/chat_syntax.h"
 
+#include "base/check.h"
 #include "base/json/json_write.h"
 #include "template/chat_cuts.h"
 
@@ -269,6 +270,7 @@ json_t *chat_history_joined(json_t *a, json_t *b)
 /* The message at `i` becomes a part of the one before it. */
 static int join_before(json_t *messages, size_t i, struct chat_mark *marks, uint32_t count)
 {
+    ASSERT(i > 0 && i < json_array_size(messages));
     json_t *before = json_array_get(messages, i - 1), *message = json_array_get(messages, i);
     json_t *content =
         chat_history_joined(json_object_get(before, "content"), json_object_get(message, "content"));

@@ -31,6 +31,7 @@ void chat_literal_done(struct chat_literal *l)
 
 static void open_bracket(struct chat_literal *l, char kind)
 {
+    ASSERT(l->depth <= CHAT_LITERAL_DEPTH_MAX);
     if (l->depth == CHAT_LITERAL_DEPTH_MAX) {
         l->broken = true;
         return;
@@ -73,6 +74,7 @@ static void show(struct chat_literal *l, struct buf *ret)
 /* The comma before a member. */
 static void begin_member(struct chat_literal *l)
 {
+    ASSERT(l->depth > 0);
     if (l->count[l->depth - 1]++ > 0)
         buf_puts(&l->held, ", ");
 }
@@ -159,6 +161,7 @@ static void put_word(struct chat_literal *l, struct buf *ret)
 
 static size_t close_bracket(struct chat_literal *l, struct buf *ret)
 {
+    ASSERT(l->depth > 0);
     show(l, ret);
     buf_putc(ret, has_keys(l) ? '}' : ']');
     l->done = --l->depth == 0;
@@ -193,6 +196,7 @@ static size_t try_string(struct chat_literal *l, struct slice s, bool key, struc
     *none = n == 0;
     if (n == 0 || n == SIZE_MAX)
         return 0;
+    ASSERT(n <= UINT8_MAX);
     l->string_len = (uint8_t)n;
     l->key = key;
     if (key)
@@ -209,6 +213,7 @@ static size_t try_string(struct chat_literal *l, struct slice s, bool key, struc
 /* The key of a value that has none. */
 static void put_place(struct chat_literal *l)
 {
+    ASSERT(l->depth > 0);
     uint32_t place = l->count[l->depth - 1];
     begin_member(l);
     buf_printf(&l->held, "\"arg%u\": ", place);
@@ -299,6 +304,7 @@ static size_t value_byte(struct chat_literal *l, struct slice s, struct buf *ret
 /* An escape of `digits` hexadecimal digits; 0: it is not there whole. */
 static size_t hex_escape(struct slice s, size_t digits, struct buf *out)
 {
+    ASSERT(digits <= 8);
     char utf8[UTF8_BYTES_MAX];
     uint32_t code = 0;
     for (size_t i = 2; i < 2 + digits; i++) {
@@ -400,6 +406,7 @@ static size_t word_byte(struct chat_literal *l, char c, struct buf *ret)
 
 static size_t read_byte(struct chat_literal *l, struct slice s, struct buf *ret)
 {
+    ASSERT(s.len > 0 && l->depth > 0);
     switch (l->state) {
     case AT_KEY:
         return key_byte(l, s, ret);
@@ -428,6 +435,7 @@ size_t chat_literal_feed(struct chat_literal *l, struct slice text, struct buf *
             break; /* too little text */
         at += n;
     }
+    ASSERT(at <= text.len);
     return at;
 }
 

@@ -94,6 +94,7 @@ static bool all_blank(struct slice s)
 
 static void take_text_mark(struct chat_parser *p, size_t at, enum chat_marker found)
 {
+    ASSERT(p->mark[found].len > 0);
     struct slice before = slice_sub(chat_rest(p), 0, at);
     bool tool = found == CHAT_SECTION_BEGIN || found == CHAT_CALL_BEGIN;
     bool cut = (found != CHAT_TEXT_BEGIN && found != CHAT_TEXT_END) || (p->only_blank && all_blank(before));
@@ -194,6 +195,7 @@ static bool step_text(struct chat_parser *p)
  * mentions a marker; dropped between calls. */
 static bool step_stray(struct chat_parser *p, struct slice s)
 {
+    ASSERT(s.len > 0);
     enum chat_marker found = CHAT_SECTION_END;
     uint32_t calls = CHAT_MARK_BIT(CHAT_CALL_BEGIN), ends = CHAT_MARK_BIT(CHAT_SECTION_END);
     if (!p->mark[CHAT_SECTION_END].len) {
@@ -226,6 +228,7 @@ static bool step_stray(struct chat_parser *p, struct slice s)
 
 static bool begins_call(struct chat_parser *p, struct slice s)
 {
+    ASSERT(s.len > 0);
     const struct chat_syntax *syntax = p->opts.syntax;
     if (syntax->arguments == CHAT_JSON_CALL) {
         if (s.ptr[0] != '{' && s.ptr[0] != '[')
@@ -437,6 +440,7 @@ static int advance(struct chat_parser *p)
         if (idle > IDLE_STEPS_MAX)
             p->error = -EPROTO;
     }
+    ASSERT(p->at <= p->pending.len);
     buf_consume(&p->pending, p->at);
     p->at = 0;
     return chat_parser_error(p);
@@ -461,6 +465,7 @@ int chat_parser_push_special(struct chat_parser *p, uint32_t index)
 /* The call that the output ends in. */
 static void finish_call(struct chat_parser *p)
 {
+    ASSERT(p->in_call);
     if (p->cut) {
         chat_cut_call(p);
         return;

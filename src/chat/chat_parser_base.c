@@ -13,6 +13,7 @@ static void put_marker(struct chat_parser *p, struct slice s)
 {
     while (s.len) {
         uint32_t special = p->opts.by_token ? chat_syntax_special_at(p->opts.syntax, s) : UINT32_MAX;
+        ASSERT(special == UINT32_MAX || special < CHAT_SPECIALS_MAX);
         size_t n = special == UINT32_MAX ? 1 : p->opts.syntax->specials[special].text.len;
         if (special == UINT32_MAX)
             buf_putc(&p->marks, s.ptr[0]);
@@ -131,6 +132,7 @@ size_t chat_held_tail(const struct chat_parser *p, struct slice text, uint32_t m
 
 struct slice chat_rest(const struct chat_parser *p)
 {
+    ASSERT(p->at <= p->pending.len);
     return slice_sub(buf_slice(&p->pending), p->at, p->pending.len);
 }
 
@@ -239,6 +241,7 @@ int chat_parser_error(const struct chat_parser *p)
 /* Nothing follows a failure: an event would lack bytes. A model may write an empty name. */
 static void say_event(struct chat_parser *p, struct chat_event event)
 {
+    ASSERT(event.kind == CHAT_REASONING || event.kind == CHAT_CONTENT || p->calls > 0);
     event.index = event.kind == CHAT_REASONING || event.kind == CHAT_CONTENT ? 0 : p->calls - 1;
     if (event.kind == CHAT_TOOL_BEGIN)
         event.id = buf_slice(&p->id);
@@ -265,6 +268,7 @@ void chat_emit(struct chat_parser *p, enum chat_event_kind kind, struct slice te
 
 void chat_emit_rest(struct chat_parser *p, enum chat_event_kind kind, size_t bytes)
 {
+    ASSERT(bytes <= chat_rest(p).len);
     if (bytes == 0)
         return;
     chat_emit(p, kind, slice_sub(chat_rest(p), 0, bytes));

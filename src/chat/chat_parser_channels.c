@@ -100,6 +100,7 @@ bool chat_step_header(struct chat_parser *p)
 
 bool chat_step_body(struct chat_parser *p)
 {
+    ASSERT(p->body == CHAT_REASONING || p->body == CHAT_CONTENT);
     static const uint32_t ends = CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_END) |
                                  CHAT_MARK_BIT(CHAT_TEXT_END) | CHAT_MARK_BIT(CHAT_SECTION_BEGIN);
     struct slice s = chat_rest(p);

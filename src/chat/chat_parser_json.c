@@ -24,12 +24,14 @@ static void take_name_of_id(struct chat_parser *p)
         end = s.len + 1;
     if (end - 1 == from)
         return;
+    ASSERT(end > from);
     p->name.len = end - 1;
     buf_consume(&p->name, from);
 }
 
 static void to_arguments(struct chat_parser *p)
 {
+    ASSERT(p->name.len > 0);
     p->value_begun = p->value_open = p->value_streams = false;
     if (p->opts.syntax->id_names)
         take_name_of_id(p);
@@ -82,6 +84,7 @@ static bool is_plain(struct slice s)
 static size_t name_end(struct chat_parser *p, struct slice s, uint32_t marks, size_t *scanned,
                        enum chat_marker *found)
 {
+    ASSERT(*scanned <= s.len);
     bool json = p->opts.syntax->arguments == CHAT_JSON;
     if (p->opts.syntax->arguments == CHAT_TAGGED && !p->mark[CHAT_NAME_END].len)
         marks |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);

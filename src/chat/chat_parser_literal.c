@@ -111,6 +111,7 @@ static bool step_next(struct chat_parser *p)
 {
     if (chat_skip_blanks(p))
         return false;
+    ASSERT(chat_rest(p).len > 0);
     char c = chat_rest(p).ptr[0];
     if (c == ',') {
         chat_consume(p, 1);

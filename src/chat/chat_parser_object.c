@@ -22,6 +22,7 @@ void chat_object_start(struct chat_parser *p, bool in_list, bool bare)
 
 static void take(struct chat_parser *p, size_t bytes)
 {
+    ASSERT(bytes <= chat_rest(p).len);
     if (!p->object.begun)
         buf_put_slice(&p->object.raw, slice_sub(chat_rest(p), 0, bytes));
     chat_consume(p, bytes);
@@ -85,6 +86,7 @@ static bool decode(struct slice quoted, struct buf *ret)
 static int take_string(struct chat_parser *p, struct buf *ret)
 {
     struct slice s = chat_rest(p);
+    ASSERT(s.len > 0);
     if (s.ptr[0] != '"')
         return -1;
     size_t n = string_bytes(p);
@@ -111,6 +113,7 @@ static bool name_is_key(const struct chat_parser *p)
 
 static void begin_object_call(struct chat_parser *p)
 {
+    ASSERT(!p->object.begun);
     p->object.begun = true;
     p->object.raw.len = 0;
     chat_begin_call(p);
@@ -188,6 +191,7 @@ static bool too_long(const struct chat_parser *p, size_t more)
 
 static bool step_key(struct chat_parser *p)
 {
+    ASSERT(p->object.depth > 0);
     if (!take_blanks(p, ","))
         return false;
     if (chat_rest(p).ptr[0] == '}') {
@@ -296,6 +300,7 @@ static bool step_skip(struct chat_parser *p)
 static bool step_text_arguments(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
+    ASSERT(s.len > 0);
     size_t n = s.ptr[0] == '"' ? string_bytes(p) : s.len >= 4 ? 4 : 0;
     if (n == 0)
         return false;

@@ -107,6 +107,7 @@ static void put_key(struct chat_parser *p)
 /* The next `bytes` of a string. */
 static void stream_string(struct chat_parser *p, size_t bytes, bool last)
 {
+    ASSERT(p->value_streams);
     if (bytes == 0 && !last)
         return;
     buf_clear(&p->json);
@@ -163,6 +164,7 @@ static void emit_whole(struct chat_parser *p, struct slice value)
 /* The value has `bytes`, and its markup ends at `to`. */
 static void end_value(struct chat_parser *p, size_t bytes, size_t to)
 {
+    ASSERT(bytes <= to);
     if (p->value_streams) {
         stream_string(p, bytes, true);
         chat_consume(p, to - bytes);

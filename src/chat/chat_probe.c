@@ -165,6 +165,7 @@ static size_t last_tag(struct slice s)
 /* The tail of `s` of at most `len` bytes that begins at a tag; empty: there is none. */
 static struct slice tag_tail(struct slice s, size_t len)
 {
+    ASSERT(len <= s.len);
     struct slice tail = slice_sub(s, s.len - len, len);
     for (size_t i = 0; i < tail.len; i++)
         if (tail.ptr[i] == '<' || tail.ptr[i] == '[')
@@ -175,6 +176,7 @@ static struct slice tag_tail(struct slice s, size_t len)
 /* The head of `s` of at most `len` bytes that ends with a tag. */
 static struct slice tag_head(struct slice s, size_t len)
 {
+    ASSERT(len <= s.len);
     while (len > 0 && s.ptr[len - 1] != '>' && s.ptr[len - 1] != ']')
         len--;
     return slice_sub(s, 0, len);
@@ -192,6 +194,7 @@ static size_t before_tag(struct slice s, size_t from)
 /* The end of the JSON value that begins at `from`. */
 static size_t json_end(struct slice s, size_t from)
 {
+    ASSERT(from <= s.len);
     struct json_stream scan;
     struct buf shown;
     json_stream_init(&scan, TEXT_BYTES_MAX, NULL);
@@ -424,6 +427,7 @@ static bool read_call(struct probe *p, struct chat_syntax *ret)
     size_t key = slice_find(f.s, SLICE(KEY_1), f.name);
     if (key == SIZE_MAX)
         return false;
+    ASSERT(key > f.name);
     bool json = f.s.ptr[key - 1] == '"' &&
                 slice_starts(slice_sub(f.s, key + sizeof(KEY_1) - 1, 1), SLICE("\"")) &&
                 slice_starts(trim(slice_sub(f.s, key + sizeof(KEY_1), f.s.len)), SLICE(":"));
@@ -479,6 +483,7 @@ static bool shows_calls(struct probe *p)
 /* The template itself writes the marker of text in front of all content. */
 static bool is_inside_text(const struct chat_syntax *s, struct slice rendering, size_t at)
 {
+    ASSERT(at <= rendering.len);
     struct slice mark = trim(slice_of(s->marker[CHAT_TEXT_BEGIN]));
     return mark.len && slice_ends(trim(slice_sub(rendering, 0, at)), mark);
 }

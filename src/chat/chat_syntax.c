@@ -42,6 +42,7 @@ static const struct chat_reasoning_format *reasoning_format(const char *name)
 
 static void take_tools(struct chat_syntax *ret, const struct chat_tool_format *f, enum chat_found found)
 {
+    ASSERT(f);
     struct chat_syntax reasoning = *ret;
     *ret = f->syntax;
     ret->tool_format = f->name;
@@ -55,6 +56,7 @@ static void take_tools(struct chat_syntax *ret, const struct chat_tool_format *f
 static void take_reasoning(struct chat_syntax *ret, const struct chat_reasoning_format *f,
                            enum chat_found found)
 {
+    ASSERT(f); /* the tables name formats that there are */
     ret->reasoning_format = f->name;
     ret->reasoning_found = found;
     ret->marker[CHAT_REASONING_OPEN] = f->open;
@@ -214,6 +216,7 @@ static void find_prompt(const struct chat_template *t, struct arena *scratch, st
 
 static void add_special(struct chat_syntax *s, const struct chat_syntax_opts *opts, uint32_t id)
 {
+    ASSERT(s->special_count <= CHAT_SPECIALS_MAX);
     const struct tokenizer *t = opts->tokenizer;
     if (s->special_count == CHAT_SPECIALS_MAX || chat_syntax_special(s, id) != UINT32_MAX ||
         id >= opts->vocab)
@@ -353,6 +356,7 @@ static const char *const marker_names[CHAT_MARKER_COUNT] = {
 
 void chat_syntax_describe(const struct chat_syntax *s, struct json_out *j)
 {
+    ASSERT((size_t)s->tool_found < COUNT_OF(found_names) && (size_t)s->shape < COUNT_OF(shape_names));
     JSON_PUT_STRINGS(j, {"tool_format", s->tool_format}, {"tool_format_found_by", found_names[s->tool_found]},
                      {"reasoning_format", s->reasoning_format},
                      {"reasoning_format_found_by", found_names[s->reasoning_found]});

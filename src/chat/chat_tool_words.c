@@ -6,6 +6,7 @@
  * bracket. Separators of a list, such as ", ", are not part of the words. */
 #include "chat/chat_tool_words.h"
 
+#include "base/check.h"
 #include "base/json/json_write.h"
 #include "unicode/utf8.h"
 
@@ -75,6 +76,7 @@ static bool inserted(struct slice text, struct slice longer, struct slice *ret)
         from++;
     while (from < to && separates(longer.ptr[to - 1]))
         to--;
+    ASSERT(from <= to);
     *ret = slice_sub(longer, from, to - from);
     return true;
 }
@@ -99,6 +101,7 @@ static void put_line(struct slice line, struct buf *ret)
 static int put_tool(const struct chat_tool_words *w, struct arena *scratch, const json_t *tools,
                     struct slice shorter, struct buf *longer, struct buf *ret)
 {
+    ASSERT(json_array_size(tools) > 0);
     struct slice words;
     int r = render(w, scratch, tools, longer);
     if (r < 0)

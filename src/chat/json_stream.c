@@ -78,6 +78,7 @@ static void end_value(struct json_stream *s)
 
 static void close_bracket(struct json_stream *s, char c, struct buf *ret)
 {
+    ASSERT(s->depth > 0);
     show_byte(s, c, ret);
     s->depth--;
     end_value(s);

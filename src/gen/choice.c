@@ -140,6 +140,7 @@ static void deliver(struct choice *c, struct slice text)
 
 static void deliver_special(struct choice *c, const struct choice_mark *m)
 {
+    ASSERT(c->parser);
     int r = chat_parser_push_special(c->parser, m->special);
     if (r < 0 && c->error == 0)
         c->error = r;
@@ -223,6 +224,7 @@ static void note_special(struct choice *c, uint32_t id, size_t old)
     if (special == UINT32_MAX)
         return;
     size_t len = s->specials[special].text.len;
+    ASSERT(c->held.len >= old);
     size_t bytes = c->held.len - old >= len ? len : 0;
     struct choice_mark m = {
         .at = c->held_from + c->held.len - bytes, .bytes = (uint32_t)bytes, .special = special};
@@ -231,6 +233,7 @@ static void note_special(struct choice *c, uint32_t id, size_t old)
 
 static void on_token(struct choice *c, const struct stream_token *t)
 {
+    ASSERT(!c->over);
     const struct gen *g = c->gen;
     if (g->request->prompt_only)
         return;

@@ -36,6 +36,7 @@ static bool limit_reasoning(struct gen *g, struct arena *scratch)
 static bool turn_on(struct gen *g, struct arena *scratch)
 {
     struct gen_request *r = g->request;
+    ASSERT(r->compaction.ask);
     struct request_memory *before = request_memory_enter(&g->memory);
     json_t *message = json_pack("{sssO}", "role", "user", "content", r->compaction.ask);
     bool ok = json_array_append_new(r->messages, message) == 0;
@@ -60,6 +61,7 @@ static bool make(struct gen *g, struct arena *scratch)
 /* Frees the prompt, or the error that it was too long. False: another error. */
 static bool make_way(struct gen *g)
 {
+    ASSERT(!g->choices);
     if (g->reject.kind && g->reject.kind != REJECT_CONTEXT_LENGTH)
         return false;
     g->reject = (struct reject){0};
@@ -82,6 +84,7 @@ static bool has_room(const struct gen *g)
 bool compaction_make(struct gen *g, struct arena *scratch)
 {
     const struct gen_request *r = g->request;
+    ASSERT(r->compaction.ask);
     if (r->compaction.at > 0) {
         bool ok = make(g, scratch);
         if (ok && g->prompts[0].count < r->compaction.at && has_room(g))

@@ -187,6 +187,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
 
 static bool submit(struct gen *g, struct choice *c)
 {
+    ASSERT(c->gen == g);
     struct job_spec job = spec_of(g, c);
     struct err e = {0};
     uint32_t retry_after_s = 0;
@@ -209,6 +210,7 @@ static bool resolve_lengths(struct gen *g)
 {
     for (uint32_t i = 0; i < g->choice_count; i++) {
         struct choice *c = &g->choices[i];
+        ASSERT(c->prompt_index < g->prompt_count);
         if (g->request->output != GEN_TOKENS) {
             if (!resolve_length(g->request, g->model, g->prompts[c->prompt_index].count, &g->reject))
                 return false;
@@ -232,6 +234,7 @@ static uint32_t window_of(const struct gen *g)
 /* All choices are accepted or none: a set that can never fit together must not be tried again. */
 static bool check_room(struct gen *g)
 {
+    ASSERT(g->choice_count > 0);
     struct engine_job_limits room = {0};
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < window_of(g); i++) {
@@ -265,6 +268,7 @@ static bool submit_first(struct gen *g)
 
 static bool submit_all(struct gen *g)
 {
+    ASSERT(g->submitted == 0);
     if (!resolve_lengths(g) || !check_room(g))
         return false;
     while (g->submitted < g->choice_count && g->request->output == GEN_TOKENS) {
@@ -296,6 +300,7 @@ int gen_go_on(struct gen *g)
 
 static bool check_dimensions(struct gen *g)
 {
+    ASSERT(g->request->output == GEN_VECTOR);
     const struct pooling_config *p = &g->model->use.pooling;
     int64_t asked = g->request->dimensions;
     uint32_t hidden = g->model->shape->vector_width;
@@ -385,12 +390,14 @@ static bool make_prompts(struct gen *g, struct arena *scratch)
 
 static bool read_prompts(struct gen *g, struct arena *scratch)
 {
+    ASSERT(!g->prompts && g->prompt_count == 0);
     return check_stops(g) && thinking_budget_make(g, scratch) && make_prompts(g, scratch) &&
            prompt_check_ids(g);
 }
 
 static bool make_jobs(struct gen *g)
 {
+    ASSERT(g->prompts && g->stage == GEN_AT_JOBS);
     if (!make_choices(g) || !submit_all(g))
         return false;
     media_request_done(g);
@@ -436,6 +443,7 @@ struct gen_usage gen_usage(const struct gen *g)
         ret.reasoning_tokens += c->reasoning_tokens;
         struct stream_admission admission;
         ret.admitted &= choice_admitted(c, &admission);
+        ASSERT(g->request->n > 0);
         if (c->index % g->request->n != 0)
             continue;
         ret.cached_tokens += admission.cached_tokens;

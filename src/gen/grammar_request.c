@@ -25,6 +25,7 @@ static bool check_model(struct gen *g)
 {
     const struct served_model *m = g->model;
     const char *param = g->request->grammar.param;
+    ASSERT(param);
     if (!m->tokenizer)
         return reject_unsupported(&g->reject, param,
                                   "%s: the model \"%.100s\" has no tokenizer, so its output cannot be "
@@ -115,6 +116,7 @@ static struct grammar_scope scope_of(const struct gen *g)
 
 static int compile_source(struct gen *g, const struct grammar_source *source, struct err *e)
 {
+    ASSERT(!g->grammar);
     struct charge work = request_memory_charge(&g->memory);
     const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
     struct request_memory *before = request_memory_enter(&g->memory);
@@ -137,6 +139,7 @@ static size_t find_token(void *model, struct slice text, uint32_t *id)
 {
     const struct served_model *m = model;
     size_t len = tokenizer_added_at(m->tokenizer, text, id);
+    ASSERT(len <= text.len);
     bool blank = true;
     if (len > 0 && *id >= m->shape->vocab)
         return 0;

@@ -50,6 +50,7 @@ static bool refuse(struct gen *g, const struct media_failure *why)
 
 static bool refuse_blind(struct gen *g)
 {
+    ASSERT(gen_media_count(g->request) > 0);
     struct media_input first = gen_media_input(g->request, 0);
     const char *what = first.kind == MEDIA_VIDEO ? "video" : "image";
     if (g->model->shape->text_alone)
@@ -155,6 +156,7 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
 /* The results of all parts in order, in the request's memory. False: that was refused. */
 static bool take_results(struct gen *g, struct media_results *ret)
 {
+    ASSERT(g->task);
     uint32_t count = media_task_parts(g->task);
     struct media_result *parts = request_memory_alloc(&g->memory, count * sizeof(*parts));
     for (uint32_t i = 0; parts && i < count; i++)

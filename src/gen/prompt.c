@@ -145,6 +145,7 @@ static bool give_way(struct gen *g)
 static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, uint32_t ids_max,
                              const struct err *e)
 {
+    ASSERT(r < 0);
     switch (r) {
     case -EINVAL:
         return reject_set(&g->reject, REJECT_TEMPLATE_ERROR, gen_messages_name(g->request),
@@ -319,6 +320,7 @@ static bool render_behind(struct gen *g, struct arena *scratch, uint32_t ids_max
     struct chat_template_input in = {0};
     if (!prepare(g, scratch, &limits, &in)) /* while none of these messages is the last one */
         return false;
+    ASSERT(json_array_size(r->messages) > 1);
     json_t *last = json_incref(last_message(g));
     bool generates = r->add_generation_prompt;
     json_array_remove(r->messages, json_array_size(r->messages) - 1);
@@ -377,6 +379,7 @@ static bool keep_ids(struct gen *g, const uint32_t *ids, size_t count, struct pr
 {
     if (count == 0)
         return reject_value(&g->reject, name_of(g), "The prompt has no tokens; at least one is needed.");
+    ASSERT(count <= UINT32_MAX);
     uint32_t *copy = request_memory_alloc(&g->memory, count * sizeof(*copy));
     if (!copy)
         return gen_refuse_memory(g);
@@ -388,6 +391,7 @@ static bool keep_ids(struct gen *g, const uint32_t *ids, size_t count, struct pr
 static bool refuse_encoding(struct gen *g, const struct arena *scratch, int r, uint32_t ids_max,
                             const struct err *e)
 {
+    ASSERT(r < 0);
     switch (r) {
     case -E2BIG:
         return too_long(g, ids_max);
@@ -436,6 +440,7 @@ static bool encode(struct gen *g, struct arena *scratch, struct slice text, cons
     }
     bool ok = r == 0 ? keep_ids(g, ids, count, ret) : refuse_encoding(g, scratch, r, ids_max, &e);
     if (ok) {
+        ASSERT(marks.count <= CHAT_CUTS_MAX);
         ret->cut_count = marks.count;
         memcpy(ret->cuts, cut_tokens, marks.count * sizeof(cut_tokens[0]));
         ret->head = cuts && cuts->head > 0 && cuts->head <= marks.count ? cut_tokens[cuts->head - 1] : 0;
@@ -497,6 +502,7 @@ static uint32_t tokens_kept(const struct gen *g)
 /* Cuts within the kept tokens. */
 static void move_cuts(struct prompt_ids *p, uint32_t from, uint32_t count)
 {
+    ASSERT(p->cut_count <= COUNT_OF(p->cuts));
     uint32_t kept = 0;
     for (uint32_t i = 0; i < p->cut_count; i++)
         if (p->cuts[i] > from && p->cuts[i] - from <= count)
@@ -528,6 +534,7 @@ static bool truncate_ids(struct gen *g, bool special, struct prompt_ids *p)
     if (!ids)
         return gen_refuse_memory(g);
     tokens_around(g, special, keep, &before, &behind);
+    ASSERT(before + behind <= keep);
     memcpy(ids, p->ids, before * sizeof(*ids));
     memcpy(ids + before, p->ids + from + before, (keep - before - behind) * sizeof(*ids));
     memcpy(ids + keep - behind, p->ids + p->count - behind, behind * sizeof(*ids));
@@ -556,6 +563,7 @@ static void note_reasoning(const struct gen *g, struct slice rendered, struct pr
 bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret)
 {
+    ASSERT(g->request->messages);
     struct charge charge = request_memory_charge(&g->memory);
     struct chat_cuts cuts = {.count = 0};
     struct buf text;
@@ -580,6 +588,7 @@ static bool make_one(struct gen *g, struct arena *scratch, const json_t *prompt,
 
 bool prompt_make(struct gen *g, struct arena *scratch)
 {
+    ASSERT(!g->prompts);
     const struct gen_request *r = g->request;
     uint32_t count = r->messages ? 1 : r->prompt_count;
     g->prompts = request_memory_alloc(&g->memory, count * sizeof(*g->prompts));
@@ -604,6 +613,7 @@ bool prompt_make(struct gen *g, struct arena *scratch)
 
 static bool refuse_id(struct gen *g, uint32_t id)
 {
+    ASSERT(id >= g->model->shape->vocab);
     struct slice text = tokenizer_token_text(g->model->tokenizer, id);
     return reject_value(
         &g->reject, g->request->messages ? gen_messages_name(g->request) : name_of(g),

@@ -84,6 +84,7 @@ static uint32_t node_hash(const struct rx_store *s, const struct rx_item *n)
 
 static void bucket_add(struct rx_store *s, rx_id id)
 {
+    ASSERT(id >= s->first);
     struct rx_item *n = rx_at(s, id);
     uint32_t *bucket = &s->buckets[node_hash(s, n) >> (32 - s->buckets_log2)];
     n->next = *bucket;
@@ -122,6 +123,7 @@ static uint8_t finite_of(const struct rx_store *s, const struct rx_item *n)
 
 uint8_t rx_flags_of(const struct rx_store *s, const struct rx_item *n)
 {
+    ASSERT(n->kind <= RX_K_REPEAT);
     const struct rx_item *a = n->kind >= RX_K_CAT ? rx_at(s, n->a) : NULL;
     const struct rx_item *b = n->kind >= RX_K_CAT && n->kind <= RX_K_AND ? rx_at(s, n->b) : NULL;
     uint8_t both = a && b ? a->flags & b->flags : 0;
@@ -251,6 +253,7 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
 
 static bool sets_grow(struct rx_store *s)
 {
+    ASSERT(s->sets_count == s->sets_room);
     uint32_t room = s->sets_room ? s->sets_room * 2 : 16;
     struct rx_bytes *more = s->base ? NULL : ARENA_ARRAY(s->arena, struct rx_bytes, room);
     if (!more)
@@ -388,6 +391,7 @@ bool rx_push_list(struct rx_store *s, enum rx_kind kind, rx_id x)
 /* x followed by y, where x is not a chain: repetitions of one body add up. */
 static rx_id cat_two(struct rx_store *s, rx_id x, rx_id y)
 {
+    ASSERT(x != RX_NONE && y != RX_NONE);
     const struct rx_item *ny = rx_at(s, y), *nx = rx_at(s, x);
     rx_id head = ny->kind == RX_K_CAT ? ny->a : y, rest = ny->kind == RX_K_CAT ? ny->b : (rx_id)RX_EMPTY;
     const struct rx_item *h = rx_at(s, head);
@@ -456,6 +460,7 @@ bool rx_nullable(const struct rx_store *s, rx_id a)
 
 struct rx_node rx_node(const struct rx_store *s, rx_id a)
 {
+    ASSERT(a < s->count);
     const struct rx_item *n = rx_at(s, a);
     struct rx_node made = {.kind = n->kind, .min = n->min, .max = n->max};
     if (n->kind == RX_K_BYTES)
@@ -534,6 +539,9 @@ void rx_compact(struct rx_store *s, rx_id *roots, uint32_t count)
 void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scratch, rx_id *roots,
              uint32_t count)
 {
+    ASSERT(to->count == RX_ALL + 1);
+    for (uint32_t i = 0; i < count; i++)
+        ASSERT(roots[i] < from->count);
     uint32_t *map = ARENA_ARRAY(scratch, uint32_t, from->count); /* 0: not a part; else 1 + the new id */
     if (!map || from->failed) {
         rx_fail(to);

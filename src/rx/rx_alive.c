@@ -39,6 +39,7 @@ void rx_refine(struct rx_store *s)
 
 static uint32_t seen_place(const struct rx_search *q, rx_id id)
 {
+    ASSERT(id != RX_NONE); /* an empty slot */
     uint32_t at = (id * 2654435761u) >> (32 - RX_SEEN_LOG2);
     while (q->seen[at].id != 0 && q->seen[at].id != id)
         at = (at + 1) % RX_SEEN;
@@ -127,6 +128,7 @@ static bool has_run(struct rx_search *q, rx_id x)
 
 static int found(struct rx_search *q, uint32_t place)
 {
+    ASSERT(place < RX_SEEN);
     for (uint32_t at = place + 1; at > 0; at = q->seen[at - 1].parent)
         remember(q->store, q->seen[at - 1].id, true);
     return 1;
@@ -166,6 +168,7 @@ static int expand(struct rx_search *q, uint32_t place)
 {
     struct rx_store *s = q->store;
     rx_id id = q->seen[place].id;
+    ASSERT(id > RX_ALL);
     for (uint32_t c = 0; c < s->class_count; c++) {
         rx_id next = rx_derive(s, id, q->bytes[c]);
         q->steps++;

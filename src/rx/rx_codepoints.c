@@ -30,6 +30,7 @@ static uint32_t range_at(const struct ranges *g, uint32_t code)
 /* Bytes `lead` and `count` - 1 after it, and the rest after each; bytes with equal rests are one set. */
 static rx_id join(struct rx_store *s, uint32_t lead, const rx_id *rests, uint32_t count)
 {
+    ASSERT(lead + count <= 256);
     rx_id made = RX_NONE;
     for (uint32_t i = 0; i < count; i++) {
         if (rests[i] == RX_NONE)
@@ -51,6 +52,7 @@ static rx_id join(struct rx_store *s, uint32_t lead, const rx_id *rests, uint32_
 /* The last `bytes` continuation bytes of the code points [base, base + 64^bytes). */
 static rx_id tail(const struct ranges *g, uint32_t base, uint32_t bytes)
 {
+    ASSERT(bytes < COUNT_OF(g->full));
     uint32_t last = base + ((uint32_t)1 << 6 * bytes) - 1;
     uint32_t i = range_at(g, base);
     if (i == g->count || g->at[i].first > last)
@@ -67,6 +69,7 @@ static rx_id tail(const struct ranges *g, uint32_t base, uint32_t bytes)
 static rx_id encodings(const struct ranges *g, uint32_t bytes, uint32_t lead, uint32_t count)
 {
     rx_id rests[128];
+    ASSERT(count <= COUNT_OF(rests) && bytes > 0);
     for (uint32_t k = 0; k < count; k++)
         rests[k] = tail(g, k << 6 * (bytes - 1), bytes - 1);
     return join(g->store, lead, rests, count);
@@ -77,6 +80,7 @@ static rx_id encodings(const struct ranges *g, uint32_t bytes, uint32_t lead, ui
 static uint32_t cut(const struct rx_range *ranges, uint32_t count, uint32_t first, uint32_t last,
                     struct rx_range *ret)
 {
+    ASSERT(first <= last);
     uint32_t made = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rx_range r = {MAX_OF(ranges[i].first, first), MIN_OF(ranges[i].last, last)};
@@ -88,6 +92,8 @@ static uint32_t cut(const struct rx_range *ranges, uint32_t count, uint32_t firs
 
 rx_id rx_codepoints(struct rx_store *s, const struct rx_range *ranges, uint32_t count)
 {
+    for (uint32_t i = 0; i < count; i++)
+        ASSERT(ranges[i].first <= ranges[i].last && (i == 0 || ranges[i - 1].last < ranges[i].first));
     static const struct {
         uint32_t first, last, bytes, lead, leads;
     } forms[] = {{0, 0x7F, 1, 0x00, 128},

@@ -3,10 +3,13 @@
  * A counter is a number in the node: the derivative of x{m,n} is (derivative of x) x{m-1,n-1}. */
 #include "rx/rx_store.h"
 
+#include "base/check.h"
+
 static rx_id derive(struct rx_store *s, rx_id x, uint8_t byte);
 
 static rx_id derive_chain(struct rx_store *s, rx_id x, uint8_t byte)
 {
+    ASSERT(rx_at(s, x)->kind == RX_K_CAT);
     uint32_t from = s->list_count;
     for (;;) {
         const struct rx_item *n = rx_at(s, x);
@@ -31,6 +34,7 @@ static rx_id derive_chain(struct rx_store *s, rx_id x, uint8_t byte)
 static rx_id derive_list(struct rx_store *s, rx_id x, uint8_t byte)
 {
     enum rx_kind kind = rx_at(s, x)->kind;
+    ASSERT(kind == RX_K_OR || kind == RX_K_AND);
     uint32_t from = s->list_count;
     for (bool more = true; more && !s->failed;) {
         const struct rx_item *n = rx_at(s, x);
@@ -65,6 +69,7 @@ static rx_id derive_node(struct rx_store *s, rx_id x, uint8_t byte)
         if (made == RX_NONE)
             return RX_NONE;
         n = rx_at(s, x);
+        ASSERT(n->max > 0);
         return rx_cat(
             s, made,
             rx_repeat(s, n->a, n->min ? n->min - 1 : 0, n->max == RX_UNBOUNDED ? RX_UNBOUNDED : n->max - 1));
@@ -95,6 +100,7 @@ static rx_id derive(struct rx_store *s, rx_id x, uint8_t byte)
 
 rx_id rx_derive(struct rx_store *s, rx_id a, uint8_t byte)
 {
+    ASSERT(a < s->count);
     return derive(s, a, byte);
 }
 
@@ -209,6 +215,7 @@ static rx_id list_without_empty(struct rx_store *s, rx_id x)
 
 static rx_id node_without_empty(struct rx_store *s, rx_id x)
 {
+    ASSERT(rx_nullable(s, x));
     const struct rx_item *n = rx_at(s, x);
     if (n->kind == RX_K_CAT)
         return chain_without_empty(s, x);
@@ -220,6 +227,7 @@ static rx_id node_without_empty(struct rx_store *s, rx_id x)
     uint32_t max = n->max;
     if (!rx_nullable(s, body))
         return rx_repeat(s, body, 1, max);
+    ASSERT(max > 0);
     rx_id rest = rx_repeat(s, body, 0, max == RX_UNBOUNDED ? max : max - 1);
     return rx_cat(s, rx_without_empty(s, body), rest);
 }

@@ -151,6 +151,7 @@ static bool merge_runs(struct rx_store *s, rx_id *one, rx_id other)
 
 static uint32_t merge_all_runs(struct rx_store *s, uint32_t from, uint32_t count)
 {
+    ASSERT(s->list_count == from + count);
     for (uint32_t i = 0; count <= MERGE_MAX && i < count && !s->failed; i++)
         for (uint32_t k = i + 1; k < count; k++) {
             rx_id one = s->list[from + i];
@@ -165,6 +166,7 @@ static uint32_t merge_all_runs(struct rx_store *s, uint32_t from, uint32_t count
 
 static rx_id build(struct rx_store *s, enum rx_kind kind, const rx_id *ids, uint32_t count)
 {
+    ASSERT(count > 0);
     rx_id made = ids[0];
     for (uint32_t i = 1; i < count; i++)
         made = rx_intern(s, kind, ids[i], made, 0, 0);
@@ -174,6 +176,7 @@ static rx_id build(struct rx_store *s, enum rx_kind kind, const rx_id *ids, uint
 /* Drops the empty text where another one of the list matches it. */
 static uint32_t drop_empty(const struct rx_store *s, rx_id *ids, uint32_t count)
 {
+    ASSERT(count > 0);
     if (ids[0] != RX_EMPTY)
         return count;
     bool other = false;
@@ -219,6 +222,7 @@ static rx_id or_sorted(struct rx_store *s, uint32_t from)
 
 rx_id rx_or_list(struct rx_store *s, uint32_t from)
 {
+    ASSERT(from <= s->list_count);
     bool none = s->failed || s->list_count == from;
     rx_id made = none ? (rx_id)RX_NONE : or_sorted(s, from);
     s->list_count = from;
@@ -280,6 +284,7 @@ static rx_id and_sorted(struct rx_store *s, uint32_t from)
 
 rx_id rx_and_list(struct rx_store *s, uint32_t from)
 {
+    ASSERT(from <= s->list_count);
     if (!s->failed && s->list_count == from)
         return RX_ALL;
     rx_id made = s->failed ? (rx_id)RX_NONE : and_sorted(s, from);
@@ -306,6 +311,7 @@ rx_id rx_and(struct rx_store *s, rx_id a, rx_id b)
 /* Returns the body of a repetition of `a`: a? and a* and a+ lose their own counts where that is exact. */
 static rx_id repeat_body(struct rx_store *s, rx_id a, uint32_t *min, uint32_t *max)
 {
+    ASSERT(*min <= *max);
     const struct rx_item *n = rx_at(s, a);
     if (n->kind == RX_K_REPEAT && n->max == RX_UNBOUNDED && n->min <= 1) {
         if (n->min == 0)

@@ -138,6 +138,7 @@ static bool number(struct rx_parser *p, uint32_t *ret)
 /* {m}, {m,} or {m,n}; anything else in braces is text, and nothing is passed. */
 static bool braces(struct rx_parser *p, uint32_t *min, uint32_t *max)
 {
+    ASSERT(rx_parse_next_is(p, '{'));
     size_t start = p->at++;
     bool ok = number(p, min);
     *max = *min;
@@ -194,6 +195,7 @@ static struct part repeat(struct rx_parser *p, struct part one, bool is_group)
 
 static struct part term(struct rx_parser *p)
 {
+    ASSERT(p->at < p->text.len);
     char c = p->text.ptr[p->at];
     size_t start = p->at;
     if (c == '^' || c == '$') {
@@ -239,6 +241,7 @@ static bool at_look_ahead(const struct rx_parser *p, const struct alternative *a
 
 static void look_ahead(struct rx_parser *p, struct alternative *a)
 {
+    ASSERT(p->at + 2 < p->text.len);
     struct rx_store *s = p->store;
     size_t start = p->at;
     bool negative = p->text.ptr[start + 2] == '!';
@@ -283,6 +286,7 @@ static bool add_term(struct rx_parser *p, struct alternative *a, struct part t, 
 
 static struct part join(struct rx_parser *p, const struct alternative *a)
 {
+    ASSERT(p->store->list_count >= a->from);
     struct rx_store *s = p->store;
     rx_id middle = RX_EMPTY;
     /* A head that needs both ends is the whole alternative. */
@@ -343,6 +347,7 @@ static struct part parse_alternatives(struct rx_parser *p)
         more = rx_parse_next_is(p, '|');
         p->at += more;
     }
+    ASSERT(p->result || s->list_count == from + 4 * count);
     struct part made = plain(RX_NONE);
     for (uint32_t i = 0; i < 4 && p->result == 0; i++) {
         uint32_t list = s->list_count;
@@ -374,6 +379,7 @@ int rx_parse(struct rx_store *s, struct slice pattern, const struct rx_parse_opt
         rx_id one = i & AT_START ? whole.of[i] : rx_cat(s, around, whole.of[i]);
         made = rx_or(s, made, i & AT_END ? one : rx_cat(s, one, around));
     }
+    ASSERT(p.depth == 0);
     if (rx_failed(s) && p.result != -EINVAL && s->stopped)
         return err_set(e, s->stopped,
                        s->stopped == -ETIME ? "the pattern takes too long to compile"

@@ -4,6 +4,7 @@
 #include "rx/rx_property.h"
 #include "rx/rx_store.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "unicode/utf8.h"
 
@@ -18,6 +19,7 @@ bool rx_parse_fail(struct rx_parser *p, size_t at, const char *what)
 
 bool rx_parse_code(struct rx_parser *p, uint32_t *ret)
 {
+    ASSERT(p->at <= p->text.len);
     if (p->at == p->text.len)
         return rx_parse_fail(p, p->at, "the pattern ends too early");
     struct utf8_char c = utf8_at(p->text, p->at);
@@ -172,6 +174,7 @@ static bool one_escape(struct rx_parser *p, char c, bool in_class, uint32_t *ret
 
 bool rx_parse_escape(struct rx_parser *p, bool in_class, struct rx_set *set, bool *many)
 {
+    ASSERT(p->at > 0 && p->text.ptr[p->at - 1] == '\\');
     if (p->at == p->text.len)
         return rx_parse_fail(p, p->at, "nothing follows a backslash");
     char c = p->text.ptr[p->at++];
@@ -208,6 +211,7 @@ static bool class_item(struct rx_parser *p, struct rx_set *set)
             return false;
         if (many || also_many)
             return rx_parse_fail(p, start, "a range in a class needs a character at each end");
+        ASSERT(one.count == 1 && other.count == 1);
         if (one.at[0].first > other.at[0].first)
             return rx_parse_fail(p, start, "a range in a class is out of order");
         one.at[0].last = other.at[0].first;
@@ -233,6 +237,7 @@ static bool cut_surrogates(struct rx_parser *p, struct rx_set *set)
 
 bool rx_parse_class(struct rx_parser *p, struct rx_set *set)
 {
+    ASSERT(p->at > 0 && p->text.ptr[p->at - 1] == '[');
     size_t start = p->at - 1;
     bool inverted = rx_parse_next_is(p, '^');
     p->at += inverted;

@@ -16,6 +16,7 @@ enum { CODE_LAST = 0x10FFFF, SURROGATE_FIRST = 0xD800, SURROGATE_LAST = 0xDFFF, 
 
 bool rx_set_add(struct arena *a, struct rx_set *set, uint32_t first, uint32_t last)
 {
+    ASSERT(first <= last && last <= CODE_LAST);
     if (set->count == set->room) {
         uint32_t room = set->room ? set->room * 2 : 8;
         struct rx_range *more = ARENA_ARRAY(a, struct rx_range, room);
@@ -151,6 +152,7 @@ static bool in_category(const char *has, const char *brief)
 static int add_all(struct arena *a, struct rx_set *set, const char *brief)
 {
     pthread_once(&runs_once, find_runs);
+    ASSERT(run_count > 0);
     for (uint32_t i = 0; i < run_count; i++) {
         uint32_t last = i + 1 < run_count ? runs[i + 1].first - 1 : CODE_LAST;
         if (in_category(runs[i].category, brief) && !rx_set_add(a, set, runs[i].first, last))

@@ -59,6 +59,7 @@ static bool of_real(double value, struct decimal *ret)
 
 static bool of_digits(struct slice text, struct decimal *ret)
 {
+    ASSERT(text.len > 0);
     ret->negative = text.ptr[0] == '-';
     int count = (int)text.len - ret->negative;
     return place(text.ptr + ret->negative, count, count, ret);
@@ -88,6 +89,7 @@ bool decimal_is_whole(const struct decimal *d)
 
 static int compare_sizes(const struct decimal *a, const struct decimal *b)
 {
+    ASSERT(a->whole > 0 && b->whole > 0);
     if (a->whole != b->whole)
         return a->whole < b->whole ? -1 : 1;
     size_t both = (size_t)a->whole + MIN_OF(a->fraction, b->fraction);

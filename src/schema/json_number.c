@@ -58,6 +58,7 @@ static rx_id fraction_above(struct rx_store *s, const struct decimal *d, bool op
 /* Texts, without sign, of numbers above the size of `d`, or equal unless `open`. */
 static rx_id above(struct rx_store *s, const struct decimal *d, bool open)
 {
+    ASSERT(!d->negative);
     rx_id longer = rx_cat(s, rx_byte_range(s, '1', '9'), any(s, d->whole, RX_UNBOUNDED));
     rx_id all = rx_cat(s, longer, any_fraction(s));
     for (uint32_t i = 0; i < d->whole; i++) {
@@ -161,6 +162,7 @@ static rx_id signed_text(struct rx_store *s, const struct decimal *d, rx_id size
 
 static rx_id exact_text(struct rx_store *s, const struct decimal *d)
 {
+    ASSERT(d->whole > 0);
     rx_id whole = rx_literal(s, (struct slice){d->digits, d->whole});
     if (d->fraction == 0)
         return whole;

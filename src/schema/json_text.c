@@ -11,6 +11,7 @@
 
 static rx_id hex_digit(struct rx_store *s, uint32_t first, uint32_t last)
 {
+    ASSERT(first <= last && last < 16);
     struct rx_bytes set = {{0}};
     static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
     for (uint32_t i = first; i <= last; i++) {
@@ -23,6 +24,7 @@ static rx_id hex_digit(struct rx_store *s, uint32_t first, uint32_t last)
 /* Numbers first to last in exactly `digits` hexadecimal digits. */
 static rx_id hex_range(struct rx_store *s, uint32_t first, uint32_t last, uint32_t digits)
 {
+    ASSERT(first <= last && digits <= 4);
     if (digits == 0)
         return RX_EMPTY;
     uint32_t shift = 4 * (digits - 1), mask = (1u << shift) - 1;
@@ -41,18 +43,21 @@ static rx_id hex_range(struct rx_store *s, uint32_t first, uint32_t last, uint32
 
 static rx_id unicode_escape(struct rx_store *s, uint32_t first, uint32_t last)
 {
+    ASSERT(last <= 0xFFFF);
     return rx_cat(s, rx_literal(s, SLICE("\\u")), hex_range(s, first, last, 4));
 }
 
 /* Characters above U+FFFF: the first surrogates first to last, each with second surrogates low to high. */
 static rx_id surrogates(struct rx_store *s, uint32_t first, uint32_t last, uint32_t low, uint32_t high)
 {
+    ASSERT(last <= 0x3FF && high <= 0x3FF);
     return rx_cat(s, unicode_escape(s, 0xD800 + first, 0xD800 + last),
                   unicode_escape(s, 0xDC00 + low, 0xDC00 + high));
 }
 
 static rx_id pairs(struct rx_store *s, uint32_t first, uint32_t last)
 {
+    ASSERT(first >= 0x10000 && first <= last && last <= 0x10FFFF);
     uint32_t a = (first - 0x10000) >> 10, b = (last - 0x10000) >> 10;
     uint32_t low = first & 0x3FF, high = last & 0x3FF;
     if (a == b)
@@ -133,6 +138,7 @@ rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ran
 
 static rx_id one_character(struct json_text *t, uint32_t code)
 {
+    ASSERT(code <= 0x10FFFF);
     struct rx_range r = {code, code};
     if (code >= 128)
         return json_text_encode(t, t->s, &r, 1);
@@ -172,6 +178,7 @@ rx_id json_text_quoted(struct json_text *t, rx_id content)
  * border of characters. */
 static size_t common(const struct slice *sorted, uint32_t count, size_t from)
 {
+    ASSERT(count > 0);
     struct slice a = sorted[0], b = sorted[count - 1];
     size_t at = from;
     while (at < a.len && at < b.len && a.ptr[at] == b.ptr[at])
@@ -225,6 +232,7 @@ void json_text_space(struct json_text *t, const struct json_spacing *spacing)
 
 rx_id json_text_open(struct json_text *t, char bracket)
 {
+    ASSERT(bracket == '{' || bracket == '[' || bracket == ',' || bracket == ':');
     if (bracket == ',')
         return t->comma;
     return rx_cat(t->s, rx_literal(t->s, (struct slice){&bracket, 1}), t->space);
@@ -232,6 +240,7 @@ rx_id json_text_open(struct json_text *t, char bracket)
 
 rx_id json_text_close(struct json_text *t, char bracket)
 {
+    ASSERT(bracket == '}' || bracket == ']');
     return rx_cat(t->s, t->space, rx_literal(t->s, (struct slice){&bracket, 1}));
 }
 
@@ -256,6 +265,7 @@ static rx_id white_space(struct rx_store *s)
 
 static rx_id any_number(struct rx_store *s, uint32_t digits_max, uint32_t exponent_max)
 {
+    ASSERT(digits_max > 0);
     bool endless = digits_max == RX_UNBOUNDED;
     rx_id digit = rx_byte_range(s, '0', '9'), digits = rx_repeat(s, digit, 1, exponent_max);
     rx_id whole = rx_or(
@@ -309,6 +319,7 @@ void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id wi
 /* rule: empty | first x (next x)* close */
 static void bracketed(struct json_text *t, sym_id rule, rx_id empty, rx_id first, rx_id next, rx_id close)
 {
+    ASSERT(t->any != UINT32_MAX);
     struct grammar_builder *b = t->b;
     sym_id none = grammar_terminal(b, empty), more = grammar_rule(b);
     sym_id again[] = {more, grammar_terminal(b, next), t->any};
@@ -343,6 +354,7 @@ sym_id json_text_any(struct json_text *t)
 sym_id json_text_object(struct json_text *t)
 {
     json_text_any(t);
+    ASSERT(t->object != UINT32_MAX);
     return t->object;
 }
 

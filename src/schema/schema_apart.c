@@ -3,6 +3,8 @@
  * for each pair of its options. What is not proved here is left to the expansion (schema_expand.c). */
 #include "schema/schema_work.h"
 
+#include "base/check.h"
+
 #include <string.h>
 
 #define HOPS_MAX 4 /* from a $ref to the next */
@@ -17,6 +19,7 @@ static const json_t *word_of(const struct schema_work *w, const json_t *json, co
 /* Follows a schema that is nothing but references to its target. */
 static const json_t *target_of(struct schema_work *w, uint32_t node)
 {
+    ASSERT(node < w->node_count);
     const json_t *json = w->nodes[node].json, *ref;
     for (int hops = 0; hops < HOPS_MAX && !w->error && (ref = word_of(w, json, "$ref")) != NULL; hops++) {
         node = schema_doc_resolve(w, node, json_string_value(ref));
@@ -63,6 +66,7 @@ static bool values_of(const struct schema_work *w, const json_t *member, struct 
 
 static const json_t *value_at(const struct values *v, size_t i)
 {
+    ASSERT(i < v->count);
     return v->one ? v->one : json_array_get(v->many, i);
 }
 

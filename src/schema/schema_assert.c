@@ -25,6 +25,7 @@ static void on_type(const struct schema_keyword *o)
 /* Keeps the values that are in `list` as well. */
 static void keep_common(const struct schema_keyword *o, const json_t *list)
 {
+    ASSERT(o->way->finite);
     struct schema_values *v = &o->way->values;
     const json_t **all = schema_take(o->w, (v->count + 1) * sizeof(*all));
     uint32_t count = 0;
@@ -41,6 +42,7 @@ static void keep_common(const struct schema_keyword *o, const json_t *list)
 
 static void take_values(const struct schema_keyword *o, const json_t *list, uint32_t count)
 {
+    ASSERT(!o->way->finite);
     const json_t **all = schema_take(o->w, (count + 1) * sizeof(*all));
     if (!all)
         return;
@@ -95,6 +97,7 @@ static void on_enum(const struct schema_keyword *o)
 
 static void add_part(const struct schema_keyword *o, const struct schema_part **list)
 {
+    ASSERT(o->node < o->w->node_count);
     for (const struct schema_part *p = *list; p; p = p->next)
         if (p->node == o->node)
             return;
@@ -230,6 +233,7 @@ static const struct schema_keyword_row table[] = {
 
 void schema_assert(const struct schema_keyword *o)
 {
+    ASSERT(!o->negated);
     if (!schema_keyword_read(o, table, COUNT_OF(table)) && !schema_combine(o) && !schema_bound(o))
         on_unsupported(o);
 }

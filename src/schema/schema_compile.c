@@ -4,6 +4,7 @@
 #include "schema/schema_work.h"
 
 #include "base/buf.h"
+#include "base/check.h"
 
 /* ---- definitions ---- */
 
@@ -24,6 +25,7 @@ static const json_t *only_any_of(const struct schema_work *w, const struct schem
 /* Alternatives that are sets of their own: equal ones share a rule. */
 static void define_any_of(struct schema_work *w, const struct schema_set *set, const json_t *list)
 {
+    ASSERT(set->count == 1 && !(set->lits[0] & 1));
     size_t index;
     json_t *item;
     json_array_foreach((json_t *)list, index, item) {
@@ -98,6 +100,7 @@ static int compile(struct schema_work *w, const json_t *schema, sym_id *ret)
     sym_id start = schema_rule_of(w, &root);
     while (w->defined < w->queued && !schema_failed(w))
         define(w, w->queue[w->defined++]);
+    ASSERT(w->defined <= w->queued);
     schema_failed(w);
     if (w->error)
         return w->error;

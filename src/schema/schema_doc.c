@@ -34,6 +34,7 @@ static bool is_schema(const json_t *v)
 
 static uint32_t *slot_of(struct schema_work *w, const json_t *json)
 {
+    ASSERT(w->node_count < w->node_slot_count);
     uint64_t mix = ((uint64_t)(uintptr_t)json >> 4) * 0x9E3779B97F4A7C15ull;
     uint32_t at = (uint32_t)(mix >> 32) & (w->node_slot_count - 1);
     while (w->node_slots[at] && w->nodes[w->node_slots[at] - 1].json != json)
@@ -56,6 +57,7 @@ static bool grow(struct schema_work *w)
     w->node_slot_count = capacity * 2;
     for (uint32_t i = 0; i < w->node_count; i++)
         *slot_of(w, nodes[i].json) = i + 1;
+    ASSERT(w->node_count < w->node_capacity);
     return true;
 }
 
@@ -82,6 +84,7 @@ static const char *id_of(const struct schema_work *w, const json_t *json)
 static uint32_t add_node(struct schema_work *w, const json_t *json, uint32_t parent, const char *key,
                          const char *name)
 {
+    ASSERT(parent < w->node_count);
     if (w->node_count == w->node_capacity && !grow(w))
         return SCHEMA_NODE_TRUE;
     uint32_t n = w->node_count++;
@@ -116,6 +119,7 @@ static const char *index_name(struct schema_work *w, size_t index)
 
 static void walk(struct schema_work *w, uint32_t node, uint32_t depth)
 {
+    ASSERT(node < w->node_count);
     const json_t *json = w->nodes[node].json;
     if (depth > SCHEMA_DEPTH_MAX) {
         schema_fail(w, -E2BIG, node, "schemas are nested more than %d deep", SCHEMA_DEPTH_MAX);
@@ -143,6 +147,7 @@ static void walk(struct schema_work *w, uint32_t node, uint32_t depth)
 uint32_t schema_node_of(struct schema_work *w, const json_t *json, uint32_t parent, const char *key,
                         const char *name)
 {
+    ASSERT(parent < w->node_count);
     if (json_is_boolean(json))
         return json_is_true(json) ? SCHEMA_NODE_TRUE : SCHEMA_NODE_FALSE;
     if (!json_is_object(json)) {
@@ -239,6 +244,7 @@ static const json_t *step(const json_t *at, const char *name)
 
 static uint32_t at_pointer(struct schema_work *w, uint32_t resource, const char *pointer)
 {
+    ASSERT(resource < w->node_count && pointer[0] == '/');
     const json_t *at = w->nodes[resource].json;
     uint32_t node = resource;
     const char *kept = schema_keep(w, strlen(pointer) + 1);
@@ -256,6 +262,7 @@ static uint32_t at_pointer(struct schema_work *w, uint32_t resource, const char 
 
 static bool is_anchor(const struct schema_work *w, uint32_t node, const char *name)
 {
+    ASSERT(node < w->node_count);
     const json_t *json = w->nodes[node].json;
     const char *id = id_of(w, json);
     const char *anchor = json_string_value(json_object_get(json, "$anchor"));
@@ -297,6 +304,7 @@ static bool join(const char *base, const char *ref, size_t len, char ret[512])
 /* The absolute name of a resource. */
 static bool name_of(const struct schema_work *w, uint32_t resource, char ret[512], uint32_t depth)
 {
+    ASSERT(resource >= 2 && resource < w->node_count);
     const char *id = id_of(w, w->nodes[resource].json);
     char base[512] = "";
     if (depth > SCHEMA_DEPTH_MAX)
@@ -319,6 +327,7 @@ static uint32_t resource_named(struct schema_work *w, uint32_t from, const char 
 
 uint32_t schema_doc_resolve(struct schema_work *w, uint32_t node, const char *ref)
 {
+    ASSERT(node < w->node_count && ref);
     uint32_t resource = w->nodes[node].resource;
     if (w->draft == 0 && node != 2 && resource == node) {
         schema_fail(w, -ENOTSUP, node,

@@ -36,6 +36,7 @@ static void cut_max(struct array *a, const struct schema_alternative *way)
 /* The rest of the array after `index` items. */
 static sym_id rest_of(struct array *a, const struct schema_alternative *way, uint32_t index)
 {
+    ASSERT(index <= a->max);
     struct grammar_builder *b = a->w->b;
     sym_id rule = grammar_rule(b);
     if (index >= a->max) {
@@ -53,6 +54,7 @@ static sym_id rest_of(struct array *a, const struct schema_alternative *way, uin
 
 static void emit_items(struct array *a, const struct schema_alternative *way)
 {
+    ASSERT(a->max > 0);
     struct grammar_builder *b = a->w->b;
     uint32_t last = MIN_OF(MAX_OF(a->fixed, 1u), a->max);
     sym_id after = rest_of(a, way, last);
@@ -110,12 +112,14 @@ static void make_values(struct unique *u, const json_t **values)
 /* One alternative: a value that is not in `used`, and the rule after it. */
 static void add_unused(struct unique *u, sym_id rule, uint32_t used, uint32_t value, const sym_id *rules)
 {
+    ASSERT(!(used >> value & 1));
     sym_id row[3] = {used ? u->a->next : u->a->open, u->values[value], rules[used | 1u << value]};
     grammar_alternative(u->a->w->b, rule, row, 3);
 }
 
 static void emit_any_order(struct unique *u)
 {
+    ASSERT(u->count <= UNIQUE_ORDER_MAX);
     struct array *a = u->a;
     sym_id rules[1u << UNIQUE_ORDER_MAX];
     for (uint32_t used = 1; used < 1u << u->count; used++)
@@ -134,6 +138,7 @@ static void emit_any_order(struct unique *u)
 /* rules[at][there]: values from `at` on may follow, and `there` items stand already. */
 static void emit_in_order(struct unique *u)
 {
+    ASSERT(u->count <= UNIQUE_MAX);
     struct array *a = u->a;
     uint32_t n = u->count, width = n + 1;
     sym_id *rules = schema_take(a->w, (size_t)width * width * sizeof(*rules));

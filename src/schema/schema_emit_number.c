@@ -38,6 +38,7 @@ static uint64_t gcd(uint64_t a, uint64_t b)
 /* The value in units of 10^-decimals; 0: too large. */
 static uint64_t in_units(const struct decimal *d, uint32_t decimals)
 {
+    ASSERT(decimals >= d->fraction);
     uint64_t value = 0;
     for (uint32_t i = 0; i < d->whole + decimals; i++) {
         if (value > UINT64_MAX / 100)
@@ -50,6 +51,7 @@ static uint64_t in_units(const struct decimal *d, uint32_t decimals)
 /* False: too large, and the work has failed. */
 static bool common_multiple(struct product *p, const struct schema_multiple *list)
 {
+    ASSERT(list);
     uint64_t k = 1;
     for (const struct schema_multiple *m = list; m; m = m->next)
         p->decimals = MAX_OF(p->decimals, (uint32_t)m->of.fraction);
@@ -89,6 +91,7 @@ static rx_id at_most_decimals(struct schema_work *w, uint32_t decimals)
 
 static uint32_t state_of(struct product *p, rx_id rx, uint32_t rest, uint32_t after)
 {
+    ASSERT(rest < p->k && after <= p->decimals + 1);
     if (after == 0 && p->decimals == 0 && rest)
         rest = rest % p->merge ? rest % p->merge : p->merge;
     for (uint32_t i = 0; i < p->count; i++)
@@ -105,6 +108,7 @@ static uint32_t state_of(struct product *p, rx_id rx, uint32_t rest, uint32_t af
 
 static void add_step(struct product *p, uint32_t from, sym_id terminal, uint32_t to)
 {
+    ASSERT(from < p->count && to < p->count);
     sym_id both[2] = {terminal, p->states[to].rule};
     grammar_alternative(p->w->b, p->states[from].rule, both, 2);
 }
@@ -145,6 +149,7 @@ static void steps_of(struct product *p, uint32_t at)
 
 static void emit_product(struct product *p, rx_id bounds, sym_id rule)
 {
+    ASSERT(p->k > 1);
     struct schema_work *w = p->w;
     p->states = schema_take(w, STATES_MAX * sizeof(*p->states));
     if (!p->states)

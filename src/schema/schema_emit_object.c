@@ -26,6 +26,7 @@ struct object {
 
 static size_t place_of(const struct object *o, uint32_t index, uint32_t there)
 {
+    ASSERT(index <= o->count && there <= o->cap);
     return (size_t)index * (o->cap + 1) + there;
 }
 
@@ -85,6 +86,7 @@ static rx_id content_of(const struct object *o, uint32_t index)
 /* Required names from `index` on. `headed`: the brace or comma before the first one is there already. */
 static void emit_required(const struct object *o, uint32_t index, uint32_t there, bool headed)
 {
+    ASSERT(index < o->count && o->names[index].required);
     struct schema_work *w = o->w;
     uint32_t after = there, end = skip_required(o, index, &after), count = 0, from = there;
     sym_id *row = schema_take(w, (2 * (size_t)(end - index) + 1) * sizeof(*row));
@@ -103,6 +105,7 @@ static void emit_required(const struct object *o, uint32_t index, uint32_t there
 
 static void emit_optional(const struct object *o, uint32_t index, uint32_t there)
 {
+    ASSERT(index < o->count && !o->names[index].required);
     struct schema_work *w = o->w;
     sym_id rule = names_at(o, index, there);
     sym_id row[3] = {name_of(o, content_of(o, index)), schema_rule_of(w, &o->names[index].value),
@@ -142,6 +145,7 @@ static sym_id others_and_end(const struct object *o, uint32_t max)
 
 static uint32_t others_max(const struct object *o, uint32_t there)
 {
+    ASSERT(there <= o->max);
     return o->max == UINT32_MAX ? RX_UNBOUNDED : MIN_OF(o->max - there, (uint32_t)GRAMMAR_REPEAT_MAX);
 }
 
@@ -232,6 +236,7 @@ static bool take_rules(struct object *o)
     o->cap = MAX_OF(o->max == UINT32_MAX ? 1u : o->max, MAX_OF(o->min, 1u));
     if (o->max != UINT32_MAX && o->cap > o->count + 1u)
         o->cap = o->m->other_count ? o->cap : o->count + 1u;
+    ASSERT(o->cap > 0);
     uint64_t places = (uint64_t)(o->count + 1) * ((uint64_t)o->cap + 1);
     if (places > CHAIN_MAX) {
         schema_fail(o->w, -E2BIG, 0,

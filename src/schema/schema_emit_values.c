@@ -87,6 +87,7 @@ static int compare_slices(const void *a, const void *b)
 
 void schema_emit_values(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
+    ASSERT(way->finite);
     struct slice *strings = schema_take(w, (way->values.count + 1) * sizeof(*strings));
     uint32_t count = 0, kept = 0;
     rx_id all = RX_NONE;

@@ -100,6 +100,7 @@ static bool in_circle(const struct schema_chain *c, lit_id lit)
 static void read_literal(struct schema_work *w, struct schema_state *st, struct schema_chain t)
 {
     uint32_t node = t.lit / 2;
+    ASSERT(node < w->node_count);
     if (node == SCHEMA_NODE_TRUE || node == SCHEMA_NODE_FALSE) {
         if ((node == SCHEMA_NODE_FALSE) != (t.lit & 1))
             st->way.types = 0;
@@ -185,6 +186,7 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
     struct schema_work *w = x->w;
     if (a == LIT(a / 2) && b == LIT(b / 2) && schema_apart(w, a / 2, b / 2))
         return true;
+    ASSERT(w->nested <= NESTED_MAX);
     if (w->nested == NESTED_MAX)
         return false;
     struct schema_set_of of = {0};
@@ -207,6 +209,7 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
 static void rule_out_others(struct expand *x, struct schema_state *st, const struct schema_choice *c,
                             uint32_t option)
 {
+    ASSERT(option < c->count && c->options[option].count > 0);
     lit_id mine = c->options[option].atoms[0].lit;
     for (uint32_t i = 0; i < c->count && !schema_failed(x->w); i++)
         if (i != option && !excludes(x, mine, c->options[i].atoms[0].lit, st->way.types))
@@ -216,6 +219,7 @@ static void rule_out_others(struct expand *x, struct schema_state *st, const str
 static void try_option(struct expand *x, const struct schema_state *from, const struct schema_open_choice *c,
                        uint32_t option, uint32_t depth)
 {
+    ASSERT(option < c->choice.count);
     struct schema_state st = *from;
     const struct schema_option *o = &c->choice.options[option];
     st.todo = NULL;
@@ -233,6 +237,7 @@ static void try_option(struct expand *x, const struct schema_state *from, const 
 /* The choice with the fewest options, out of the list. */
 static const struct schema_open_choice *pick(struct schema_work *w, struct schema_state *st)
 {
+    ASSERT(st->choices);
     const struct schema_open_choice *best = st->choices, *rest = NULL;
     for (const struct schema_open_choice *c = st->choices; c; c = c->next)
         if (c->choice.count < best->choice.count)
@@ -361,6 +366,7 @@ static bool is_multiple(const struct decimal *d, const struct decimal *of)
     }
     if (k > UINT64_MAX / 20)
         return false;
+    ASSERT(k > 0);
     for (uint32_t i = 0; i < d->whole + scale; i++)
         rest = (rest * 10 + (uint64_t)(i < (uint32_t)d->whole + d->fraction ? d->digits[i] - '0' : 0)) % k;
     return rest == 0;
@@ -489,6 +495,7 @@ static bool set_accepts(struct schema_work *w, const struct schema_set *set, con
 
 static void resolve_values(struct schema_work *w, struct schema_alternative *way)
 {
+    ASSERT(way->finite);
     const json_t **kept = schema_take(w, (way->values.count + 1) * sizeof(*kept));
     uint32_t count = 0, types = 0;
     if (!kept)

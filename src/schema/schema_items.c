@@ -11,6 +11,7 @@ struct items {
 
 static struct items items_of(const struct schema_work *w, uint32_t node)
 {
+    ASSERT(node < w->node_count);
     const json_t *json = w->nodes[node].json, *items = json_object_get(json, "items");
     const json_t *prefix = w->draft && w->draft < 2020 ? NULL : json_object_get(json, "prefixItems");
     if (json_is_array(items))

@@ -36,6 +36,7 @@ static uint32_t hash_of(struct slice name)
 
 static uint32_t *place_of(const struct gather *g, struct slice name)
 {
+    ASSERT(g->m->count < g->place_count);
     uint32_t at = hash_of(name) & (g->place_count - 1);
     while (g->places[at] && !slice_eq(g->m->named[g->places[at] - 1].name, name))
         at = (at + 1) & (g->place_count - 1);
@@ -54,6 +55,7 @@ static struct schema_named *named(const struct gather *g, struct slice name)
 
 static const json_t *keyword(const struct gather *g, uint32_t part, const char *key)
 {
+    ASSERT(part < g->part_count);
     return json_object_get(g->w->nodes[g->parts[part]->node].json, key);
 }
 
@@ -116,6 +118,7 @@ static void add_pattern(struct gather *g, uint32_t node, const char *pattern)
                     SCHEMA_PATTERNS_MAX);
         return;
     }
+    ASSERT(g->pattern_count < SCHEMA_PATTERNS_MAX);
     g->patterns[g->pattern_count] = text;
     g->pattern_rx[g->pattern_count++] = schema_pattern_rx(g->w, node, "patternProperties", text);
 }
@@ -160,6 +163,7 @@ static void add_additional(const struct gather *g, uint32_t part, struct schema_
 
 static struct schema_set set_of_named(const struct gather *g, const struct schema_named *n, uint32_t matched)
 {
+    ASSERT(matched < 1u << g->pattern_count);
     struct schema_set_of of = {0};
     for (uint32_t i = 0; i < g->part_count; i++) {
         const json_t *schema = json_object_get(keyword(g, i, "properties"), n->name.ptr);
@@ -232,6 +236,7 @@ static void add_others(const struct gather *g, rx_id key, struct schema_set valu
 
 static struct schema_set set_of_others(const struct gather *g, uint32_t matched)
 {
+    ASSERT(matched < 1u << g->pattern_count);
     struct schema_set_of of = {0};
     for (uint32_t i = 0; i < g->part_count; i++)
         if (!add_matched(g, i, matched, &of))
@@ -282,6 +287,7 @@ static bool take_parts(struct gather *g)
         return false;
     for (const struct schema_part *p = g->way->objects; p; p = p->next)
         g->parts[g->part_count - ++i] = p;
+    ASSERT(i == g->part_count);
     return true;
 }
 

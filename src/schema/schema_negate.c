@@ -164,6 +164,7 @@ static const struct schema_keyword_row table[] = {
 
 void schema_negate(const struct schema_keyword *o)
 {
+    ASSERT(o->negated);
     if (!schema_keyword_read(o, table, COUNT_OF(table)) && !schema_combine(o) && !schema_bound(o))
         refuse(o, SCHEMA_ANY);
 }

@@ -3,6 +3,8 @@
 #include "schema/schema.h"
 #include "schema/schema_work.h"
 
+#include "base/check.h"
+
 #include <stdlib.h>
 
 #define ALIASES_MAX 64
@@ -30,6 +32,7 @@ void schema_set_add(struct schema_work *w, struct schema_set_of *s, lit_id lit)
     lit = through_refs(w, lit);
     if (w->error || lit == LIT(SCHEMA_NODE_TRUE) || lit == LIT_NOT(LIT(SCHEMA_NODE_FALSE)))
         return;
+    ASSERT(lit / 2 < w->node_count);
     if (w->nodes[lit / 2].any && !(lit & 1))
         return;
     if (lit == LIT(SCHEMA_NODE_FALSE) || w->nodes[lit / 2].any)
@@ -84,6 +87,7 @@ static bool same(const struct schema_set *a, const struct schema_set *b)
 
 static struct schema_set *keep_set(struct schema_work *w, const struct schema_set *set)
 {
+    ASSERT(set->count == 0 || set->lits);
     struct schema_set *kept = schema_keep(w, sizeof(*kept));
     lit_id *lits = schema_keep(w, (set->count + 1) * sizeof(*lits));
     if (!kept || !lits)
@@ -97,6 +101,7 @@ static struct schema_set *keep_set(struct schema_work *w, const struct schema_se
 
 sym_id schema_rule_of(struct schema_work *w, const struct schema_set *set)
 {
+    ASSERT(w->queued <= SCHEMA_RULES_MAX);
     struct schema_set **bucket = &w->sets[bucket_of(set)];
     for (const struct schema_set *s = *bucket; s; s = s->next)
         if (same(s, set))

@@ -5,6 +5,7 @@
 
 void schema_state_add(struct schema_work *w, struct schema_state *st, lit_id lit)
 {
+    ASSERT(st->first <= st->count && st->count <= st->capacity);
     if (st->count == st->capacity) {
         uint32_t capacity = st->capacity ? st->capacity * 2 : 8;
         struct schema_chain *more = schema_take(w, capacity * sizeof(*more));
@@ -42,6 +43,7 @@ struct schema_option *schema_option_add(struct schema_choice *c)
 void schema_refuse(struct schema_work *w, struct schema_state *st, uint32_t types, uint32_t node,
                    const char *key, const char *why)
 {
+    ASSERT(node < w->node_count);
     struct schema_refusal *r = schema_take(w, sizeof(*r));
     if (!r)
         return;

@@ -138,6 +138,7 @@ typedef bool is_fn(const json_t *v);
  * are. */
 static const char *stray_of(const json_t *v, is_fn *is, bool map, char index[24])
 {
+    ASSERT(v);
     const char *key;
     json_t *each;
     size_t i;
@@ -256,6 +257,7 @@ enum schema_word_kind schema_word(uint32_t draft, const char *key)
 
 void schema_check_words(struct schema_work *w, uint32_t node)
 {
+    ASSERT(node < w->node_count);
     const char *key;
     json_t *value;
     bool ref_alone = schema_ref_alone(w, w->nodes[node].json);

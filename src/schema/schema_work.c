@@ -3,6 +3,7 @@
 
 #include "schema/schema.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/wanted.h"
 #include "rx/rx_store.h"
@@ -30,6 +31,7 @@ static void pointer_of(const struct schema_work *w, uint32_t node, char *ret, si
 
 int schema_fail(struct schema_work *w, int code, uint32_t node, const char *format, ...)
 {
+    ASSERT(code < 0);
     char text[320], pointer[160];
     va_list args;
     if (w->error)
@@ -43,6 +45,7 @@ int schema_fail(struct schema_work *w, int code, uint32_t node, const char *form
 
 static bool fail_late(struct schema_work *w, int code)
 {
+    ASSERT(code == -ETIME || code == -ECANCELED);
     w->error = code == -ETIME
                    ? err_set(w->e, code, "the schema takes too long to compile; a smaller one is needed")
                    : err_set(w->e, code, "the compilation was cancelled");

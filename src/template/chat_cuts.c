@@ -17,6 +17,7 @@
 
 static void add(struct chat_cuts *c, size_t at, size_t len)
 {
+    ASSERT(c->count <= CHAT_CUTS_MAX);
     uint32_t i = c->count;
     while (i > 0 && c->bytes[i - 1] > at)
         i--;
@@ -40,6 +41,7 @@ static bool is_role(const json_t *messages, uint32_t index, const char *role)
 
 static bool is_written(const struct tmpl_trace *t, uint32_t index)
 {
+    ASSERT(index < t->count);
     return t->spans[index].to > t->spans[index].from;
 }
 
@@ -77,6 +79,7 @@ static size_t words_begin(struct slice content, struct slice text, size_t from, 
 static void add_system(const struct tmpl_trace *t, const json_t *messages, uint32_t first, struct slice text,
                        struct chat_cuts *ret)
 {
+    ASSERT(first < t->count);
     uint32_t next = first;
     while (next < t->count && !is_written(t, next))
         next++;

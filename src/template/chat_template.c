@@ -219,6 +219,7 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
         chat_cuts_choose(&trace, in->messages, &in->marks, tmpl_text_slice(&out), cuts);
     if (run.error == -E2BIG && out.full && out.bytes_max == limits->prompt_bytes_max)
         run.error = err_set(e, -EMSGSIZE, "the prompt has more than %zu bytes", out.bytes_max);
+    ASSERT(run.error || (run.depth_left == limits->depth_max && run.scope == run.globals && run.out == &out));
     arena_rewind(scratch, mark);
     if (!run.error && ret->error)
         return err_set(e, ret->error, "the rendered prompt does not fit in its buffer");

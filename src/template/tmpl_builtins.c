@@ -109,6 +109,7 @@ static bool sort_before(struct sorter *s, const struct tmpl_value *x, const stru
 
 static void sort_range(struct sorter *s, uint32_t begin, uint32_t end)
 {
+    ASSERT(begin <= end);
     if (end - begin < 2 || !tmpl_step(s->run, end - begin))
         return;
     uint32_t middle = begin + (end - begin) / 2, i = begin, j = middle;
@@ -277,6 +278,7 @@ static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value 
 /* The rest of the arguments, for a filter or test that is named by one. */
 static struct tmpl_args args_from(const struct tmpl_args *args, uint32_t first)
 {
+    ASSERT(args->count <= TMPL_ARGS_MAX);
     struct tmpl_args rest = {.count = 0};
     for (uint32_t i = first; i < args->count; i++) {
         rest.items[rest.count] = args->items[i];
@@ -539,6 +541,7 @@ typedef struct tmpl_value function_fn(struct tmpl_run *run, const struct tmpl_ar
 static struct tmpl_value dict_of_arguments(struct tmpl_run *run, const struct tmpl_args *args,
                                            enum tmpl_type type)
 {
+    ASSERT(args->count <= TMPL_ARGS_MAX && (type == TMPL_NAMESPACE || type == TMPL_DICT_VALUE));
     struct tmpl_dict *d = tmpl_dict_new(run->a, args->count);
     bool ok = d != NULL;
     for (uint32_t i = 0; i < args->count && ok; i++) {

@@ -139,6 +139,7 @@ static void trace_asked(struct tmpl_run *run, struct slice name)
 
 static bool push_arg(struct tmpl_run *run, struct tmpl_args *args, struct slice name, struct tmpl_value v)
 {
+    ASSERT(args->count <= TMPL_ARGS_MAX);
     if (args->count == TMPL_ARGS_MAX) {
         tmpl_fail(run, "a call has more than %d arguments", TMPL_ARGS_MAX);
         return false;
@@ -198,6 +199,7 @@ static struct tmpl_value captured(struct tmpl_run *run, const struct tmpl_node *
     tmpl_text_begin(run, &t);
     run->out = &t;
     tmpl_exec(run, body);
+    ASSERT(run->out == &t);
     run->out = out;
     return tmpl_text_end(run, &t);
 }
@@ -206,6 +208,7 @@ static struct tmpl_value captured(struct tmpl_run *run, const struct tmpl_node *
 static struct tmpl_value parameter(struct tmpl_run *run, const struct tmpl_node *m, uint32_t i,
                                    const struct tmpl_args *args)
 {
+    ASSERT(m->list_count <= m->name_count && i < m->name_count);
     uint32_t position = 0, first_default = m->name_count - m->list_count;
     for (uint32_t j = 0; j < args->count; j++) {
         bool named = args->names[j].ptr != NULL;
@@ -297,6 +300,7 @@ static struct tmpl_value eval_list(struct tmpl_run *run, const struct tmpl_node 
 
 static struct tmpl_value eval_dict(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->list_count % 2 == 0);
     struct tmpl_dict *d = tmpl_dict_new(run->a, n->list_count / 2);
     for (uint32_t i = 0; d && i < n->list_count && !run->error; i += 2) {
         struct tmpl_value key = eval(run, n->list[i]), v = eval(run, n->list[i + 1]);
@@ -326,6 +330,7 @@ static bool slice_bounds(struct tmpl_run *run, const struct tmpl_node *n, int64_
         }
     }
     int64_t low = values[0] > 0 ? 0 : -1, high = values[0] > 0 ? count : count - 1;
+    ASSERT(count >= 0 && low <= high);
     for (int i = 1; i < 3; i++) {
         if (!given[i])
             values[i] = (i == 1) == (values[0] > 0) ? low : high;
@@ -387,12 +392,14 @@ OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct 
 OWN_FRAME static struct tmpl_value eval_filter(struct tmpl_run *run, const struct tmpl_node *n,
                                                struct tmpl_value v)
 {
+    ASSERT(n->builtin >= 0);
     struct tmpl_args args;
     return run->error || !eval_args(run, n, &args) ? v : tmpl_filter_call(run, n->builtin, v, &args);
 }
 
 OWN_FRAME static struct tmpl_value eval_test(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->builtin >= 0);
     struct tmpl_args args;
     struct tmpl_value v = eval(run, n->a);
     if (run->error || !eval_args(run, n, &args))
@@ -402,6 +409,7 @@ OWN_FRAME static struct tmpl_value eval_test(struct tmpl_run *run, const struct 
 
 static struct tmpl_value eval_compare(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->ops && n->list_count > 0);
     struct tmpl_value left = eval(run, n->a);
     for (uint32_t i = 0; i < n->list_count && !run->error; i++) {
         struct tmpl_value right = eval(run, n->list[i]);
@@ -497,6 +505,7 @@ static struct tmpl_value eval(struct tmpl_run *run, const struct tmpl_node *n)
 /* Binds one item to a loop's or a set's targets. */
 static void assign(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_value v)
 {
+    ASSERT(n->name_count > 0);
     if (n->name_count == 1) {
         scope_set(run, run->scope, n->names[0], v);
         return;
@@ -575,6 +584,7 @@ static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
         t->loops++;
     exec_items(run, n);
     if (t) {
+        ASSERT(t->loops > 0);
         t->loops--;
         tmpl_trace_take_up(t, before);
         t->in_loop = in_loop;
@@ -583,6 +593,7 @@ static void exec_for(struct tmpl_run *run, const struct tmpl_node *n)
 
 static void exec_set_attribute(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->name_count == 2);
     struct tmpl_value of = lookup(run, n->names[0]), v = eval(run, n->a);
     if (run->error)
         return;
@@ -594,6 +605,7 @@ static void exec_set_attribute(struct tmpl_run *run, const struct tmpl_node *n)
 
 static void exec_set_block(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->name_count == 1);
     struct tmpl_value v = captured(run, n->b);
     for (uint32_t i = 0; i < n->list_count && !run->error; i++)
         v = eval_filter(run, n->list[i], v);
@@ -612,6 +624,7 @@ static void put(struct tmpl_run *run, const struct tmpl_value *v)
 
 static void exec_call_block(struct tmpl_run *run, const struct tmpl_node *n)
 {
+    ASSERT(n->a->kind == TMPL_CALL);
     struct tmpl_args args;
     struct tmpl_value f = eval(run, n->a->a);
     if (run->error || !eval_args(run, n->a, &args) || !enter(run))

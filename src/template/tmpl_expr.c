@@ -11,6 +11,7 @@
 
 const struct tmpl_token *tmpl_p_now(const struct tmpl_parser *p)
 {
+    ASSERT(p->at < p->count);
     return &p->tokens[p->at];
 }
 
@@ -81,6 +82,7 @@ struct tmpl_node *tmpl_p_node(struct tmpl_parser *p, enum tmpl_kind kind)
 
 bool tmpl_p_list_push(struct tmpl_parser *p, struct tmpl_node_list *l, struct tmpl_node *n)
 {
+    ASSERT(l->count <= l->capacity);
     if (!n)
         return false;
     if (l->count == TMPL_NODE_LIST_MAX)
@@ -128,6 +130,7 @@ static struct tmpl_node *constant(struct tmpl_parser *p, struct tmpl_value v)
 /* Adjacent strings are one. */
 static struct tmpl_node *parse_string(struct tmpl_parser *p)
 {
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_STRING);
     struct tmpl_text t;
     tmpl_text_init(&t, p->a, TMPL_SOURCE_BYTES_MAX);
     struct slice only = tmpl_p_now(p)->text;
@@ -184,6 +187,7 @@ static struct tmpl_node *parse_parenthesis(struct tmpl_parser *p)
 
 static struct tmpl_node *parse_name(struct tmpl_parser *p)
 {
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_NAME);
     static const struct {
         const char *word;
         enum tmpl_type type;
@@ -435,6 +439,7 @@ struct tmpl_node *tmpl_p_parse_unary(struct tmpl_parser *p, bool with_filters)
     n = parse_postfix(p, n);
     if (with_filters)
         n = parse_filters(p, n);
+    ASSERT(p->depth > 0);
     p->depth--;
     return n;
 }
@@ -458,6 +463,7 @@ static struct tmpl_node *parse_binary(struct tmpl_parser *p, int level)
         return tmpl_p_parse_unary(p, true);
     struct tmpl_node *left = parse_binary(p, level - 1);
     while (left && !p->error) {
+        ASSERT((size_t)level < COUNT_OF(levels));
         const struct level *l = levels[level];
         while (l->op && !tmpl_p_is_op(p, l->op))
             l++;
@@ -537,6 +543,7 @@ static struct tmpl_node *parse_not(struct tmpl_parser *p)
 
 struct tmpl_node *tmpl_p_parse_logic(struct tmpl_parser *p, const char *word, enum tmpl_kind kind)
 {
+    ASSERT(kind == TMPL_OR || kind == TMPL_AND);
     bool is_or = kind == TMPL_OR;
     struct tmpl_node *left = is_or ? tmpl_p_parse_logic(p, "and", TMPL_AND) : parse_not(p);
     while (left && !p->error && is_word(p, word)) {

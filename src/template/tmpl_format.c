@@ -110,6 +110,7 @@ static void put_padded(struct tmpl_text *t, const struct spec *spec, char align,
     size_t chars = sign.len + tmpl_chars(body), pad = spec->width > chars ? spec->width - chars : 0;
     align = spec->align ? spec->align : align;
     size_t left = align == '>' ? pad : align == '^' ? pad / 2 : 0, inner = align == '=' ? pad : 0;
+    ASSERT(left + inner <= pad);
     put_times(t, spec->fill, left);
     tmpl_text_put(t, sign);
     put_times(t, spec->fill, inner);
@@ -133,6 +134,7 @@ static void put_string(struct tmpl_run *run, struct tmpl_text *t, const struct s
 /* Digits with a separator after each group of `size`, counted from the point or the end. */
 static struct slice grouped(struct slice s, char separator, size_t size, char *out)
 {
+    ASSERT(size > 0);
     size_t whole = 0, n = 0;
     while (whole < s.len && s.ptr[whole] != '.' && s.ptr[whole] != '%')
         whole++;
@@ -175,7 +177,8 @@ static void put_number(struct tmpl_run *run, struct tmpl_text *t, const struct s
         body = slice_sub(body, negative, body.len);
     }
     if (spec->group && (!real || isfinite(f)))
-        body = grouped(body, spec->group, spec->type == 'x' ? 4 : 3, parts);
+        ASSERT(body.len <= sizeof(parts) / 2);
+    body = grouped(body, spec->group, spec->type == 'x' ? 4 : 3, parts);
     struct slice sign = negative                          ? SLICE("-")
                         : spec->sign && spec->sign != '-' ? (struct slice){&spec->sign, 1}
                                                           : SLICE("");
@@ -203,6 +206,7 @@ static void put_value(struct call *c, struct tmpl_text *t, const struct tmpl_val
 /* Reads the field after an opening brace at *at, and moves *at past its closing brace. */
 static bool parse_field(struct tmpl_run *run, struct slice s, size_t *at, struct field *ret)
 {
+    ASSERT(*at <= s.len);
     size_t i = *at, depth = 1;
     *ret = (struct field){0};
     for (; i < s.len && !memchr("!:{}", s.ptr[i], 4); i++)
@@ -310,6 +314,7 @@ static void put_field(struct call *c, struct tmpl_text *t, const struct field *f
 
 static void put_format(struct call *c, struct tmpl_text *t, struct slice s, int level)
 {
+    ASSERT(level <= LEVELS_MAX);
     struct tmpl_run *run = c->run;
     struct field field;
     if (level == LEVELS_MAX) {

@@ -67,6 +67,7 @@ static bool is_digit(char c)
  * the byte after "{%". */
 static int push_text(struct lexer *x, size_t begin, size_t end, char kind, char mark)
 {
+    ASSERT(begin <= end && end <= x->source.len);
     size_t stop = end;
     if (mark == '-') {
         while (stop > begin && is_space(x->source.ptr[stop - 1]))
@@ -132,6 +133,7 @@ static struct slice unescape(struct arena *a, struct slice s)
 
 static int lex_string(struct lexer *x)
 {
+    ASSERT(peek(x, 0) == '"' || peek(x, 0) == '\'');
     char quote = peek(x, 0);
     size_t begin = x->at + 1, end = begin;
     while (end < x->source.len && x->source.ptr[end] != quote)
@@ -168,6 +170,7 @@ static int lex_number(struct lexer *x)
         }
         taken++;
     }
+    ASSERT(n < sizeof(digits));
     digits[n] = 0;
     struct tmpl_token t = {.kind = real ? TMPL_TOKEN_FLOAT : TMPL_TOKEN_INT};
     errno = 0;
@@ -270,6 +273,7 @@ static size_t find_tag(struct slice s, size_t from)
 
 static int lex_tag(struct lexer *x)
 {
+    ASSERT(x->at + 1 < x->source.len && x->source.ptr[x->at] == '{');
     char kind = peek(x, 1), mark = peek(x, 2);
     advance(x, 2 + (mark == '-' || mark == '+'));
     if (kind == '#')

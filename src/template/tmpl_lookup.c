@@ -27,6 +27,7 @@ static struct tmpl_value loop_attribute(const struct tmpl_loop *l, struct slice 
 {
     const struct tmpl_seq *items = l->items;
     uint32_t i = l->index0;
+    ASSERT(i < items->count);
     if (slice_eq(name, SLICE("index0")))
         return tmpl_int(i);
     if (slice_eq(name, SLICE("index")))
@@ -74,6 +75,7 @@ struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, 
 
 static struct tmpl_value get_index(struct tmpl_run *run, struct tmpl_value v, int64_t i)
 {
+    ASSERT(v.type == TMPL_STRING || v.type == TMPL_SEQ);
     /* Its characters are counted, and one is looked for. */
     if (v.type == TMPL_STRING && !tmpl_work(run, 2 * tmpl_cost_chars(v.s.len)))
         return v;

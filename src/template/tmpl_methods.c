@@ -107,6 +107,7 @@ static struct tmpl_value method_rsplit(struct tmpl_run *run, struct tmpl_value s
     /* The first parts become one again: they are adjacent in the text. */
     struct tmpl_seq *l = all.list;
     uint32_t joined = l->count - (uint32_t)limit;
+    ASSERT(joined > 1);
     const struct slice last = l->items[joined - 1].s;
     l->items[0] = tmpl_string(slice_sub(self.s, 0, (size_t)(last.ptr + last.len - self.s.ptr)));
     memmove(&l->items[1], &l->items[joined], (size_t)limit * sizeof(*l->items));
@@ -190,6 +191,7 @@ static struct tmpl_value parted(struct tmpl_run *run, struct slice s, const stru
     struct tmpl_seq *l = run->error ? NULL : tmpl_seq_begin(run, 3);
     if (!l)
         return tmpl_none();
+    ASSERT(len <= s.len);
     size_t cut = at != SIZE_MAX ? at : last ? 0 : s.len;
     l->items[0] = tmpl_string(slice_sub(s, 0, cut));
     l->items[1] = tmpl_string(slice_sub(s, cut, len));

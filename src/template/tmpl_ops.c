@@ -156,6 +156,7 @@ static struct tmpl_value concat(struct tmpl_run *run, struct slice x, struct sli
 
 static struct tmpl_value repeat(struct tmpl_run *run, struct tmpl_value v, int64_t times)
 {
+    ASSERT(v.type == TMPL_STRING);
     struct tmpl_text t;
     tmpl_text_begin(run, &t);
     for (int64_t i = 0; i < times && !t.failed && v.s.len > 0 && tmpl_step(run, 1); i++)
@@ -166,6 +167,7 @@ static struct tmpl_value repeat(struct tmpl_run *run, struct tmpl_value v, int64
 static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_value *x,
                                     const struct tmpl_value *y)
 {
+    ASSERT(x->type == TMPL_SEQ && y->type == TMPL_SEQ);
     uint64_t count = (uint64_t)x->list->count + y->list->count;
     if (!tmpl_step(run, (uint32_t)MIN_OF(count, (uint64_t)UINT32_MAX)))
         return tmpl_none();
@@ -199,6 +201,7 @@ struct tmpl_value tmpl_integers(struct tmpl_run *run, enum tmpl_op op, int64_t i
         over |= j >= 64 && (i > 1 || i < -1);
         break;
     default: /* FLOORDIV, MOD: Python rounds down, the remainder has the divisor's sign */
+        ASSERT(op == TMPL_OP_FLOORDIV || op == TMPL_OP_MOD);
         if (j == 0)
             return tmpl_fail(run, "integer division or modulo by zero");
         if (i == INT64_MIN && j == -1)

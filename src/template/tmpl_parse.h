@@ -8,7 +8,8 @@
 
 struct tmpl_parser {
     struct arena *a;
-    const struct tmpl_token *tokens;
+    const struct tmpl_token *tokens; /* the last one is TMPL_TOKEN_END */
+    uint32_t count;                  /* tokens */
     uint32_t at, depth, loops, macros;
     int error;
     struct err *e;

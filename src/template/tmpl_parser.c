@@ -2,6 +2,8 @@
 #include "template/tmpl_builtins.h"
 #include "template/tmpl_parse.h"
 
+#include "base/check.h"
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -83,6 +85,7 @@ static struct tmpl_node *parse_for(struct tmpl_parser *p)
         return NULL;
     p->loops++;
     n->b = parse_body(p, ends);
+    ASSERT(p->loops > 0);
     p->loops--;
     if (!n->b)
         return NULL;
@@ -108,6 +111,7 @@ static struct tmpl_node *parse_set_block(struct tmpl_parser *p, struct tmpl_node
     }
     if (!close_tag(p) || !(n->b = parse_body(p, end)))
         return NULL;
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_TAG_OPEN);
     p->at += 2;
     return close_tag(p) ? tmpl_p_with_list(n, &filters) : NULL;
 }
@@ -165,6 +169,7 @@ static struct tmpl_node *parse_callable_body(struct tmpl_parser *p, struct tmpl_
     p->loops = loops;
     if (!n->b)
         return NULL;
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_TAG_OPEN);
     p->at += 2;
     return close_tag(p) ? n : NULL;
 }
@@ -200,6 +205,7 @@ static struct tmpl_node *parse_filter_block(struct tmpl_parser *p)
     struct tmpl_node *n = tmpl_p_node(p, TMPL_FILTERED);
     if (!n || !(n->a = tmpl_p_parse_filter(p, NULL)) || !close_tag(p) || !(n->b = parse_body(p, end)))
         return NULL;
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_TAG_OPEN);
     p->at += 2;
     return close_tag(p) ? n : NULL;
 }
@@ -303,10 +309,11 @@ int tmpl_parse(struct arena *a, struct slice source, struct tmpl_node **ret, str
     int r = tmpl_lex(a, source, &tokens, &count, e);
     if (r < 0)
         return r;
-    struct tmpl_parser p = {.a = a, .tokens = tokens, .e = e};
+    struct tmpl_parser p = {.a = a, .tokens = tokens, .count = count, .e = e};
     struct tmpl_node *n = parse_body(&p, NULL);
     if (!n)
         return p.error ? p.error : -EINVAL;
+    ASSERT(p.depth == 0 && p.loops == 0);
     *ret = n;
     return 0;
 }

@@ -137,6 +137,7 @@ STRING_FILTER(escape, tmpl_escape(run, s))
 
 size_t tmpl_edge_char(struct slice s, bool back)
 {
+    ASSERT(s.len > 0);
     size_t n = 1;
     if (back)
         while (n < s.len && ((unsigned char)s.ptr[s.len - n] & 0xc0) == 0x80)

@@ -59,6 +59,7 @@ bool added_set_find(const struct added_set *set, struct slice content, uint32_t 
  * `byte`. A token that ends before `depth` is smaller than any byte. */
 static uint32_t narrow(const struct added_set *set, uint32_t low, uint32_t high, size_t depth, unsigned byte)
 {
+    ASSERT(low <= high && high <= set->count);
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         struct slice content = set->tokens[middle].content;
@@ -73,6 +74,7 @@ static uint32_t narrow(const struct added_set *set, uint32_t low, uint32_t high,
 /* The longest token that starts at `at`, or NULL. */
 static const struct added_token *longest_at(const struct added_set *set, struct slice text, size_t at)
 {
+    ASSERT(at < text.len);
     const struct added_token *longest = NULL;
     uint32_t low = 0, high = set->count;
     for (size_t depth = 0; at + depth < text.len && low < high; depth++) {
@@ -93,6 +95,7 @@ const struct added_token *added_set_longest(const struct added_set *set, struct 
 /* True when a word character ends before `from`, or starts at `until`. */
 static bool word_touches(struct slice text, size_t from, size_t until)
 {
+    ASSERT(from <= until && until <= text.len);
     uint32_t code;
     if (from > 0 && (utf8_previous(text.ptr, from, &code), unicode_is_word(code)))
         return true;
@@ -103,6 +106,7 @@ static bool word_touches(struct slice text, size_t from, size_t until)
  * make the walk measure the same run at every match. */
 static size_t space_end(struct added_walk *w, size_t from)
 {
+    ASSERT(from <= w->text.len);
     if (from >= w->space_from && from < w->space_until)
         return w->space_until;
     uint32_t code;
@@ -120,6 +124,7 @@ static size_t space_end(struct added_walk *w, size_t from)
 /* Start of the white space that ends at `end`, not before `from`. */
 static size_t space_start(struct slice text, size_t from, size_t end)
 {
+    ASSERT(from <= end && end <= text.len);
     uint32_t code;
     for (unsigned bytes; end > from; end -= bytes) {
         bytes = utf8_previous(text.ptr, end, &code);

@@ -47,6 +47,7 @@ void bpe_add(struct bpe *b, const struct bpe_merge *merge)
 static void symbols_init(const struct bpe *b, const struct bpe_piece *piece, struct bpe_symbol *symbols,
                          struct bpe_heap *heap)
 {
+    ASSERT(heap->count == 0);
     uint32_t count = piece->count;
     for (uint32_t i = 0; i < count; i++)
         symbols[i] = bpe_symbol_of(b, piece, i);
@@ -63,6 +64,7 @@ static void symbols_init(const struct bpe *b, const struct bpe_piece *piece, str
 static void symbols_merge(const struct bpe *b, struct bpe_symbol *symbols, uint32_t at, uint32_t count,
                           struct bpe_heap *heap)
 {
+    ASSERT(at < count);
     bpe_symbol_join(b, symbols, at, count);
     if (symbols[at].rank != RANK_NONE)
         bpe_heap_put(heap, (uint64_t)symbols[at].rank << 32 | at);

@@ -73,6 +73,7 @@ static int encode_stretch(const struct bpe_chars *c, struct arena *scratch, stru
         r = wanted_pass(w, i, &look);
     }
     flush_unknown(&s);
+    ASSERT(s.count <= text.len);
     if (r == 0 && s.count)
         r = bpe_encode_piece(c->bpe, scratch, &(struct bpe_piece){NULL, s.ids, s.count}, w, out);
     arena_rewind(scratch, mark);
@@ -96,6 +97,7 @@ int bpe_chars_encode(const struct bpe_chars *c, struct arena *scratch, struct sl
     int r = 0;
     for (size_t from = 0, end; from < piece.len && r >= 0; from = end) {
         end = stretch_end(c, piece, from);
+        ASSERT(end > from);
         struct slice stretch = slice_sub(piece, from, end - from);
         size_t first = out->count;
         r = piece_ids_put(known, stretch, out);

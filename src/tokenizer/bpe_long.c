@@ -38,6 +38,7 @@ struct merging {
 
 static void chain_enter(struct merging *m, uint32_t at)
 {
+    ASSERT(m->symbols[at].rank < m->b->ranks);
     uint32_t *head = &m->heads[m->symbols[at].rank];
     m->symbols[at].chain_previous = NONE;
     m->symbols[at].chain_next = *head;
@@ -66,6 +67,7 @@ static uint32_t chain_take(struct merging *m)
 {
     uint32_t n = 0;
     for (uint32_t at = m->heads[m->rank]; at != NONE; at = m->symbols[at].chain_next) {
+        ASSERT(n < m->count);
         m->open[n++] = at;
         m->symbols[at].chain_previous = OUT;
     }
@@ -125,6 +127,7 @@ static int enter(struct merging *m, uint32_t at)
 
 static int merge(struct merging *m, uint32_t at)
 {
+    ASSERT(at < m->count);
     uint32_t before = m->symbols[at].previous;
     int r = wanted_pass(m->wanted, m->merges++, &m->look);
     if (r < 0)
@@ -154,6 +157,7 @@ static int merge_early(struct merging *m, uint64_t limit)
 
 static int merge_rank(struct merging *m)
 {
+    ASSERT(m->rank < m->b->ranks);
     uint32_t n = chain_take(m);
     int r = 0;
     sort(m->open, m->spare, n);

@@ -84,6 +84,7 @@ static uint32_t offset_of(uint32_t unit)
 
 static struct slice text_at(const struct charsmap *m, uint32_t at)
 {
+    ASSERT(at <= m->texts.len);
     size_t end = slice_find(m->texts, (struct slice){"", 1}, at);
     return slice_sub(m->texts, at, MIN_OF(end, m->texts.len) - at);
 }
@@ -128,6 +129,7 @@ static void put(struct charsmap_output *o, struct slice s)
 /* End of the grapheme cluster at `from`. */
 static size_t cluster_end(struct slice text, size_t from)
 {
+    ASSERT(from < text.len);
     uint32_t code, next;
     utf8proc_int32_t state = 0;
     size_t end = from + utf8_next(text.ptr + from, &code);

@@ -67,6 +67,7 @@ static void put_lower(struct output *o, uint32_t code, struct slice same)
 {
     uint32_t lower[2];
     unsigned count = unicode_lower(code, lower);
+    ASSERT(count <= COUNT_OF(lower));
     if (count == 1 && lower[0] == code) {
         put(o, same);
         return;
@@ -123,6 +124,7 @@ static int replace(const struct normalizer_stage *s, struct slice text, struct s
         struct split_match m = split_regex_find(s->regex, &in, from);
         if (m.error < 0)
             return m.error;
+        ASSERT(from <= m.start && m.start <= m.end && from < m.end);
         put(o, slice_sub(text, from, m.start - from));
         if (m.end > m.start)
             put(o, s->content);

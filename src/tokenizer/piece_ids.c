@@ -3,6 +3,8 @@
 
 #include "tokenizer/bpe.h"
 
+#include "base/check.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -32,6 +34,7 @@ int piece_ids_init(struct piece_ids *p, struct arena *scratch)
 /* 1 to 16 bytes. */
 static struct piece_key key_of(struct slice piece)
 {
+    ASSERT(piece.len > 0 && piece.len <= PIECE_MAX);
     struct piece_key k = {.len = (uint32_t)piece.len};
     if (piece.len >= 8) {
         memcpy(&k.head, piece.ptr, 8);
@@ -61,6 +64,7 @@ int piece_ids_put(const struct piece_ids *p, struct slice piece, struct bpe_ids 
     const struct piece_entry *entry = place_of(p, &k);
     if (entry->len != k.len || entry->head != k.head || entry->tail != k.tail)
         return 0;
+    ASSERT(entry->count <= IDS_MAX);
     int r = 0;
     for (uint32_t i = 0; i < entry->count && r == 0; i++)
         r = bpe_ids_put(out, entry->ids[i]);
@@ -69,6 +73,7 @@ int piece_ids_put(const struct piece_ids *p, struct slice piece, struct bpe_ids 
 
 void piece_ids_keep(struct piece_ids *p, struct slice piece, const struct bpe_ids *out, size_t first)
 {
+    ASSERT(first <= out->count);
     size_t count = out->count - first;
     if (!p->entries || piece.len == 0 || piece.len > PIECE_MAX || count > IDS_MAX)
         return;

@@ -39,6 +39,7 @@ bool pretok_rule_find(struct slice regex, enum pretok_rule *ret)
 
 struct slice pretok_rule_regex(enum pretok_rule rule)
 {
+    ASSERT((size_t)rule < COUNT_OF(pretok_specs));
     return pretok_specs[rule].regex;
 }
 
@@ -51,6 +52,7 @@ struct pretok_char {
 
 static struct pretok_char char_beyond_ascii(const struct pretok_spec *spec, struct slice text, size_t at)
 {
+    ASSERT(at < text.len);
     struct pretok_char c = {.kind = KIND_OTHER};
     c.bytes = utf8_next(text.ptr + at, &c.code);
     switch (unicode_class(c.code)) {

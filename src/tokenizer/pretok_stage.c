@@ -24,6 +24,7 @@ static int run_stage(const struct pretok_run *run, uint32_t stage, const struct 
 
 static int give(const struct splitting *s, size_t from, size_t until)
 {
+    ASSERT(from <= until && until <= s->piece->text.len);
     if (from == until)
         return 0;
     bool first = s->piece->first && from <= s->piece->added;
@@ -74,6 +75,7 @@ static int put(struct splitting *s, size_t from, size_t until, bool match)
 
 static struct split_match find(const struct splitting *s, size_t from)
 {
+    ASSERT(from < s->piece->text.len);
     struct slice text = s->piece->text;
     const struct split_text in = {text, s->stage->mapped, s->run->budget};
     if (s->stage->kind == STAGE_SPLIT)
@@ -98,6 +100,7 @@ static int run_split(struct splitting *s)
     for (size_t from = 0; r == 0 && from < s->piece->text.len;) {
         struct split_match m = find(s, from);
         r = m.error ? m.error : put(s, from, m.start, false);
+        ASSERT(m.error || m.end > from);
         if (r == 0)
             r = put(s, m.start, m.end, true);
         from = m.end;
@@ -113,6 +116,7 @@ static int run_rule(const struct splitting *s)
         end = pretok_end(s->stage->rule, s->piece->text, from, s->run->budget->wanted);
         if (end == SIZE_MAX)
             return wanted_check(s->run->budget->wanted);
+        ASSERT(end > from);
         r = give(s, from, end);
     }
     return r;
@@ -140,6 +144,7 @@ static int run_space(const struct splitting *s)
 /* `text` with the replacement, in scratch; `added` grows by what comes in front. */
 static int replace_blanks(const struct splitting *s, struct slice *text, size_t *added)
 {
+    ASSERT(text->len > 0);
     struct slice mark = s->stage->replacement;
     size_t blanks = 0, len = 0;
     for (size_t i = 0; i < text->len; i++)
@@ -162,6 +167,7 @@ static int replace_blanks(const struct splitting *s, struct slice *text, size_t 
         memcpy(copy + len, mark.ptr, mark.len);
         len += mark.len;
     }
+    ASSERT(len <= text->len + (blanks + 1) * mark.len);
     *text = (struct slice){copy, len};
     return 0;
 }

@@ -94,6 +94,7 @@ struct matching {
 /* Takes the steps until the next look from the budget. False: m->error. */
 static bool look(struct matching *m)
 {
+    ASSERT(m->budget->look == 0);
     struct split_budget *b = m->budget;
     m->error = wanted_check(b->wanted);
     if (m->error == 0 && b->steps == 0) {
@@ -133,6 +134,7 @@ unsigned split_text_next(const struct split_text *in, size_t at, uint32_t *ret)
 
 static size_t char_back(const struct split_text *in, size_t at)
 {
+    ASSERT(at > 0);
     uint32_t code;
     return in->mapped ? at - 1 : at - utf8_previous(in->text.ptr, at, &code);
 }
@@ -199,6 +201,7 @@ static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t it
 
 struct split_match split_regex_find(const struct split_regex *r, const struct split_text *in, size_t from)
 {
+    ASSERT(from <= in->text.len);
     struct matching m = {.r = r, .in = in, .budget = in->budget};
     const struct regex_item whole = {.alt = r->top, .alt_count = r->top_count};
     uint32_t code;

@@ -49,6 +49,7 @@ static bool at_end(const struct parsing *p)
 
 static uint32_t take_char(struct parsing *p)
 {
+    ASSERT(!at_end(p));
     uint32_t code;
     p->at += utf8_next(p->s.ptr + p->at, &code);
     return code;
@@ -59,6 +60,7 @@ static uint32_t take_char(struct parsing *p)
 static int new_set(struct parsing *p, const struct regex_part *parts, uint32_t count, bool negated,
                    uint32_t *ret)
 {
+    ASSERT(p->r->set_count <= REGEX_SETS_MAX && p->r->part_count <= REGEX_PARTS_MAX);
     struct split_regex *r = p->r;
     if (r->set_count == REGEX_SETS_MAX || r->part_count + count > REGEX_PARTS_MAX)
         return refuse(p, "so many classes");
@@ -82,6 +84,7 @@ static struct regex_part range(uint32_t first, uint32_t last)
 /* The characters beyond ASCII whose other case is s or k. */
 static struct regex_part folded_sign(uint32_t letter)
 {
+    ASSERT((letter | 0x20) == 's' || (letter | 0x20) == 'k');
     return (letter | 0x20) == 's' ? range(0x17F, 0x17F) : range(0x212A, 0x212A);
 }
 
@@ -102,6 +105,7 @@ static int parse_property(struct parsing *p, struct regex_part *ret)
         ret->kind = PART_SCRIPT;
     else if (ret->categories == 0)
         return refuse(p, "this property");
+    ASSERT(close != SIZE_MAX);
     p->at = close + 1;
     return 0;
 }
@@ -355,6 +359,7 @@ static int parse_group(struct parsing *p, struct regex_item *ret)
 
 static int parse_item(struct parsing *p, struct regex_item *ret)
 {
+    ASSERT(!at_end(p));
     int r = 0;
     if (take(p, SLICE("("))) {
         r = parse_group(p, ret);
@@ -436,6 +441,7 @@ static bool item_matches_nothing(const struct split_regex *r, const struct regex
 
 static bool alts_match_nothing(const struct split_regex *r, uint32_t alt, uint32_t count)
 {
+    ASSERT(alt + count <= r->alt_count);
     for (uint32_t k = alt; k < alt + count; k++) {
         bool nothing = true;
         for (uint32_t i = 0; i < r->alts[k].item_count; i++)
@@ -448,6 +454,7 @@ static bool alts_match_nothing(const struct split_regex *r, uint32_t alt, uint32
 
 static void find_starts(struct split_regex *r, uint32_t alt, uint32_t count)
 {
+    ASSERT(alt + count <= r->alt_count);
     for (uint32_t k = alt; k < alt + count; k++) {
         for (uint32_t n = 0; n < r->alts[k].item_count; n++) {
             const struct regex_item *i = &r->items[r->alts[k].item + n];
@@ -507,6 +514,7 @@ int split_regex_compile(struct arena *a, struct slice pattern, struct split_rege
     int r = begin(&p, a);
     if (r == 0)
         r = parse_alts(&p, &p.r->top, &p.r->top_count);
+    ASSERT(r < 0 || p.depth == 0);
     return r < 0 ? r : finish(&p, ret);
 }
 

@@ -41,6 +41,7 @@ void token_bound_init(struct token_bound *b, const struct vocab *v, const struct
     }
     for (unsigned i = 0; i < 256; i++) {
         uint32_t bytes = with[i] && (i < 0x80 || !opts->normalised) ? with[i] : longest;
+        ASSERT(bytes > 0);
         b->parts[i] = opts->strips && (is_blank(i) || i >= 0x80) ? 0 : TOKEN_BOUND_ONE / bytes;
     }
     b->other = opts->strips ? 0 : TOKEN_BOUND_ONE / longest / (opts->normalised ? NFC_SHORTENS : 1);
@@ -53,6 +54,7 @@ void token_bound_init(struct token_bound *b, const struct vocab *v, const struct
 
 static uint64_t sum_of(const struct token_bound *b, struct slice text, size_t from, size_t to)
 {
+    ASSERT(from <= to && to <= text.len);
     uint64_t sum = 0;
     for (size_t i = from; i < to; i++) {
         unsigned byte = (unsigned char)text.ptr[i];

@@ -5,6 +5,7 @@
 
 static void replace(struct slice s, struct slice from, struct slice to, struct buf *out)
 {
+    ASSERT(from.len > 0); /* else this would not end */
     for (size_t at = 0, found; at < s.len; at = found + from.len) {
         found = slice_find(s, from, at);
         if (found == SIZE_MAX) {
@@ -80,6 +81,7 @@ static void run_stage(const struct token_decoder_stage *stage, struct slice s, s
 
 void token_decoder_run(const struct token_decoder *d, struct slice token, struct buf *out)
 {
+    ASSERT(d->count <= TOKEN_DECODER_STAGES_MAX);
     struct buf two[2];
     size_t now = 0;
     buf_init(&two[0], SIZE_MAX / 4, NULL);

@@ -39,6 +39,7 @@ static uint32_t count_nodes(const struct vocab *v, const uint32_t *ids, uint32_t
         nodes += s.len - same;
         before = s;
     }
+    ASSERT(nodes <= UINT32_MAX);
     return (uint32_t)nodes;
 }
 
@@ -94,6 +95,7 @@ int token_trie_init(struct token_trie *t, struct arena *a, const struct vocab *v
 
 uint32_t token_trie_step(const struct token_trie *t, uint32_t node, unsigned char byte)
 {
+    ASSERT(node < t->count);
     uint32_t from = t->children[node], count = t->children[node + 1] - from;
     const uint8_t *found = count ? memchr(t->labels + from, byte, count) : NULL;
     return found ? (uint32_t)(found - t->labels) : TOKEN_TRIE_NONE;

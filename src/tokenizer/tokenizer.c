@@ -32,6 +32,7 @@ struct json_source {
 static size_t json_source_read(void *into, size_t len, void *arg)
 {
     struct json_source *s = arg;
+    ASSERT(s->at <= s->bytes);
     size_t n = MIN_OF(len, s->bytes - s->at);
     if (s->file)
         s->error = regular_file_read(s->file, s->at, into, n, s->e);
@@ -210,6 +211,7 @@ static uint32_t *append_ids(uint32_t *to, const uint32_t *ids, uint32_t count)
 void tokenizer_pair_join(const struct tokenizer_pair *p, const uint32_t *a, uint32_t a_count,
                          const uint32_t *b, uint32_t b_count, uint32_t *ret, uint32_t *second)
 {
+    ASSERT(p->known);
     uint32_t *at = append_ids(ret, p->before.ids, p->before.count);
     at = append_ids(at, a, a_count);
     *second = p->typed ? (uint32_t)(at - ret) + p->zeros : 0;
@@ -242,6 +244,7 @@ struct encoding {
 /* All tokens until now are of bytes before `byte`, and no later one exists yet. */
 static void pass(struct encoding *e, size_t byte)
 {
+    ASSERT(!e->marks || e->marked <= e->marks->count);
     for (; e->marks && e->marked < e->marks->count && e->marks->bytes[e->marked] < byte; e->marked++)
         e->marks->tokens[e->marked] = (uint32_t)e->before;
     e->before = e->out.count;
@@ -360,6 +363,7 @@ static int valid_bytes(struct slice text, const struct wanted *w, size_t *ret)
         /* A part may end within a character: the next one starts with it. */
         more = utf8_valid_bytes(slice_sub(text, at, WANTED_BYTES));
     }
+    ASSERT(at <= text.len);
     *ret = at;
     return r;
 }
@@ -416,6 +420,7 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
     if (r < 0)
         return err_set(e, r, "tokenizing %zu bytes was not wanted any more", text.len);
+    ASSERT(en.out.count <= ids_max);
     *count = en.out.count;
     return 0;
 }

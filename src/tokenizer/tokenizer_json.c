@@ -89,6 +89,7 @@ static int vocab_fill_added(struct tokenizer *t, const struct vocab_reader *v, s
             return err_set(e, -EINVAL, "tokenizer.json: added token \"%.*s\" (id %u): %s",
                            SLICE_ARGS(slice_sub(content, 0, 80)), id,
                            same ? "model.vocab gives it another id" : "another added token has this id");
+        ASSERT(id < t->vocab.size);
         vocab_add(&t->vocab, id, content);
         t->vocab.entries[id].is_added = true;
         t->vocab.entries[id].is_special = json_is_true(json_object_get(token, "special"));
@@ -114,6 +115,7 @@ static int vocab_fill(struct tokenizer *t, const struct vocab_reader *v, struct 
     for (void *i = json_object_iter(vocab); i; i = json_object_iter_next(vocab, i)) {
         struct slice token = iter_key(i);
         uint32_t id = (uint32_t)json_integer_value(json_object_iter_value(i));
+        ASSERT(id < t->vocab.size);
         bool reachable;
         if (!vocab_has(&t->vocab, id) && t->model == TOKENIZER_BYTES)
             reachable = vocab_add_byte_level(&t->vocab, id, token);
@@ -346,6 +348,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
             continue;
         normalized[normalized_count++] = token;
     }
+    ASSERT(raw_count + normalized_count <= count);
     token_bound_init(&t->bound, &t->vocab, &bound);
     int r = added_set_build(&t->added_all, all, (uint32_t)count, e);
     if (r == 0)

@@ -3,6 +3,7 @@
 
 #include "tokenizer/tokenizer.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ size_t tokenizer_stage_count(const json_t *stage, const char *key)
 
 const json_t *tokenizer_stage_member(const json_t *stage, const char *key, size_t index)
 {
+    ASSERT(index < tokenizer_stage_count(stage, key));
     if (!json_is(json_object_get(stage, "type"), "Sequence"))
         return stage;
     return json_array_get(json_object_get(stage, key), index);

@@ -189,6 +189,7 @@ static int read_unigram(struct tokenizer *t, struct arena *a, const json_t *mode
     u->scores = ARENA_ARRAY(a, double, t->vocab.size);
     if (!u->scores || token_trie_init(&u->trie, a, &t->vocab, &t->by_bytes) < 0)
         return tokenizer_no_memory(e);
+    ASSERT(json_array_size(vocab) <= t->vocab.size);
     for (size_t i = 0; i < json_array_size(vocab); i++) {
         u->scores[i] = json_number_value(json_array_get(json_array_get(vocab, i), 1));
         least = fmin(least, u->scores[i]);
@@ -199,6 +200,7 @@ static int read_unigram(struct tokenizer *t, struct arena *a, const json_t *mode
 
 int tokenizer_read_model(struct tokenizer *t, struct arena *a, const json_t *model, struct err *e)
 {
+    ASSERT(t->model != TOKENIZER_BYTES);
     if (t->model == TOKENIZER_CHARS)
         return read_chars(t, model, e);
     return t->model == TOKENIZER_UNIGRAM ? read_unigram(t, a, model, e) : read_wordpiece(t, a, model, e);
