@@ -151,7 +151,7 @@ static int lex_number(struct lexer *x)
     char digits[64];
     size_t n = 0, taken = 0;
     bool real = false;
-    while (n + 1 < sizeof(digits)) {
+    while (n + 2 < sizeof(digits)) { /* an exponent is two */
         char c = peek(x, taken);
         bool point = c == '.' && !real && is_digit(peek(x, taken + 1));
         bool exponent =

@@ -315,6 +315,15 @@ TEST(what_is_no_template_is_refused_with_its_line)
     assert_non_null(strstr(render("\n\n{% endif %}"), "line 3"));
 }
 
+TEST(a_number_fits_its_digits_or_is_refused)
+{
+    char source[128];
+    for (int digits = 55; digits <= 70; digits++) {
+        snprintf(source, sizeof(source), "{{ 0.%0*d1e5 }}", digits - 3, 0);
+        assert_int_equal(strncmp(render(source), digits < 62 ? "1e-" : "compile: ", 3), 0);
+    }
+}
+
 TEST(limits_end_what_does_not_end)
 {
     limits = (struct chat_template_limits){10000, 100, 10000};
