@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/files/small_file.h"
 #include "base/wanted.h"
 #include "grammar/matcher_state.h"

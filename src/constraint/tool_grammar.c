@@ -4,6 +4,7 @@
 
 #include "constraint/tool_work.h"
 
+#include "base/err.h"
 #include "schema/schema.h"
 
 #include <errno.h>

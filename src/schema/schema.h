@@ -23,12 +23,12 @@
 #ifndef PLATEAU_SCHEMA_SCHEMA_H
 #define PLATEAU_SCHEMA_SCHEMA_H
 
-#include "base/buf.h"
-#include "base/err.h"
 #include "grammar/grammar.h"
 
 #include <jansson.h>
 
+struct buf;
+struct err;
 struct json_spacing;
 struct wanted;
 

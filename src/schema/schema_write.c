@@ -1,6 +1,8 @@
 #include "schema/decimal.h"
 #include "schema/schema.h"
 
+#include "base/buf.h"
+
 #include <stdio.h>
 
 static void write_string(struct buf *out, struct slice s)

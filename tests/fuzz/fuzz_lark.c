@@ -1,5 +1,6 @@
 /* Grammars as LARK text. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
+#include "base/err.h"
 #include "constraint/lark.h"
 #include "schema/schema.h"
 

@@ -1,7 +1,9 @@
 /* JSON Schemas. A schema, a zero byte, and an instance. Invariants: no crash; every refusal has a
  * message; the compiler ends soon; ordering an instance keeps its value. */
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/wanted.h"
 #include "schema/schema.h"
 

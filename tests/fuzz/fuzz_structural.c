@@ -1,5 +1,6 @@
 /* Structural tags as JSON. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
+#include "base/err.h"
 #include "constraint/structural.h"
 #include "grammar/grammar_state.h"
 #include "schema/schema.h"

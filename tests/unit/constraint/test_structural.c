@@ -1,6 +1,7 @@
 #include "test.h"
 #include "test_recogniser.h"
 
+#include "base/err.h"
 #include "constraint/structural.h"
 #include "grammar/grammar_state.h"
 #include "schema/schema.h"

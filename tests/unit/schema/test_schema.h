@@ -5,7 +5,9 @@
 #include "test.h"
 #include "unit/constraint/test_recogniser.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/wanted.h"
 #include "schema/schema.h"
 
