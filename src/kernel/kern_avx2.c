@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include "kernel/kern_code.h"
+#include "tensor/codebook.h"
 #include "kernel/kern_v16_avx2.h"
 
 /* 16 registers: 8 hold chains, the others weights and the broadcast input. */
@@ -22,6 +23,7 @@
 #define MANY_COLUMNS     4
 #define ATTN_GROUP_PAGES 1
 #include "kernel/kern_qparam.inc"
+#include "kernel/kern_words.inc"
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include "kernel/kern_code.h"
+#include "tensor/codebook.h"
 #include "kernel/kern_v16_avx512.h"
 
 /* 32 registers: 16 hold chains (8 of one column suffice: latency 4, two per cycle). */
@@ -22,6 +23,7 @@
 #define MANY_COLUMNS     8
 #define ATTN_GROUP_PAGES 2
 #include "kernel/kern_qparam.inc"
+#include "kernel/kern_words.inc"
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

@@ -6,7 +6,7 @@
 #include "kernel/matrix.h"
 
 /* The bits of whole numbers, or one of these. */
-enum { CODE_BF16 = 32, CODE_F16, CODE_F32, CODE_E2M1, CODE_IQ4, CODE_E4M3 };
+enum { CODE_BF16 = 32, CODE_F16, CODE_F32, CODE_E2M1, CODE_IQ4, CODE_E4M3, CODE_WORDS };
 
 static inline int code_of(const struct matrix *w)
 {
@@ -20,6 +20,8 @@ static inline int code_of(const struct matrix *w)
     default:
         break;
     }
+    if (code_is_word(w->codes))
+        return CODE_WORDS;
     switch (w->codes) {
     case CODES_E2M1:
         return CODE_E2M1;

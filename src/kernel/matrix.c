@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "kernel/matrix_factor.h"
 #include "kernel/matrix_quads.h"
+#include "kernel/matrix_words.h"
+#include "tensor/codebook.h"
 
 #include <math.h>
 
@@ -51,6 +53,8 @@ static enum matrix_form qparam_form_of(enum dtype dtype)
 static enum matrix_form qparams_form(const struct linear_source *s, uint32_t count)
 {
     enum matrix_form form = qparam_form_of(s[0].scales.dtype);
+    if (code_is_word(s[0].codes))
+        return MATRIX_ODD4;
     for (uint32_t i = 0; i < count; i++) {
         bool same = s[i].scales.dtype == s[0].scales.dtype &&
                     (s[i].bias_kind != BIASES_STORED || s[i].biases.dtype == s[0].scales.dtype);
@@ -88,6 +92,7 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
                (m.bias_kind == BIASES_CENTRED && m.bits == (m.codes == CODES_E4M3 ? 8 : 4)));
         ASSERT(m.super == 0 || (m.k % m.super == 0 && m.super % m.group == 0));
         ASSERT((m.qparams == MATRIX_I8) <= (m.super > 0) && (m.super == 0 || m.qparams >= MATRIX_E4M3));
+        ASSERT((m.qparams == MATRIX_ODD4) == code_is_word(m.codes));
         ASSERT(m.qparams < MATRIX_E8M0 || m.qparams == MATRIX_I8 || m.bias_kind == BIASES_CENTRED);
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +113,7 @@ static bool fits_paired_groups(const struct linear_source *s)
 bool matrix_fits_quads(const struct linear_source *s, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (!s[i].affine || s[i].codes == CODES_E4M3 || s[i].group > 128)
+        if (!s[i].affine || s[i].codes >= CODES_E4M3 || s[i].group > 128)
             return false;
         if (s[i].group % 32 != 0 && !fits_paired_groups(&s[i]))
             return false;
@@ -187,6 +192,7 @@ static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
  * they are. An 8-bit value loses its centre here: as a signed byte it converts in one step less. */
 static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *m)
 {
+    ASSERT(!code_is_word(m->codes));
     if (m->bits == 2 || m->bits == 4 || m->bits == 8) {
         uint8_t centre = m->bits == 8 && m->codes == CODES_WHOLE ? 0x80 : 0;
         for (uint32_t i = 0; i < m->group * m->bits / 8; i++)
@@ -215,7 +221,10 @@ static void copy_side(uint8_t *at, const struct tensor *t, uint64_t index, uint3
 static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
                         const struct matrix *m)
 {
-    if (m->qparams == MATRIX_F32) {
+    if (m->qparams == MATRIX_ODD4) {
+        const uint32_t stored = ((const uint8_t *)t->data)[index] / 2u & 15;
+        at[lane % 8] |= (uint8_t)(stored << lane / 8 * 4);
+    } else if (m->qparams == MATRIX_F32) {
         float value = tensor_f32_at(t, index);
         memcpy(at + (size_t)lane * 4, &value, 4);
     } else {
@@ -252,7 +261,9 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
         spread_sides(at, s, row, g, lane, m);
         const uint8_t *stream = values + (size_t)g * (m->group * m->bits / 8);
         uint8_t *codes = panel + matrix_codes_offset(m, g);
-        if (m->form == MATRIX_AFFINE)
+        if (code_is_word(m->codes))
+            matrix_words_put(codes, lane, m->codes, stream, m->group / 8);
+        else if (m->form == MATRIX_AFFINE)
             spread_octets(codes + lane, stream, m);
         else if (!matrix_pairs_groups(m))
             matrix_quads_put(codes, lane, stream, m->bits, m->group);
@@ -362,6 +373,8 @@ static const uint8_t *group_at(const struct matrix *m, uint32_t row, uint32_t gr
 
 static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
 {
+    if (form == MATRIX_ODD4)
+        return (float)(2 * (at[lane % 8] >> lane / 8 * 4 & 15) + 1);
     static const enum dtype dtypes[] = {
         [MATRIX_BF16] = DTYPE_BF16,    [MATRIX_F16] = DTYPE_F16,      [MATRIX_F32] = DTYPE_F32,
         [MATRIX_E8M0] = DTYPE_F8_E8M0, [MATRIX_E4M3] = DTYPE_F8_E4M3, [MATRIX_I8] = DTYPE_I8};
@@ -432,8 +445,14 @@ static float factor_of(const struct matrix *m, uint32_t code)
 
 static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
 {
-    const uint8_t *at = group_at(m, row, k / m->group) + matrix_sides_bytes(m) +
-                        (size_t)(k % m->group / 8) * MATRIX_PANEL * m->bits + row % MATRIX_PANEL;
+    const uint8_t *at =
+        group_at(m, row, k / m->group) + matrix_sides_bytes(m) + k % m->group / 8 * matrix_octet_bytes(m);
+    if (code_is_word(m->codes)) {
+        int8_t numbers[CODEBOOK_VALUES];
+        codebook_numbers(m->codes, matrix_word_at(at, row % MATRIX_PANEL, m->codes), numbers);
+        return numbers[k % 8];
+    }
+    at += row % MATRIX_PANEL;
     uint32_t value = 0, shift = 0, step = k % 8;
     for (uint32_t width = 8; width > 0; width /= 2) {
         uint32_t per_byte = 8 / width;
@@ -482,16 +501,30 @@ static void octet_codes(const uint8_t *at, uint32_t bits, uint32_t codes[8])
     }
 }
 
+/* The factors of row `lane` in an octet. */
+static void octet_factors(const struct matrix *m, const uint8_t *at, uint32_t lane, float ret[8])
+{
+    uint32_t codes[8];
+    int8_t numbers[CODEBOOK_VALUES];
+    const bool words = code_is_word(m->codes);
+    if (words)
+        codebook_numbers(m->codes, matrix_word_at(at, lane, m->codes), numbers);
+    else
+        octet_codes(at + lane, m->bits, codes);
+    for (uint32_t s = 0; s < 8; s++)
+        ret[s] = words ? numbers[s] : factor_of(m, codes[s]);
+}
+
 static void affine_row(const struct matrix *m, uint32_t row, float *ret)
 {
+    float factors[8];
     for (uint32_t g = 0; g < m->k / m->group; g++) {
         struct matrix_qparams q = matrix_qparams(m, row, g);
-        const uint8_t *at = group_at(m, row, g) + matrix_sides_bytes(m) + row % MATRIX_PANEL;
-        for (uint32_t octet = 0; octet < m->group / 8; octet++, ret += 8) {
-            uint32_t codes[8];
-            octet_codes(at + (size_t)octet * MATRIX_PANEL * m->bits, m->bits, codes);
+        const uint8_t *at = group_at(m, row, g) + matrix_sides_bytes(m);
+        for (uint32_t octet = 0; octet < m->group / 8; octet++, at += matrix_octet_bytes(m)) {
+            octet_factors(m, at, row % MATRIX_PANEL, factors);
             for (uint32_t s = 0; s < 8; s++)
-                ret[s] = fmaf(q.scale, factor_of(m, codes[s]), q.bias);
+                *ret++ = fmaf(q.scale, factors[s], q.bias);
         }
     }
 }
@@ -535,6 +568,16 @@ static void copy_lane(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32
         memcpy(to + i * MATRIX_PANEL * bytes, from + i * MATRIX_PANEL * bytes, bytes);
 }
 
+/* As `copy_lane()`, but of the scales and words of a group; both share bytes with other rows. */
+static void copy_words(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32_t from_lane,
+                       const struct matrix *m)
+{
+    const uint32_t shift = to_lane / 8 * 4, scale = from[from_lane % 8] >> from_lane / 8 * 4 & 15u;
+    to[to_lane % 8] = (uint8_t)((to[to_lane % 8] & ~(15u << shift)) | scale << shift);
+    for (size_t i = 0, at = matrix_sides_bytes(m); i < m->group / 8; i++, at += matrix_octet_bytes(m))
+        matrix_word_set(to + at, to_lane, m->codes, matrix_word_at(from + at, from_lane, m->codes));
+}
+
 void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row)
 {
     ASSERT(to->form == from->form && to->k == from->k && to->bits == from->bits && to->group == from->group &&
@@ -565,6 +608,10 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
         if (supers && g % matrix_super_groups(from) == 0)
             copy_lane(dst + at - supers, to_lane, src + at - supers, from_lane,
                       supers / (MATRIX_PANEL * super_bytes), super_bytes);
+        if (code_is_word(from->codes)) {
+            copy_words(dst + at, to_lane, src + at, from_lane, from);
+            continue;
+        }
         copy_lane(dst + at, to_lane, src + at, from_lane, 1, qparam_bytes / MATRIX_PANEL);
         at += qparam_bytes;
         copy_lane(dst + at, to_lane, src + at, from_lane, from->bias_kind != BIASES_CENTRED, biases);

@@ -21,6 +21,8 @@
  *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
  *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1,
  *               3 = 2 + 1. Any bit width costs exactly its bits.
+ *               An octet of words (codebook.h) has 16 bytes for each of the word's bytes, then its high bits:
+ *               of four rows in a byte, with IQ1 of two, the first row's the lowest.
  * Quads panel:  the same affine weights for integer products, in as many bytes; the layout's name in packed
  *               files is "q16x64". [k / group] groups; a group is 16 scales and 16 biases as above, then
  *               [group / 32] units. A unit holds 32 k steps x 16 rows as bit planes in lines of 64 bytes. A
@@ -47,7 +49,9 @@
 /* k steps of a tile of a MATRIX_PAIRS matrix. */
 #define MATRIX_PAIRS_TILE 32
 
-/* E8M0, E4M3 and I8 are forms of scales alone. Packed files have these numbers. */
+/* E8M0, E4M3, I8 and ODD4 are forms of scales alone. ODD4 has odd numbers from 1 to 31 in four bits: those of
+ * rows 0 to 7 are the low halves of eight bytes, the others the high halves. Packed files have these numbers
+ * of the forms. */
 enum matrix_form {
     MATRIX_BF16,
     MATRIX_F16,
@@ -57,7 +61,8 @@ enum matrix_form {
     MATRIX_E8M0,
     MATRIX_E4M3,
     MATRIX_I8,
-    MATRIX_PAIRS
+    MATRIX_PAIRS,
+    MATRIX_ODD4
 };
 
 /* Constant once packed. The arithmetic of every kernel, in every tier, for output row i and column x:
@@ -66,8 +71,9 @@ enum matrix_form {
  *           acc = fma(scale[i][g], p, acc); acc = fma(bias[i][g], xsum[g], acc)
  *   with centre = 2^(bits-1), bias = fma(scale, centre, checkpoint bias), xsum[g] = kern group_sums. With
  *   zero points bias = (centre - zero) * scale. Without biases the last step is left out. Codes that look
- *   numbers up: instead of q - centre it is twice the E2M1 (scale / 2), the whole number of IQ4, or the E4M3
- *   over 256 (scale * 256). Two levels: scale and bias are products, bias that of a negative.
+ *   numbers up: instead of q - centre it is twice the E2M1 (scale / 2), the whole number of IQ4 or of a word
+ *   (scale * code_scale()), or the E4M3 over 256 (scale * 256). Two levels: scale and bias are products, bias
+ *   that of a negative.
  *   quads:  the input is a row of whole numbers v[k] with a scale and a sum per group (quants.h).
  *           acc = 0; for each group g: S = sum over k in g of q[i][k] * v[k], exact, an int32;
  *           acc = fma((float)S, scale[i][g] * v.scale[g], acc); acc = fma(bias[i][g], v.sum[g], acc)
@@ -169,9 +175,17 @@ static inline uint32_t matrix_panels(const struct matrix *m)
     return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
 }
 
+/* Bytes of eight k steps of 16 rows. */
+static inline size_t matrix_octet_bytes(const struct matrix *m)
+{
+    return MATRIX_PANEL / 8 * (code_is_word(m->codes) ? code_word_bits(m->codes) : 8 * (size_t)m->bits);
+}
+
 /* Bytes of a group's 16 scales. */
 static inline size_t matrix_qparam_bytes(const struct matrix *m)
 {
+    if (m->qparams == MATRIX_ODD4)
+        return MATRIX_PANEL / 2;
     return MATRIX_PANEL * (m->qparams == MATRIX_F32 ? 4 : m->qparams <= MATRIX_F16 ? 2 : 1);
 }
 
@@ -187,7 +201,7 @@ static inline size_t matrix_sides_bytes(const struct matrix *m)
 /* Bytes of one group of an affine panel, in either layout. */
 static inline size_t matrix_group_bytes(const struct matrix *m)
 {
-    return matrix_sides_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
+    return matrix_sides_bytes(m) + m->group / 8 * matrix_octet_bytes(m);
 }
 
 /* Bytes of the upper scales and biases before the groups of a super; 0 with one level. */

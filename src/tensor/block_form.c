@@ -6,6 +6,7 @@
 #include "tensor/block_form.h"
 
 #include "base/check.h"
+#include "tensor/block_codebook.h"
 
 #include <math.h>
 
@@ -203,8 +204,15 @@ static const struct block_form forms[] = {
     BLOCKS(12, "Q4_K", 256, 144, 4, 32, split_q4_q5_k, I8, STORED, WHOLE, .low_at = 16),
     BLOCKS(13, "Q5_K", 256, 176, 5, 32, split_q4_q5_k, I8, STORED, WHOLE, .high_at = 16, .low_at = 48),
     BLOCKS(14, "Q6_K", 256, 210, 6, 16, split_q6_k, I8, CENTRED, WHOLE, .high_at = 128),
+    BLOCKS(16, "IQ2_XXS", 256, 66, 4, 32, block_codebook_iq2_xxs, I8, CENTRED, CODES_IQ2_XXS, .low_at = 2),
+    BLOCKS(17, "IQ2_XS", 256, 74, 4, 16, block_codebook_iq2_xs, I8, CENTRED, CODES_IQ2_XS, .low_at = 2),
+    BLOCKS(18, "IQ3_XXS", 256, 98, 4, 32, block_codebook_iq3_xxs, I8, CENTRED, CODES_IQ3_XXS, .low_at = 2),
+    BLOCKS(19, "IQ1_S", 256, 50, 4, 32, block_codebook_iq1_s, I8, CENTRED, CODES_IQ1, .low_at = 2),
     BLOCKS(20, "IQ4_NL", 32, 18, 4, 32, split_iq4_nl, F16, CENTRED, CODES_IQ4, .low_at = 2),
+    BLOCKS(21, "IQ3_S", 256, 110, 4, 32, block_codebook_iq3_s, I8, CENTRED, CODES_IQ3_S, .low_at = 2),
+    BLOCKS(22, "IQ2_S", 256, 82, 4, 16, block_codebook_iq2_s, I8, CENTRED, CODES_IQ2_S, .low_at = 2),
     BLOCKS(23, "IQ4_XS", 256, 136, 4, 32, split_iq4_xs, I8, CENTRED, CODES_IQ4, .low_at = 8),
+    BLOCKS(29, "IQ1_M", 256, 56, 4, 16, block_codebook_iq1_m, I8, CENTRED, CODES_IQ1, .low_at = 0),
     BLOCKS(39, "MXFP4", 32, 17, 4, 32, split_mxfp4, F8_E8M0, CENTRED, CODES_E2M1, .low_at = 1),
     BLOCKS(40, "NVFP4", 64, 36, 4, 16, split_nvfp4, F8_E4M3, CENTRED, CODES_E2M1, .low_at = 4),
 };
@@ -216,9 +224,8 @@ static const struct block_form forms[] = {
 static const struct {
     uint32_t type;
     const char *name;
-} refused[] = {{9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-               {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
-               {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"}};
+} refused[] = {{9, "Q8_1"}, {15, "Q8_K"}, {24, "I8"},    {25, "I16"},  {26, "I32"},
+               {27, "I64"}, {28, "F64"},  {34, "TQ1_0"}, {35, "TQ2_0"}};
 
 const struct block_form *block_form_find(uint32_t type)
 {
@@ -288,7 +295,7 @@ void block_form_unpack(const struct block_form *f, const void *row, uint64_t cou
         const uint16_t both[2] = {p.half, p.bias_half};
         s.supers.data = both;
         for (uint32_t i = 0; i < f->values; i++)
-            ret[i] = fmaf(linear_source_scale(&s, 0, i / f->group), code_number(f->codes, p.codes[i]),
+            ret[i] = fmaf(linear_source_scale(&s, 0, i / f->group), code_number_at(f->codes, p.codes, i),
                           linear_source_bias(&s, 0, i / f->group));
     }
 }

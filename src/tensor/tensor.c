@@ -7,6 +7,7 @@
 #include "tensor/block_form.h"
 
 #include "base/check.h"
+#include "tensor/codebook.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -204,7 +205,7 @@ uint64_t linear_source_column(const struct linear_source *s, uint64_t row)
 float code_factor(enum code_map map, uint32_t code)
 {
     static const int8_t e2m1[16] = CODES_E2M1_TABLE, iq4[16] = CODES_IQ4_TABLE;
-    ASSERT(map == CODES_WHOLE || code < (map == CODES_E4M3 ? 256u : 16u));
+    ASSERT(map == CODES_WHOLE || (map <= CODES_E4M3 && code < (map == CODES_E4M3 ? 256u : 16u)));
     switch (map) {
     case CODES_E2M1:
         return e2m1[code];
@@ -219,13 +220,40 @@ float code_factor(enum code_map map, uint32_t code)
 
 float code_scale(enum code_map map)
 {
-    ASSERT(map <= CODES_E4M3);
-    return map == CODES_E2M1 ? 0.5f : map == CODES_E4M3 ? 256.0f : 1.0f;
+    ASSERT(map <= CODES_IQ3_S);
+    switch (map) {
+    case CODES_E2M1:
+        return 0.5f;
+    case CODES_E4M3:
+        return 256;
+    case CODES_IQ1:
+    case CODES_IQ2_XXS:
+    case CODES_IQ2_XS:
+    case CODES_IQ2_S:
+        return 0.125f;
+    case CODES_IQ3_XXS:
+        return 0.25f;
+    default:
+        return 1;
+    }
 }
 
 float code_number(enum code_map map, uint32_t code)
 {
     return code_factor(map, code) * code_scale(map);
+}
+
+float code_number_at(enum code_map map, const uint8_t *codes, uint64_t at)
+{
+    const uint64_t place = at % CODEBOOK_VALUES;
+    int8_t numbers[CODEBOOK_VALUES];
+    uint32_t word = 0;
+    if (!code_is_word(map))
+        return code_number(map, codes[at]);
+    for (uint32_t i = 0; i < CODEBOOK_VALUES; i++)
+        word |= (uint32_t)codes[at - place + i] << 4 * i;
+    codebook_numbers(map, word, numbers);
+    return (float)numbers[place] * code_scale(map);
 }
 
 /* Value `which` of a row's pair, or its only one, above group `group`. */
@@ -255,6 +283,18 @@ float linear_source_bias(const struct linear_source *s, uint64_t row, uint64_t g
     return s->super ? -super_at(s, row, group, 1) * own : own;
 }
 
+/* The number of a column in a row's stream. */
+static float stream_number(const struct linear_source *s, const uint8_t *row, uint64_t column)
+{
+    const uint64_t place = column % CODEBOOK_VALUES;
+    uint8_t codes[CODEBOOK_VALUES];
+    if (!code_is_word(s->codes))
+        return code_number(s->codes, stream_at(row, column, s->bits));
+    for (uint64_t i = 0; i < CODEBOOK_VALUES; i++)
+        codes[i] = (uint8_t)stream_at(row, column - place + i, s->bits);
+    return code_number_at(s->codes, codes, place);
+}
+
 float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column)
 {
     ASSERT(expert < s->experts && row < s->out && column < s->in);
@@ -264,7 +304,7 @@ float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t 
     if (!s->affine)
         return tensor_f32_at(&s->weight, r * s->in + column);
     const uint8_t *bytes = (const uint8_t *)s->weight.data + r * (s->in * s->bits / 8);
-    float number = code_number(s->codes, stream_at(bytes, column, s->bits));
+    float number = stream_number(s, bytes, column);
     uint64_t g = column / s->group;
     /* One rounding: the value the numbers mean. */
     return fmaf(linear_source_scale(s, r, g), number, linear_source_bias(s, r, g));

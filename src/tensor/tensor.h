@@ -88,7 +88,37 @@ enum code_map {
     CODES_E2M1,  /* 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives */
     CODES_IQ4,   /* 4 bits: CODES_IQ4_TABLE, whole numbers from -127 to 113 */
     CODES_E4M3,  /* 8 bits: a float of 1, 4 and 3 bits */
+    /* 4 bits of a word of eight values (codebook.h). Scales are I8, odd numbers from 1 to 31. */
+    CODES_IQ1,
+    CODES_IQ2_XXS,
+    CODES_IQ2_XS,
+    CODES_IQ2_S,
+    CODES_IQ3_XXS,
+    CODES_IQ3_S,
 };
+/* Whether codes are words of a codebook. */
+static inline bool code_is_word(enum code_map map)
+{
+    return map >= CODES_IQ1;
+}
+
+/* Bits of a word. */
+static inline uint32_t code_word_bits(enum code_map map)
+{
+    switch (map) {
+    case CODES_IQ1:
+        return 12;
+    case CODES_IQ2_S:
+        return 18;
+    case CODES_IQ3_XXS:
+        return 24;
+    case CODES_IQ3_S:
+        return 26;
+    default:
+        return 16;
+    }
+}
+
 /* E2M1 twice, and IQ4: initializers of 16 int8_t. */
 #define CODES_E2M1_TABLE                                                                                     \
     {                                                                                                        \
@@ -147,10 +177,12 @@ struct linear_source {
     bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */
 };
 
-/* The number of a code. */
+/* The number of a code; not of words. */
 float code_number(enum code_map map, uint32_t code);
-/* The integer that kernels multiply: 2 * value for E2M1, value / 256 for E4M3. code_scale() is the inverse
- * factor. */
+/* The number of code `at` of those at `codes`, a byte each. */
+float code_number_at(enum code_map map, const uint8_t *codes, uint64_t at);
+/* The number that kernels multiply: 2 * value for E2M1, value / 256 for E4M3. code_scale() is the inverse
+ * factor. Not of words (codebook.h). */
 float code_factor(enum code_map map, uint32_t code);
 float code_scale(enum code_map map);
 /* Scale and bias of group `group` of row `row`, all experts counted; of a source in memory. */

@@ -149,6 +149,13 @@ static const struct kern_form kern_forms[] = {
     {"Q6_K", 6, 16, CODES_WHOLE, DTYPE_I8, BIASES_CENTRED, 256},
     {"IQ4_NL", 4, 32, CODES_IQ4, DTYPE_F16, BIASES_CENTRED, 0},
     {"IQ4_XS", 4, 32, CODES_IQ4, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ1_S", 4, 32, CODES_IQ1, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ1_M", 4, 16, CODES_IQ1, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ2_XXS", 4, 32, CODES_IQ2_XXS, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ2_XS", 4, 16, CODES_IQ2_XS, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ2_S in halves", 4, 16, CODES_IQ2_S, DTYPE_I8, BIASES_CENTRED, 128},
+    {"IQ3_XXS", 4, 32, CODES_IQ3_XXS, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ3_S", 4, 32, CODES_IQ3_S, DTYPE_I8, BIASES_CENTRED, 256},
     {"MXFP4", 4, 32, CODES_E2M1, DTYPE_F8_E8M0, BIASES_CENTRED, 0},
     {"NVFP4", 4, 16, CODES_E2M1, DTYPE_F8_E4M3, BIASES_CENTRED, SUPER_ROW},
     {"nvfp4 of MLX", 4, 16, CODES_E2M1, DTYPE_F8_E4M3, BIASES_CENTRED, 0},
@@ -202,6 +209,8 @@ static inline struct linear_source random_form(struct rng *r, const struct kern_
     s.weight =
         random_bytes(r, f->codes == CODES_E4M3 ? DTYPE_F8_E4M3 : DTYPE_U8, rows * in * f->bits / 8, 0, 255);
     s.scales = random_side(r, f->scales, groups);
+    for (uint64_t i = 0; code_is_word(f->codes) && i < groups; i++)
+        ((uint8_t *)(uintptr_t)s.scales.data)[i] = (uint8_t)(2 * rng_below(r, 16) + 1);
     if (f->bias_kind == BIASES_STORED)
         s.biases = random_side(r, f->scales, groups);
     if (f->bias_kind == BIASES_ZEROS)
@@ -226,7 +235,8 @@ static inline double source_size(const struct linear_source *s, uint64_t expert,
 {
     if (!s->affine)
         return fabs((double)linear_source_at(s, expert, row, column));
-    const double number = s->codes == CODES_E4M3   ? 448
+    const double number = code_is_word(s->codes)   ? 62
+                          : s->codes == CODES_E4M3 ? 448
                           : s->codes == CODES_IQ4  ? 127
                           : s->codes == CODES_E2M1 ? 6
                                                    : 1u << s->bits;

@@ -87,6 +87,7 @@ static bool prefers_bf16(void)
 const struct backend backend_cpu = {.name = "cpu",
                                     .layout = CPU_LAYOUT,
                                     .bf16 = true,
+                                    .codebooks = true,
                                     .integers = true,
                                     .prefers_bf16 = prefers_bf16,
                                     .cost = cpu_cost,

@@ -56,6 +56,7 @@ static int reopen(struct device *device)
 const struct backend backend_fake = {.name = "fake",
                                      .apart = true,
                                      .bf16 = true,
+                                     .codebooks = true,
                                      .integers = true,
                                      .samples = true,
                                      .cost = fake_cost,

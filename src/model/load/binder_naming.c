@@ -4,6 +4,7 @@
 #include "model/load/binder.h"
 
 #include "base/check.h"
+#include "compute/backend.h"
 #include "tensor/block_form.h"
 #include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
@@ -93,6 +94,9 @@ int binder_naming_source(struct binder *b, const char *name, const char *module,
     if (f) {
         ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
         block_form_source(f, s);
+        if (code_is_word(s->codes) && !b->config->backend->codebooks)
+            return err_set(b->e, -ENOTSUP, "tensor %s: the form %s is read on CPUs alone (--device cpu)",
+                           name, f->name);
         s->scales.rank = s->biases.rank = s->supers.rank = s->weight.rank;
         memcpy(s->scales.shape, s->weight.shape, sizeof(s->scales.shape));
         memcpy(s->biases.shape, s->weight.shape, sizeof(s->biases.shape));

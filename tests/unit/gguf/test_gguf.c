@@ -245,8 +245,8 @@ TEST(tensors_that_are_wrong)
     refuses(-EINVAL, "tensor t: its bytes overflow");
     one_tensor("t", 1, odd, 2, 0);
     refuses(-EINVAL, "tensor t: its rows are not a whole number of blocks");
-    one_tensor("t", 1, row, 19, 0);
-    refuses(-ENOTSUP, "tensor t: the form IQ1_S is not read");
+    one_tensor("t", 1, row, 34, 0);
+    refuses(-ENOTSUP, "tensor t: the form TQ1_0 is not read");
     one_tensor("t", 1, row, 5, 0);
     refuses(-EINVAL, "tensor t: the form 5 is not known");
     one_tensor("t", 1, row, 0, 8);
