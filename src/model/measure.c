@@ -160,6 +160,8 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->kv_form = p->kv_form;
     c->quant = p->quant;
     c->drafts_max = p->drafts_max;
+    c->page_beside = p->page_beside;
+    c->page_stride = p->page_stride;
     if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
         return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32 is", c->backend->name);
     if (c->compute > COMPUTE_BF16 && !c->backend->integers)

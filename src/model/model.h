@@ -47,6 +47,12 @@ struct model_parts {
                              state. At most MODEL_DRAFTS_MAX */
     uint32_t draft_vocab; /* draft only from this many recently used tokens, which takes a copy of their rows
                              of the output matrix; 0, or more than half the vocabulary: from all */
+    /* Bytes that each page of the first group has after its own K and V, for the K and V of a draft model; a
+     * multiple of 64. */
+    size_t page_beside;
+    /* With a draft model's own load: bytes of a page of the target's first group, where its K and V lie. All
+     * its groups have the same pages. 0: pages of its own. */
+    size_t page_stride;
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
@@ -143,6 +149,7 @@ struct model_shape {
     enum kv_form kv_form;      /* f32 also where another was asked for and no layer can have it */
     enum kv_form kv_smaller;   /* the next smaller form that layers can have; KV_AUTO: none */
     uint32_t quant;            /* requested bits of codes; 0: floats stay */
+    size_t page_beside;        /* part of a page of the first group for K and V of a draft model */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */

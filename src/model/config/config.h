@@ -183,9 +183,10 @@ struct config {
     uint32_t kv_count, recurrent_count; /* layers with K and V in the pages, and with a state */
     struct layer_config mtp_layer;      /* the MTP head's; index kv_count */
     /* Set by the caller; 0 after config_parse: */
-    uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
-    uint32_t drafts_max;  /* the longest draft after a known token */
-    uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
+    uint32_t mtp_count;              /* MTP layers that are computed, whose K and V lie in the pages */
+    uint32_t drafts_max;             /* the longest draft after a known token */
+    size_t page_beside, page_stride; /* model_parts */
+    uint32_t draft_vocab;            /* tokens among which the head looks for them; 0: all */
     /* Latent attention; 0 without such layers. Of a head, head_dim values rotate. */
     uint32_t q_rank, kv_rank;            /* rank of queries (0: none), and of keys and values */
     uint32_t nope_dim, latent_value_dim; /* widths of a head's key without rotation, and of its value */

@@ -176,6 +176,20 @@ static void fill_layers(struct config *c, struct kv_layer *kv, struct recurrent_
         kv[c->mtp_layer.index] = kv_layer_of(c, &c->mtp_layer);
 }
 
+/* The groups of a draft model lie one after the other in the pages of its target. */
+static void share_pages(struct compute_shape *s, struct kv_layer *kv, size_t stride)
+{
+    size_t begin[PAGE_GROUPS_MAX], bytes = 0;
+    for (uint32_t g = 0; g < s->group_count; g++) {
+        begin[g] = bytes;
+        bytes += s->groups[g].page_bytes;
+        s->groups[g].page_bytes = stride;
+    }
+    ASSERT(bytes <= stride);
+    for (uint32_t i = 0; i < s->kv_count; i++)
+        kv[i].offset += begin[kv[i].group];
+}
+
 int config_lay_out(struct arena *a, struct config *c)
 {
     struct kv_layer *kv = ARENA_ARRAY(a, struct kv_layer, c->layers + 1);
@@ -204,6 +218,9 @@ int config_lay_out(struct arena *a, struct config *c)
                                       .draft_vocab = c->draft_vocab};
     fill_layers(c, kv, recurrent);
     page_lay_out(kv, c->shape.kv_count, c->shape.groups, c->shape.group_count);
+    c->shape.groups[0].page_bytes += c->page_beside;
+    if (c->page_stride > 0)
+        share_pages(&c->shape, kv, c->page_stride);
     state_lay_out(&c->shape, recurrent);
     return 0;
 }
@@ -252,6 +269,7 @@ void config_fill_layouts(const struct config *c, struct model_shape *s)
         count_kv(s, &c->shape.kv[c->mtp_layer.index], c->mtp_layer.window);
     memcpy(s->groups, c->shape.groups, sizeof(s->groups));
     s->group_count = c->shape.group_count;
+    s->page_beside = c->page_beside;
     for (uint32_t g = 0; g < s->group_count; g++)
         s->page_bytes += s->groups[g].page_bytes;
     s->kv_form = any_can_have(c, c->kv_form) ? c->kv_form : KV_F32;
