@@ -74,11 +74,12 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
                        o->max_num_seqs, o->max_queue, 1u << 20);
     const struct drafting_opts *g = &o->drafting;
     if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == DRAFTING_NONE) != (g->drafts_max == 0) ||
-        (g->by == DRAFTING_MTP && !shape->mtp) || ((g->optimistic || g->past) && g->by != DRAFTING_MTP) ||
-        (g->optimistic && g->past))
-        return err_set(e, -EINVAL,
-                       "%u drafts per row and step: at most %u, and by the head only if there is one",
-                       g->drafts_max, MODEL_DRAFTS_MAX);
+        (g->by == DRAFTING_MTP && !shape->mtp) || (g->by == DRAFTING_MODEL) != (o->draft != NULL) ||
+        (g->past && !drafting_has_passes(g->by)) || (g->optimistic && (g->past || g->by != DRAFTING_MTP)))
+        return err_set(
+            e, -EINVAL,
+            "%u drafts per row and step: at most %u, and by a head or a draft model only if there is one",
+            g->drafts_max, MODEL_DRAFTS_MAX);
     if (o->tokens_max < tokens_min(o))
         return err_set(e, -EINVAL, "steps of %u tokens are too small: %u sequences need at least %u",
                        o->tokens_max, o->max_num_seqs, tokens_min(o));
@@ -166,7 +167,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .group_count = shape->group_count,
                   .state_bytes = shape->state_bytes,
                   .bytes_max = limit_of(o->pools_bytes_max),
-                  .prefix_cache_max = o->prefix_cache_bytes},
+                  .prefix_cache_max = o->prefix_cache_bytes,
+                  .drafted = o->drafting.by == DRAFTING_MODEL},
         .sched = {.seqs_max = o->max_num_seqs,
                   .queue_max = places_of(o) - o->max_num_seqs,
                   .tokens_max = o->tokens_max,
@@ -184,7 +186,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
-        drafting_arena_bytes(o->max_num_seqs) + logit_rows(o, shape) * vocab * sizeof(float) +
+        drafting_arena_bytes(o->max_num_seqs) + engine_draft_model_bytes(o) +
+        logit_rows(o, shape) * vocab * sizeof(float) +
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
         engine_samples_bytes(o, shape) + engine_tiers_bytes(o, shape) +
@@ -312,6 +315,8 @@ static int create_tables(struct engine *en)
         r = engine_leases_init(en);
     if (r == 0)
         r = engine_draft_init(en);
+    if (r == 0)
+        r = engine_draft_model_init(en);
     if (r == 0)
         r = engine_masks_init(en);
     if (r == 0)

@@ -1,5 +1,6 @@
 /* engine_draft.c - speculative decoding (spec/drafting.h) for the engine's sequences: which of them decode,
- * how many draft tokens each has room for, and the MTP head on their pages and states. */
+ * how many draft tokens each has room for, and the MTP head on their pages and states. The draft model is in
+ * engine_draft_model.c. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
@@ -33,6 +34,7 @@ uint32_t engine_draft_allow(struct engine *en)
     if (g->opts.drafts_max == 0)
         return 0;
     drafting_begin(g);
+    engine_draft_model_begin(en);
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         uint32_t before = j->seq.drafts;
@@ -40,6 +42,10 @@ uint32_t engine_draft_allow(struct engine *en)
         if (j->seq.phase != SCHED_DECODING || j->seq.paused)
             continue;
         uint32_t room = most_drafts(g, j, before);
+        if (en->draft_model.model) {
+            engine_draft_model_see(en, j);
+            room = MIN_OF(room, engine_draft_model_drafts_max(en, j));
+        }
         j->draft.forced = engine_mask_forced(j, j->seq.tokens, room);
         drafting_add(g, &j->draft, j->seq.tokens, room, &j->seq.drafts);
     }
@@ -61,7 +67,9 @@ int engine_draft(struct engine *en, const struct sched_plan *plan)
         const struct sched_step_seq *r = &plan->seqs[i];
         rows[i] = (struct drafting_row){&job_of(r->seq)->draft, r->from, .drafts = r->drafts};
     }
-    int r = drafting_draft(&en->drafting, plan->seq_count);
+    int r = en->draft_model.model ? engine_draft_model_read(en, plan) : 0;
+    if (r == 0)
+        r = drafting_draft(&en->drafting, plan->seq_count);
     for (uint32_t i = 0; r == 0 && i < plan->seq_count; i++)
         drop_forbidden(en, job_of(plan->seqs[i].seq), &rows[i]);
     for (uint32_t i = 0; r == 0 && i < plan->seq_count; i++)
@@ -69,11 +77,13 @@ int engine_draft(struct engine *en, const struct sched_plan *plan)
     return r;
 }
 
-/* For drafting_port. The rows are the plan's. */
-static int draft_with_head(void *arg, const struct drafting_row *rows, uint32_t count)
+/* For drafting_port: the head, or the draft model. The rows are the plan's. */
+static int draft_by_passes(void *arg, const struct drafting_row *rows, uint32_t count)
 {
     struct engine *en = arg;
     uint32_t heads = 0;
+    if (en->draft_model.model)
+        return engine_draft_model_draft(en, rows, count);
     for (uint32_t i = 0; i < count; i++) {
         const struct sched_step_seq *r = &en->pass.plan.seqs[i];
         const struct job *j = job_of(r->seq);
@@ -103,7 +113,7 @@ int engine_draft_init(struct engine *en)
 {
     const struct engine_faults *f = en->opts.faults;
     uint32_t seqs = en->opts.max_num_seqs;
-    struct drafting_port port = {.head = draft_with_head, .arg = en};
+    struct drafting_port port = {.head = draft_by_passes, .arg = en};
     if (f) {
         port.draft = f->draft;
         port.draft_arg = f->arg;

@@ -60,8 +60,11 @@ struct engine_live {
 };
 
 struct engine_opts {
-    const char *name;                  /* the model's name, for logs and the thread's name; copied */
-    struct model *model;               /* borrowed; outlives the engine */
+    const char *name;    /* the model's name, for logs and the thread's name; copied */
+    struct model *model; /* borrowed; outlives the engine */
+    /* With DRAFTING_MODEL: the draft model, on the same device, loaded for as many tokens and sequences of a
+     * step, with the page_stride of `model`. Borrowed. Else NULL. */
+    struct model *draft;
     const struct tokenizer *tokenizer; /* borrowed; NULL: no stop strings, every id exists */
     struct device *device;             /* the model's */
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`

@@ -93,6 +93,18 @@ struct engine_samples {
     uint32_t count; /* 0: none is sampled from */
 };
 
+/* The draft model, and its pass under way. */
+struct engine_draft_model {
+    struct model *model; /* NULL: none */
+    uint32_t vocab, context, rows_max;
+    struct model_seq *seqs; /* [max_num_seqs] */
+    struct job **jobs;      /* [max_num_seqs]: jobs of `seqs` */
+    uint32_t *ids;          /* [tokens_max]: tokens of the pass */
+    uint32_t seq_count, token_count;
+    uint32_t first_tokens, first_rows; /* in the first pass of drafts */
+    double token_ns;                   /* to read one token, moving average; 0: not measured */
+};
+
 /* Below the pools. Engine thread only. */
 struct engine_tiers {
     struct tier_io ssd, top;    /* top: what the pools have below them; arg NULL: there is none */
@@ -157,6 +169,7 @@ struct engine {
     struct list jobs, over; /* over: they have ended; tokens or the finish record are still to go out */
     struct budget budget;
     struct drafting drafting;
+    struct engine_draft_model draft_model;
     struct sampler_scratch *scratch;
     struct engine_masks masks;
     struct engine_rows rows;
@@ -223,6 +236,19 @@ int engine_draft_init(struct engine *en);
 uint32_t engine_draft_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
 int engine_draft(struct engine *en, const struct sched_plan *plan);
+
+/* engine_draft_model.c: room for its passes; zeros without a draft model. 0 or -ENOMEM. */
+size_t engine_draft_model_bytes(const struct engine_opts *o);
+int engine_draft_model_init(struct engine *en);
+/* Before a plan; then each sequence that decodes: whether it lags. */
+void engine_draft_model_begin(struct engine *en);
+void engine_draft_model_see(struct engine *en, struct job *j);
+/* The longest draft that its context has room for. */
+uint32_t engine_draft_model_drafts_max(const struct engine *en, const struct job *j);
+/* After the plan: reads tokens of sequences that lag. 0, or as model_step_end(). */
+int engine_draft_model_read(struct engine *en, const struct sched_plan *plan);
+/* Drafts rows[i].passes tokens of the plan's i-th sequence. As `engine_draft_model_read()`. */
+int engine_draft_model_draft(struct engine *en, const struct drafting_row *rows, uint32_t count);
 
 /* engine_mask.c: room for the masks of a step. 0 or -ENOMEM. */
 int engine_masks_init(struct engine *en);

@@ -43,6 +43,8 @@ struct job {
     uint32_t output_count;
     struct sampler *sampler; /* NULL: a job without tokens */
     struct drafting_seq draft;
+    /* Pages from the first on that the draft model has read whole, at that number of preemptions. */
+    uint32_t read_pages, read_preemptions;
     struct grammar_entry *grammar; /* NULL: any output */
     struct matcher *matcher;       /* has taken the output */
     struct engine_think think;

@@ -41,6 +41,8 @@ static void move_page(void *arg, uint32_t from, uint32_t to)
     struct pools *p = of->pools;
     ASSERT(from != to && p->index);
     block_pool_copy(page_pool_blocks(p->groups[of->group].pages), from, to);
+    if (of->group == 0 && p->drafted)
+        p->drafted[to] = p->drafted[from];
     prefix_index_move(p->index, of->group, from, to);
     p->moves++;
 }
@@ -200,6 +202,11 @@ static size_t pending_bytes(const struct pools_opts *o)
     return ROUND_UP(o->states_max * sizeof(uint32_t), (size_t)64) + 64;
 }
 
+static size_t drafted_bytes(const struct pools_opts *o)
+{
+    return o->drafted ? ROUND_UP((size_t)o->pages_max, (size_t)64) + 64 : 0;
+}
+
 static size_t index_bytes(const struct pools_opts *o)
 {
     uint32_t pages_max[PAGE_GROUPS_MAX];
@@ -216,7 +223,8 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
         struct page_pool_opts pages = page_opts(opts, &(struct pools){0}, g);
         bytes += page_pool_arena_bytes(&pages);
     }
-    return bytes + (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
+    return bytes + drafted_bytes(opts) +
+           (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max ? index_bytes(opts) : 0) +
            (opts->lease_bytes_max ? leases_arena_bytes(POOLS_LEASES_MAX) : 0) +
            (opts->agents ? agents_arena_bytes(opts->agents) : 0);
@@ -246,6 +254,8 @@ static void plan_accounts(struct pools *p, const struct pools_opts *o)
 
 static int create_pages(struct arena *a, const struct pools_opts *o, struct pools *p)
 {
+    if (o->drafted && !(p->drafted = ARENA_ARRAY(a, uint8_t, o->pages_max)))
+        return -ENOMEM;
     for (uint32_t g = 0; g < p->group_count; g++) {
         struct page_pool_opts pages = page_opts(o, p, g);
         p->of[g] = (struct pool_of){p, g};
@@ -391,6 +401,8 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
     block_pool_put(p->blocks[a->kind], block, 0, pools_block_bytes(p, a->kind), a->bytes);
     if (a->kind == TIER_SNAPSHOT)
         p->pending[block] = a->pending;
+    if (p->drafted && a->kind == tier_kind_of(0))
+        p->drafted[block] = PAGE_TOKENS;
 }
 
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)

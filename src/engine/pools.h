@@ -33,6 +33,9 @@ struct pools {
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
+    /* [pages_max]: tokens of a page of the first group whose K and V of the draft model are there, from its
+     * first on. They move with the page. NULL without a draft model. */
+    uint8_t *drafted;
     struct leases *leases; /* NULL: none */
     struct agents *agents; /* NULL: no places of agents */
     struct account *all, *kv, *state, *snapshots, *prefix_cache, *leased;
@@ -65,6 +68,7 @@ struct pools_opts {
     uint32_t pages_max, states_max; /* size of each group's pool; states_max is not looked at with state_bytes
                                      * 0 */
     size_t state_bytes;
+    bool drafted;              /* pages have K and V of a draft model */
     uint64_t bytes_max;        /* limit of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* limit of blocks that no request uses; 0: nothing is kept */
     /* Limits of leases (cache/leases.h): bytes, and pages and snapshots that sessions hold. 0: no leases. */

@@ -24,6 +24,7 @@
 #define PROBE_AGE      256  /* steps after which a cost is old */
 #define PROBE_DISTANCE 32   /* steps between two probes */
 #define ALLOWANCE_MAX  8    /* plain steps */
+#define CATCH_UP_SHARE 128  /* each step with drafts pays this part of the reading before */
 
 static const uint16_t seq_classes[DRAFT_LENGTH_SEQ_CLASSES] = {
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, UINT16_MAX};
@@ -165,6 +166,8 @@ static void add_draft(struct choice *c, struct draft_length_seq *r)
     bool by_head = r->source == DRAFT_DRAFTER || (r->source == DRAFT_PAST && r->drafts == 0);
     r->reached = next_chance(c, r);
     r->drafts++;
+    if (by_head && c->draft_ns == 0)
+        c->draft_ns = c->draft_length->caught_up_ns / CATCH_UP_SHARE;
     if (by_head) {
         c->draft_ns -= *seqs ? pass_ns(c->draft_length, *seqs) : 0;
         c->draft_ns += pass_ns(c->draft_length, ++*seqs);
@@ -291,6 +294,7 @@ void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t d
     struct draft_length_cost *costs = b->costs[class_of(seq_classes, seqs)];
     b->steps++;
     measure(&costs[class_of(draft_classes, drafts)], (double)ns, b->steps);
+    b->caught_up_ns = MAX_OF(b->caught_up_ns - DRAFT_LENGTH_PROBE_SHARE * (double)ns, 0);
     if (is_sure(&costs[0]))
         b->allowance_ns =
             MIN_OF(b->allowance_ns + DRAFT_LENGTH_PROBE_SHARE * (double)ns, ALLOWANCE_MAX * costs[0].ns);
@@ -298,7 +302,24 @@ void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t d
 
 void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns)
 {
+    b->caught_up_ns -= b->caught_up_ns / CATCH_UP_SHARE;
+    b->passed = true;
     measure(&b->passes[class_of(seq_classes, seqs)], (double)ns / depth, b->steps);
+}
+
+enum draft_length_reading draft_length_reads(const struct draft_length *b)
+{
+    if (!b->passed)
+        return b->allowance_ns >= 0 ? DRAFT_LENGTH_READ_TRIAL : DRAFT_LENGTH_READ_NOTHING;
+    return b->probed_step > 0 && b->probed_step == b->steps ? DRAFT_LENGTH_READ_TRIAL : DRAFT_LENGTH_READ;
+}
+
+void draft_length_caught_up(struct draft_length *b, bool trial, uint64_t ns)
+{
+    if (trial)
+        b->allowance_ns -= (double)ns;
+    else
+        b->caught_up_ns += (double)ns;
 }
 
 static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint32_t accepted)

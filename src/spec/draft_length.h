@@ -41,8 +41,9 @@ struct draft_length {
     struct draft_length_cost passes[DRAFT_LENGTH_SEQ_CLASSES]; /* costs of the head's passes, by drafting
                                                                 * sequences */
     struct draft_length_hits all[DRAFT_SOURCES];               /* by draft_length_seq.source */
-    double allowance_ns;
+    double allowance_ns, caught_up_ns; /* caught_up_ns: reading that steps have not paid yet */
     uint64_t steps, probed_step;
+    bool passed; /* a pass was measured */
 };
 
 struct draft_length_seq {
@@ -61,6 +62,13 @@ void draft_length_choose(struct draft_length *b, struct draft_length_seq *seqs, 
 void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns);
 /* Time of `depth` passes of the head with this many sequences. */
 void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns);
+/* Whether a draft model is to read known tokens for the drafts of the last choice. It reads as a trial where
+ * that choice tries a length again, or where no pass was measured yet and the allowance lasts. */
+enum draft_length_reading { DRAFT_LENGTH_READ_NOTHING, DRAFT_LENGTH_READ_TRIAL, DRAFT_LENGTH_READ };
+enum draft_length_reading draft_length_reads(const struct draft_length *b);
+/* Time in which a draft model read known tokens before it could draft. It is part of the cost of later
+ * drafts; for a trial it is paid from the allowance. */
+void draft_length_caught_up(struct draft_length *b, bool trial, uint64_t ns);
 /* Counts one draft: the first `tried` tokens mattered, of which the first `accepted` were accepted: tried
  * - accepted is 0 or 1. 0 tried: no draft. `source`: as in draft_length_seq. */
 void draft_length_count(struct draft_length *b, struct draft_length_hits *h, enum draft_source source,

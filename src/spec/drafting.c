@@ -13,12 +13,13 @@
 
 static size_t seq_bytes(void)
 {
-    return sizeof(struct draft_length_seq) + sizeof(uint32_t *) + sizeof(struct drafting_row);
+    return sizeof(struct draft_length_seq) + sizeof(struct drafting_seq *) + sizeof(uint32_t *) +
+           sizeof(struct drafting_row);
 }
 
 size_t drafting_arena_bytes(uint32_t seqs_max)
 {
-    return seqs_max * seq_bytes() + 3 * (size_t)64;
+    return seqs_max * seq_bytes() + 4 * (size_t)64;
 }
 
 int drafting_init(struct drafting *g, struct arena *a, const struct drafting_opts *opts,
@@ -27,9 +28,10 @@ int drafting_init(struct drafting *g, struct arena *a, const struct drafting_opt
     ASSERT(opts->drafts_max <= DRAFT_LENGTH_DEPTH_MAX && drafts_max <= DRAFT_LENGTH_DRAFTS_MAX);
     *g = (struct drafting){.opts = *opts, .port = *port, .seqs_max = seqs_max, .drafts_max = drafts_max};
     g->seqs = ARENA_ARRAY(a, struct draft_length_seq, seqs_max);
+    g->adding = ARENA_ARRAY(a, struct drafting_seq *, seqs_max);
     g->drafts = ARENA_ARRAY(a, uint32_t *, seqs_max);
     g->rows = ARENA_ARRAY(a, struct drafting_row, seqs_max);
-    return g->seqs && g->drafts && g->rows ? 0 : -ENOMEM;
+    return g->seqs && g->adding && g->drafts && g->rows ? 0 : -ENOMEM;
 }
 
 /* ---- before the plan ---- */
@@ -73,16 +75,37 @@ void drafting_add(struct drafting *g, struct drafting_seq *seq, uint32_t known, 
     ASSERT(g->count < g->seqs_max);
     struct draft_length_seq *s = &g->seqs[g->count];
     seq->source = DRAFT_DRAFTER;
+    seq->trial = seq->trial && seq->lags;
+    seq->wanted = seq->trial;
     s->drafts_max = seq->speculative ? prepare(g, seq, known, MIN_OF(room, g->opts.drafts_max)) : 0;
     s->source = seq->source;
     s->hits = &seq->hits[seq->source];
     ASSERT(s->drafts_max <= MIN_OF(room, g->opts.drafts_max));
+    g->adding[g->count] = seq;
     g->drafts[g->count++] = drafts;
+}
+
+/* Returns the draft tokens of one sequence: none if it lags. A trial lets the draft model read for one
+ * sequence, until it does not lag. */
+static uint32_t chosen(const struct drafting *g, uint32_t i, bool *tries)
+{
+    struct drafting_seq *seq = g->adding[i];
+    uint32_t drafts = g->opts.always ? g->seqs[i].drafts_max : g->seqs[i].drafts;
+    if (!seq->lags || seq->source == DRAFT_FORCED || drafts == 0)
+        return drafts;
+    ASSERT(g->opts.by == DRAFTING_MODEL);
+    enum draft_length_reading reads =
+        g->opts.always ? DRAFT_LENGTH_READ : draft_length_reads(&g->draft_length);
+    seq->trial = seq->trial || (reads == DRAFT_LENGTH_READ_TRIAL && !*tries);
+    seq->wanted = seq->trial || reads == DRAFT_LENGTH_READ;
+    *tries = *tries || seq->trial;
+    return 0;
 }
 
 uint32_t drafting_choose(struct drafting *g)
 {
     uint32_t may = 0, sum = 0;
+    bool tries = false;
     for (uint32_t i = 0; i < g->count; i++)
         may += g->seqs[i].drafts_max;
     if (may == 0)
@@ -90,7 +113,7 @@ uint32_t drafting_choose(struct drafting *g)
     if (!g->opts.always)
         draft_length_choose(&g->draft_length, g->seqs, g->count, g->drafts_max);
     for (uint32_t i = 0; i < g->count; i++)
-        sum += *g->drafts[i] = g->opts.always ? g->seqs[i].drafts_max : g->seqs[i].drafts;
+        sum += *g->drafts[i] = chosen(g, i, &tries);
     return MIN_OF(sum, g->drafts_max);
 }
 
@@ -137,7 +160,7 @@ int drafting_draft(struct drafting *g, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         g->planned += g->rows[i].computed = g->rows[i].drafts;
     g->computed = g->planned;
-    if (g->planned == 0 || g->opts.by != DRAFTING_MTP)
+    if (g->planned == 0 || !drafting_has_passes(g->opts.by))
         return 0;
     int r = draft_with_head(g, count);
     if (r == 0)
@@ -168,6 +191,12 @@ void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32
         n->accepted_at[i]++;
     seq->drafted_tokens += count;
     seq->accepted_tokens += accepted;
+}
+
+void drafting_caught_up(struct drafting *g, bool trial, uint64_t ns)
+{
+    ASSERT(g->opts.by == DRAFTING_MODEL);
+    draft_length_caught_up(&g->draft_length, trial, ns);
 }
 
 void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns)

@@ -1,5 +1,6 @@
 /* Drafts of sequences without a model: the head is a function that knows what to draft. */
 #include "test.h"
+#include "test_rng.h"
 
 #include "base/check.h"
 #include "spec/drafting.h"
@@ -185,6 +186,95 @@ TEST(only_steps_without_prompts_are_measured)
     }
     assert_true(choose(&f, 1, 4) > 0);
     arena_free(f.arena);
+}
+
+/* ---- a draft model that reads later ---- */
+
+TEST(a_sequence_that_lags_has_no_drafts_and_is_wanted)
+{
+    struct fixture f;
+    setup(&f, (struct drafting_opts){.by = DRAFTING_MODEL, .drafts_max = 4, .always = true}, 32);
+    f.seqs[1].lags = true;
+    assert_int_equal(choose(&f, SEQS, 3), 6);
+    assert_true(f.drafts[0] == 3 && f.drafts[1] == 0 && f.drafts[2] == 3);
+    assert_true(!f.seqs[0].wanted && f.seqs[1].wanted && !f.seqs[1].trial);
+    assert_int_equal(draft(&f, SEQS), 0);
+    assert_true(f.calls == 1 && f.passes[0] == 3 && f.passes[1] == 0 && f.passes[2] == 3);
+    /* Tokens that a grammar forces need no draft model. */
+    f.seqs[1].forced = 2;
+    assert_int_equal(choose(&f, SEQS, 3), 8);
+    assert_false(f.seqs[1].wanted);
+    f.seqs[1].forced = 0;
+    f.seqs[1].lags = false;
+    assert_int_equal(choose(&f, SEQS, 3), 9);
+    assert_false(f.seqs[1].wanted);
+    arena_free(f.arena);
+}
+
+#define STEP_NS     1000000.0
+#define PROMPT      2000
+#define READ_TOKENS 64 /* beside a step, at most */
+#define READ_NS     20000.0
+#define STEPS       20000
+
+/* Sequences with prompts come and go. A draft token costs `token_ns`, and is accepted with that chance.
+ * Returns the speed relative to plain decoding. */
+static double run_reading(double chance, double token_ns, uint32_t answer_steps)
+{
+    struct fixture f;
+    struct rng rng = {7, 0};
+    uint32_t unread[SEQS];
+    double ns = 0, tokens = 0;
+    setup(&f, (struct drafting_opts){.by = DRAFTING_MODEL, .drafts_max = 4}, 32);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        for (uint32_t i = 0; i < SEQS; i++) {
+            if ((step + i * answer_steps / SEQS) % answer_steps == 0 || step == 0) {
+                memset(f.seqs[i].hits, 0, sizeof(f.seqs[i].hits));
+                f.seqs[i].trial = false;
+                unread[i] = PROMPT;
+            }
+            f.seqs[i].lags = unread[i] > 32;
+            unread[i]++;
+        }
+        choose(&f, SEQS, 4);
+        for (uint32_t i = 0; i < SEQS; i++) {
+            if (!f.seqs[i].wanted)
+                continue;
+            uint32_t read = MIN_OF(unread[i], (uint32_t)READ_TOKENS);
+            unread[i] -= read;
+            drafting_caught_up(&f.g, f.seqs[i].trial, (uint64_t)(read * READ_NS));
+            ns += read * READ_NS;
+        }
+        assert_int_equal(draft(&f, SEQS), 0);
+        double step_ns = STEP_NS + f.g.computed * token_ns;
+        for (uint32_t i = 0; i < SEQS; i++) {
+            uint32_t accepted = 0;
+            while (accepted < f.drafts[i] && rng_uniform(&rng) < chance)
+                accepted++;
+            if (f.drafts[i] > 0)
+                unread[i] = 1;
+            tokens += 1 + accepted;
+            drafting_count(&f.g, i, f.drafts[i], accepted, false, true);
+        }
+        drafting_measure(&f.g, SEQS + f.g.planned, SEQS, (uint64_t)step_ns);
+        ns += step_ns;
+    }
+    arena_free(f.arena);
+    return tokens / SEQS / (ns / STEP_NS);
+}
+
+TEST(reading_prompts_for_drafts_that_lose_costs_next_to_nothing)
+{
+    assert_true(run_reading(0.05, STEP_NS / 3, 300) > 0.98);
+    assert_true(run_reading(0.4, STEP_NS / 2, 300) > 0.98);
+    /* Drafts would be right, but answers are too short for the prompts. */
+    assert_true(run_reading(0.95, STEP_NS / 30, 20) > 0.98);
+    assert_true(run_reading(0.95, STEP_NS / 30, 40) > 0.98);
+}
+
+TEST(prompts_are_read_for_drafts_that_gain)
+{
+    assert_true(run_reading(0.95, STEP_NS / 30, 300) > 1.5);
 }
 
 TEST_MAIN()
