@@ -42,16 +42,17 @@ static void print_drafting(const struct planning *p)
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     const struct drafting_opts *g = &p->model.drafting;
     const char *who = g->by == DRAFTING_NGRAM ? "n-gram matches"
-                      : g->past               ? "the MTP head and n-gram matches"
-                                              : "the MTP head";
+                      : g->by == DRAFTING_MTP ? "the MTP head"
+                                              : "the draft model";
     if (g->drafts_max == 0)
         return;
     plain_printf(
         stdout,
-        "Speculative decoding: %s, up to %u draft tokens per sequence%s; takes %s of the weights, %s of each "
-        "page and %s of each recurrent state.\n",
-        who, g->drafts_max, g->optimistic ? ", accepted without verification: NOT EXACT" : "",
-        bytes_text(t->weight_bytes).text, bytes_text(t->page_bytes).text, bytes_text(t->state_bytes).text);
+        "Speculative decoding: %s%s, up to %u draft tokens per sequence%s; takes %s of the weights, %s of "
+        "each page and %s of each recurrent state.\n",
+        who, g->past ? " and n-gram matches" : "", g->drafts_max,
+        g->optimistic ? ", accepted without verification: NOT EXACT" : "", bytes_text(t->weight_bytes).text,
+        bytes_text(t->page_bytes).text, bytes_text(t->state_bytes).text);
 }
 
 /* The accounts of a domain, and their sums. */

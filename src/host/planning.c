@@ -7,6 +7,7 @@
 #include "host/device_choice.h"
 #include "host/listeners.h"
 #include "host/models/model_finder.h"
+#include "host/models/catalog.h"
 #include "host/settings.h"
 
 #include "api/api.h"
@@ -131,7 +132,7 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
 {
     char where[DOMAIN_HOLDER_BYTES] = "";
     const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
-    char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96], agents[160] = "";
+    char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96], agents[160] = "", draft[128] = "";
     const char *elsewhere = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
@@ -152,16 +153,22 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
         snprintf(image_sched, sizeof(image_sched), " Images take %s of that (--max-image-pixels 0).",
                  bytes_text(bytes).text);
     }
+    if (p->model.drafting.by == DRAFTING_MODEL)
+        snprintf(draft, sizeof(draft),
+                 " The draft model takes %s of that, and %s of each page (--draft-model).",
+                 bytes_text(p->plan.model.draft_bytes + p->plan.model.draft_host_bytes).text,
+                 bytes_text(p->model.draft.shape.page_bytes).text);
     if (why->domain > 0) {
         snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
         from = find_device_ceiling(p, device, sizeof(device));
         elsewhere = " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
-        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s", name,
-        where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context, seqs,
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s%s",
+        name, where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context,
+        seqs,
         context[0] || seqs[0] || why->agents_max ? "" : " No shorter context or smaller batch would fit.",
-        agents, image_sched, elsewhere);
+        agents, image_sched, draft, elsewhere);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
@@ -251,6 +258,22 @@ static bool speculation_of(const struct settings *o, struct speculation *ret)
     return speculation_parse(o->model.spec ? o->model.spec : "auto", &ret->way);
 }
 
+/* Its directory, before anything is read. */
+static int find_draft(struct planning *p, struct err *e)
+{
+    char dir[CATALOG_PATH_BYTES];
+    const char *name = p->settings->model.draft_model;
+    p->model.speculation.draft_model = name && name[0];
+    if (!p->model.speculation.draft_model)
+        return 0;
+    struct err why = {{0}};
+    int r = catalog_find(name, dir, &why);
+    if (r < 0)
+        return err_set(e, r, "--draft-model %s: %s", name, why.text);
+    snprintf(p->model.draft.dir, sizeof(p->model.draft.dir), "%s", dir);
+    return 0;
+}
+
 static enum model_kind kind_of(const struct planning *p, const char *dir, struct model_files *files)
 {
     struct model_settings s = {.planned = false};
@@ -297,6 +320,8 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
     r = planning_arithmetic(p->settings, &p->model.parts, e);
+    if (r == 0)
+        r = find_draft(p, e);
     if (r < 0)
         return r;
     r = probe(p, dir, e);

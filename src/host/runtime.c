@@ -78,6 +78,7 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
     s->plan = p->plan;
     s->shape = p->model.shape;
     s->parts = p->model.parts;
+    s->draft = p->model.draft;
     s->engine.drafting = p->model.drafting;
     s->engine.max_num_seqs = p->plan.seqs;
     s->engine.tokens_max = model_plan_tokens(&p->model, p->plan.seqs);

@@ -105,12 +105,16 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", SETTING_TEXT, AT(model.spec), 0, 0, "auto",
      COMMAND_ANY | SECTION,
      "speculative decoding, with output identical to plain decoding: mtp drafts with the model's MTP head, "
-     "ngram with matches in the context; auto uses the MTP head, where the model has one, and n-gram after "
-     "it"},
+     "ngram with matches in the context; auto uses --draft-model, else the MTP head, where the model has "
+     "one, and n-gram after it"},
+    {GROUP_MODEL, "draft-model", "DIR", SETTING_TEXT, AT(model.draft_model), 0, 0, NULL,
+     COMMAND_ANY | SECTION,
+     "a small model with the same tokenizer, which drafts with --spec auto; output as without it [default: "
+     "none]"},
     {GROUP_MODEL, "mtp", "N", SETTING_COUNT, AT(model.speculation.head_drafts), 0, 8, SETTINGS_NOT_GIVEN,
      COMMAND_ANY | SECTION,
-     "longest draft of the MTP head; the draft length adapts to measured cost and acceptance; 0: do not load "
-     "the head [default: 3]"},
+     "longest draft of the MTP head or the draft model; the draft length adapts to measured cost and "
+     "acceptance; 0: load neither [default: 3; with --draft-model 5]"},
     {GROUP_MODEL, "draft-vocab", "N", SETTING_COUNT, AT(model.speculation.draft_vocab), 0, 65520,
      SETTINGS_NOT_GIVEN, COMMAND_ANY | SECTION,
      "draft only from the N most recently used tokens; 0: from the whole vocabulary, as always with "

@@ -30,6 +30,7 @@ enum account_id {
     ACCOUNT_VISION,
     ACCOUNT_IMAGES,
     ACCOUNT_MTP,
+    ACCOUNT_DRAFT, /* the draft model's, with children as a model has them */
     ACCOUNT_TABLES,
     ACCOUNT_TOKENIZER,
     ACCOUNT_GRAMMARS,

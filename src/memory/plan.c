@@ -168,13 +168,14 @@ static struct need need_of(const struct plan_model *m, uint64_t machine, uint64_
 
 static uint64_t model_computing_bytes(const struct plan_model *m)
 {
-    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->recorded_bytes + m->vision_bytes +
-           m->image_bytes;
+    return m->weight_bytes + m->mtp_bytes + m->draft_bytes + m->workspace_bytes + m->recorded_bytes +
+           m->vision_bytes + m->image_bytes;
 }
 
 static uint64_t model_machine_bytes(const struct plan_model *m)
 {
-    return m->host_bytes + m->recorded_host_bytes + m->tables_bytes + m->tokenizer_bytes;
+    return m->host_bytes + m->recorded_host_bytes + m->draft_host_bytes + m->tables_bytes +
+           m->tokenizer_bytes;
 }
 
 /* Everything but pools, requests and the engine's tables for pages and states. */
@@ -524,6 +525,7 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
                       : m->mtp_bytes ? "the MTP head; more of it in kv and state"
                       : m->has_mtp   ? "in the checkpoint, not loaded"
                                      : "the model has none";
+    const uint64_t draft = m->draft_bytes + (m->domain == 0 ? m->draft_host_bytes : 0);
     const char *images =
         m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder";
     const struct model_line lines[] = {
@@ -539,6 +541,10 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
         {COMPUTING, 1, "vision", m->vision_bytes, m->vision_bytes, vision},
         {COMPUTING, 1, "images", m->image_bytes, p->images_bytes, images},
         {COMPUTING, 1, "mtp", m->mtp_bytes, m->mtp_bytes, mtp},
+        {m->draft_bytes ? COMPUTING : NOWHERE, 1, "draft", draft, draft,
+         "the draft model; more of it in kv, see below"},
+        {m->draft_bytes ? BESIDE : NOWHERE, 1, "draft", m->draft_host_bytes, m->draft_host_bytes,
+         "the draft model's tables"},
         {MACHINE, 1, "tables", m->tables_bytes, m->tables_bytes, "the layers"},
         {MACHINE, 1, "tokenizer", m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template"},
         {MACHINE, 1, "grammars", 0, p->grammars_bytes,

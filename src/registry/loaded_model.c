@@ -257,21 +257,35 @@ static int find_use(struct load *l)
     return r;
 }
 
-static int load_weights(struct load *l)
+static struct model_opts model_opts_of(const struct load *l)
 {
     const struct loaded_model_opts *o = l->opts;
     const struct model_settings *s = o->settings;
-    struct model_opts opts = {.tokens_max = s->tokens_max,
-                              .seqs_max = s->plan.seqs,
-                              .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
-                              .context = s->plan.max_model_len,
-                              .parts = s->parts,
-                              .device = o->device,
-                              .parent = l->h->account,
-                              .device_parent = l->h->device_account,
-                              .progress = o->progress,
-                              .progress_arg = o->arg};
+    return (struct model_opts){.tokens_max = s->tokens_max,
+                               .seqs_max = s->plan.seqs,
+                               .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
+                               .context = s->plan.max_model_len,
+                               .parts = s->parts,
+                               .device = o->device,
+                               .parent = l->h->account,
+                               .device_parent = l->h->device_account,
+                               .progress = o->progress,
+                               .progress_arg = o->arg};
+}
+
+static int load_weights(struct load *l)
+{
+    const struct model_opts opts = model_opts_of(l);
     return model_load(l->files, &opts, &l->h->model, l->e);
+}
+
+static int load_draft(struct load *l)
+{
+    const struct model_settings *s = l->opts->settings;
+    const struct model_opts opts = model_opts_of(l);
+    return s->engine.drafting.by != DRAFTING_MODEL
+               ? 0
+               : draft_model_load(&l->h->draft, &s->draft, &opts, &s->shape, l->h->tokenizer, l->e);
 }
 
 /* A model without a fingerprint writes nothing to disk. */
@@ -281,7 +295,10 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, ret, &e) == 0)
+    int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, ret, &e);
+    if (r == 0 && l->h->draft.model)
+        r = draft_model_mark(&s->draft, ret, &e);
+    if (r == 0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;
@@ -294,6 +311,7 @@ static int create_engine(struct load *l)
     struct engine_opts opts = s->engine;
     opts.name = s->id;
     opts.model = l->h->model;
+    opts.draft = l->h->draft.model;
     opts.tokenizer = l->h->tokenizer;
     opts.device = l->opts->device;
     opts.holders = l->opts->holders;
@@ -401,11 +419,11 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},      {"room", make_room},     {"tokenizer", load_tokenizer},
-                  {"template", load_template},    {"syntax", find_syntax}, {"defaults", load_defaults},
-                  {"images", check_image_tokens}, {"use", find_use},       {"weights", load_weights},
-                  {"engine", create_engine},      {"limits", apply_plan},  {"grammars", create_grammars},
-                  {"start", start_engine}};
+} load_steps[] = {{"account", open_account},      {"room", make_room},       {"tokenizer", load_tokenizer},
+                  {"template", load_template},    {"syntax", find_syntax},   {"defaults", load_defaults},
+                  {"images", check_image_tokens}, {"use", find_use},         {"weights", load_weights},
+                  {"draft model", load_draft},    {"engine", create_engine}, {"limits", apply_plan},
+                  {"grammars", create_grammars},  {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -491,6 +509,11 @@ static void close_grammars(struct loaded_model *h)
     grammar_vocab_free(h->vocab);
 }
 
+static void close_draft(struct loaded_model *h)
+{
+    draft_model_close(&h->draft);
+}
+
 static void close_weights(struct loaded_model *h)
 {
     model_free(h->model);
@@ -512,11 +535,9 @@ static void close_account(struct loaded_model *h)
 static const struct close_step {
     const char *name;
     void (*run)(struct loaded_model *h);
-} close_steps[] = {{"close engine", close_engine},
-                   {"free grammars", close_grammars},
-                   {"free weights", close_weights},
-                   {"free tokenizer", close_tokenizer},
-                   {"close account", close_account}};
+} close_steps[] = {{"close engine", close_engine},      {"free grammars", close_grammars},
+                   {"free draft model", close_draft},   {"free weights", close_weights},
+                   {"free tokenizer", close_tokenizer}, {"close account", close_account}};
 
 static void note(char *trouble, const char *step, int error)
 {

@@ -6,6 +6,7 @@
 #ifndef PLATEAU_REGISTRY_LOADED_MODEL_H
 #define PLATEAU_REGISTRY_LOADED_MODEL_H
 
+#include "registry/draft_model.h"
 #include "registry/model_use.h"
 
 #include "base/arena.h"
@@ -30,6 +31,7 @@ struct loaded_model {
     struct chat_template *template;
     struct chat_syntax *syntax;
     struct model *model;
+    struct draft_model draft;
     struct grammar_vocab *vocab; /* NULL, as the two below: no constrained decoding */
     struct account *grammars_account;
     struct grammar_cache *grammars;

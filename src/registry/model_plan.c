@@ -51,14 +51,31 @@ static uint64_t text_bytes(struct model_files *files)
     return vocabulary > 0 ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * bytes, MIB) : 0;
 }
 
+/* `plain`: the model's shape without drafts. */
+static int probe_draft(struct model_plan *p, const struct model_shape *plain, struct err *e)
+{
+    int r = draft_model_probe(&p->draft, plain, &p->parts, e);
+    if (r < 0)
+        return r;
+    p->parts.page_beside = p->draft.shape.page_bytes;
+    p->drafting_takes.weight_bytes = p->draft.shape.weight_bytes;
+    return 0;
+}
+
 /* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
 {
     struct model_shape plain;
     struct model_parts parts = p->parts;
+    int r = model_probe(files, &parts, &plain, e);
+    if (r < 0)
+        return r;
     p->drafting = speculation_drafting(&p->speculation, true);
     speculation_parts(&p->speculation, &p->drafting, &p->parts);
-    int r = model_probe(files, &p->parts, &p->shape, e);
+    if (p->drafting.by == DRAFTING_MODEL)
+        r = probe_draft(p, &plain, e);
+    if (r == 0)
+        r = model_probe(files, &p->parts, &p->shape, e);
     if (r == 0 && p->parts.mtp && !p->shape.mtp) {
         p->drafting = speculation_drafting(&p->speculation, false);
         speculation_parts(&p->speculation, &p->drafting, &p->parts);
@@ -70,12 +87,23 @@ int model_plan_probe(struct model_plan *p, struct model_files *files, struct err
     p->tokenizer_bytes = MAX_OF(bytes, MIB);
     if (p->grammars && bytes > 0)
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
-    r = model_probe(files, &parts, &plain, e);
-    if (r == 0)
-        p->drafting_takes = (struct model_plan_drafting){
-            p->shape.mtp_weight_bytes + p->shape.weight_bytes - plain.weight_bytes,
-            p->shape.page_bytes - plain.page_bytes, p->shape.state_bytes - plain.state_bytes};
-    return r;
+    p->drafting_takes.weight_bytes += p->shape.mtp_weight_bytes + p->shape.weight_bytes - plain.weight_bytes;
+    p->drafting_takes.page_bytes = p->shape.page_bytes - plain.page_bytes;
+    p->drafting_takes.state_bytes = p->shape.state_bytes - plain.state_bytes;
+    return 0;
+}
+
+/* The draft model is loaded after the model, and its tokenizer freed before. */
+static void plan_draft(const struct model_plan *p, uint32_t tokens, uint32_t seqs, struct plan_model *ret)
+{
+    const struct model_shape *s = &p->draft.shape;
+    const struct model_workspace workspace = model_workspace_bytes(s, tokens, seqs, p->workers);
+    if (p->drafting.by != DRAFTING_MODEL)
+        return;
+    ASSERT(s->page_bytes > 0 && p->shape.page_beside == s->page_bytes);
+    ret->draft_bytes = s->weight_bytes + workspace.device_bytes + s->workspace.recorded_bytes;
+    ret->draft_host_bytes = workspace.host_bytes + s->workspace.recorded_host_bytes + s->tables_bytes;
+    ret->loading_bytes = MAX_OF(ret->loading_bytes, MAX_OF(s->loading_bytes, p->draft.tokenizer_bytes));
 }
 
 static void plan_windows(const struct model_shape *s, struct plan_model *ret)
@@ -131,6 +159,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .has_mtp = s->has_mtp,
         .has_grammars = p->grammar_vocab_bytes > 0,
     };
+    plan_draft(p, opts.tokens_max, seqs, ret);
     plan_windows(s, ret);
     if (!ret->has_grammars)
         return;

@@ -4,7 +4,7 @@
 #define PLATEAU_REGISTRY_MODEL_PLAN_H
 
 #include "engine/engine.h"
-#include "model/model.h"
+#include "registry/draft_model.h"
 #include "registry/speculation.h"
 #include "spec/drafting.h"
 
@@ -26,6 +26,7 @@ struct model_plan {
     bool grammars;          /* if it has a tokenizer */
     uint32_t max_model_len; /* see plan_wish.max_model_len */
     struct speculation speculation;
+    struct draft_model_plan draft; /* dir is given with speculation.draft_model; the rest is read */
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
     /* Read from the files by model_plan_probe(). */

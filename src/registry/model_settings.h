@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "engine/engine_opts.h"
 #include "memory/plan.h"
-#include "model/model.h"
+#include "registry/draft_model.h"
 #include "registry/model_id.h"
 #include "registry/speculation.h"
 #include "sample/sampler_params.h"
@@ -28,6 +28,7 @@ struct model_options {
     const char *repetition_detection;                     /* a mode of repetition.h */
     const char *template_kwargs;                          /* a JSON object; NULL: none */
     const char *tool_format, *reasoning_format; /* names of chat_syntax.h; NULL or "auto": find them */
+    const char *draft_model;                    /* NULL: none */
     struct speculation speculation;             /* but for `way`, which is in `spec` */
     struct engine_opts engine;                  /* sizes and times; the rest belongs to a loaded model */
     struct sampling_defaults sampling;          /* 0, or -1 where 0 is a value: the model's own */
@@ -55,6 +56,7 @@ struct model_settings {
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */
     struct model_parts parts; /* parts of the checkpoint that are loaded */
     struct model_shape shape;
+    struct draft_model_plan draft;
     /* But for what only a loaded model has: name, model, tokenizer, workers, parent. */
     struct engine_opts engine;
     struct sampling_defaults sampling;

@@ -24,8 +24,22 @@ bool speculation_parse(const char *name, enum speculation_mode *ret)
     return false;
 }
 
+/* With --spec auto; another drafter leaves the draft model out. */
+static struct drafting_opts by_model(const struct speculation *s)
+{
+    uint32_t drafts =
+        s->head_drafts == SPECULATION_DRAFTS_ANY ? SPECULATION_DRAFTS_MODEL : (uint32_t)s->head_drafts;
+    ASSERT(drafts <= MODEL_DRAFTS_MAX);
+    return (struct drafting_opts){.by = drafts > 0 ? DRAFTING_MODEL : DRAFTING_NONE,
+                                  .drafts_max = drafts,
+                                  .past = drafts > 1,
+                                  .always = s->always};
+}
+
 struct drafting_opts speculation_drafting(const struct speculation *s, bool has_head)
 {
+    if (s->way == SPECULATION_AUTO && s->draft_model)
+        return by_model(s);
     uint32_t by_head =
         s->head_drafts == SPECULATION_DRAFTS_ANY ? SPECULATION_DRAFTS_MTP : (uint32_t)s->head_drafts;
     bool wants_head = s->way == SPECULATION_AUTO || s->way == SPECULATION_MTP;
@@ -52,8 +66,10 @@ void speculation_parts(const struct speculation *s, const struct drafting_opts *
 
 const char *speculation_name(const struct drafting_opts *g)
 {
-    static const char *const names[] = {
-        [DRAFTING_NONE] = "off", [DRAFTING_NGRAM] = "ngram", [DRAFTING_MTP] = "mtp"};
+    static const char *const names[][2] = {[DRAFTING_NONE] = {"off", "off"},
+                                           [DRAFTING_NGRAM] = {"ngram", "ngram"},
+                                           [DRAFTING_MTP] = {"mtp", "mtp+ngram"},
+                                           [DRAFTING_MODEL] = {"draft-model", "draft-model+ngram"}};
     ASSERT((size_t)g->by < COUNT_OF(names));
-    return g->past ? "mtp+ngram" : names[g->by];
+    return names[g->by][g->past];
 }

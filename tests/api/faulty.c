@@ -28,7 +28,7 @@
  *     damage page           a cached page with one reference too many
  *     damage table          the first sequence's table with a page of another
  *     damage holder         the engine's holder, closing while it can be asked
- *     even           speculative decoding measures 1 ms for each step, and 1 us for each pass of the MTP head
+ *     even           speculative decoding measures 1 ms for each step, and 1 us for each pass of a drafter
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
  * The answer is "ok N": the number of reservations since the last such order. */
@@ -338,6 +338,14 @@ void __wrap_draft_length_measure_step(struct draft_length *b, uint32_t seqs, uin
 void __wrap_draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns)
 {
     __real_draft_length_measure_draft(b, seqs, depth, atomic_load(&even) ? 1000 * depth : ns);
+}
+
+void __real_draft_length_caught_up(struct draft_length *b, bool trial, uint64_t ns);
+void __wrap_draft_length_caught_up(struct draft_length *b, bool trial, uint64_t ns);
+
+void __wrap_draft_length_caught_up(struct draft_length *b, bool trial, uint64_t ns)
+{
+    __real_draft_length_caught_up(b, trial, atomic_load(&even) ? 1000 : ns);
 }
 
 static void obey(const char *order)
