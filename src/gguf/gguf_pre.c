@@ -26,6 +26,12 @@
 #define HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}" HAN_NOT
 #define BLOOM     " ?[^(\\s|.,!?…。，、।۔،)]+"
 
+/* Spaces of jais-2 in powers of two. */
+#define SPACES                                                                                               \
+    "|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?" \
+    "!\\S)"                                                                                                  \
+    "|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
+
 /* Letters with an upper and a lower case, as deepseek-llm's file lists them. */
 #define CASE_PAIRS                                                                                           \
     "[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ"                                \
@@ -55,6 +61,8 @@ static const struct gguf_pre pres[] = {
      .patterns = {LETTERS "\\p{N}{1,3}" REST},
      .ignore_merges = true,
      .bos = true},
+    {.names = {"jais-2"},
+     .patterns = {LETTERS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+" SPACES}},
     {.names = {"glm4", "glm5"}, .patterns = {LETTERS "\\p{N}{1,3}" REST}, .ignore_merges = true},
     {.names = {"dbrx", "smaug-bpe", "chatglm-bpe"}, .patterns = {LETTERS "\\p{N}{1,3}" REST}},
     {.names = {"minicpm5"}, .patterns = {"\\p{N}{1,3}", LETTERS "\\p{N}+" REST}, .ignore_merges = true},

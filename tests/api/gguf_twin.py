@@ -57,6 +57,9 @@ NEXT_NAMES = {
     "linear_attn.out_proj": "ssm_out", "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
+GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}
 MINIMAX_NAMES = {
     "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
     "block_sparse_moe.experts.w1": "ffn_gate_exps", "block_sparse_moe.experts.w3": "ffn_up_exps", "block_sparse_moe.experts.w2": "ffn_down_exps",
@@ -133,11 +136,14 @@ def yarn(c):
             "rope.scaling.yarn_beta_fast": float(r.get("beta_fast", 32)), "rope.scaling.yarn_beta_slow": float(r.get("beta_slow", 1))}
 
 
+def cohere(c):
+    return {**common(c), "attention.layer_norm_epsilon": c["layer_norm_eps"], "logit_scale": c["logit_scale"], "rope.scaling.type": "none"}
+
+
 def cohere2(c):
     # llama.cpp takes 4 for the interval, which no key says.
-    return {**common(c), "attention.layer_norm_epsilon": c["layer_norm_eps"], "logit_scale": c["logit_scale"],
-            "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": c["sliding_window_pattern"],
-            "rope.dimension_count": c["head_dim"], "rope.scaling.type": "none"}
+    return {**cohere(c), "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": c["sliding_window_pattern"],
+            "rope.dimension_count": c["head_dim"]}
 
 
 def deepseek(c):
@@ -166,6 +172,26 @@ def deepseek_whole(c):
 
 def mamba(conv, state, groups, heads, inner):
     return {"ssm.conv_kernel": conv, "ssm.state_size": state, "ssm.group_count": groups, "ssm.time_step_rank": heads, "ssm.inner_size": inner}
+
+
+def dots1(c):
+    return {**common(c), **experts(c, "n_routed_experts", "moe_intermediate_size"), "expert_shared_count": c["n_shared_experts"], "expert_gating_func": 2,
+            "leading_dense_block_count": c["first_k_dense_replace"], "expert_weights_scale": c["routed_scaling_factor"],
+            "expert_weights_norm": c["norm_topk_prob"]}
+
+
+def gemma_embedding(c):
+    rope = c["rope_parameters"]["full_attention"]["rope_theta"]
+    return {**common({**c, "rope_theta": rope}), "attention.sliding_window": c["sliding_window"], "pooling_type": 1}
+
+
+def olmoe(c):
+    """The width of experts is feed_forward_length."""
+    return {**common(c), "expert_count": c["num_experts"], "expert_used_count": c["num_experts_per_tok"]}
+
+
+def arcee(c):
+    return {**common(c), **yarn(c)}
 
 
 def falcon_h1(c):
@@ -263,6 +289,11 @@ def pairs_of_heads(c, name, values):
     return name, paired(values, heads) if heads else values
 
 
+def raised_norms(c, name, values):
+    """Norms are w - 1 in the checkpoint."""
+    return name, values.mapped(lambda x: x + 1) if "norm" in name else values
+
+
 def squeezed(c, name, values):
     return name, values.shaped(values.shape[0], values.shape[2]) if "conv" in name and len(values.shape) == 3 else values
 
@@ -358,10 +389,15 @@ def as_is(c, name, values):
 
 # model_type: architecture, keys, names before the common ones, what happens to a tensor
 FAMILIES = {
+    "arcee": ("arcee", arcee, {}, pairs_of_heads),
+    "cohere": ("command-r", cohere, {}, as_is),
     "cohere2": ("cohere2", cohere2, {}, as_is),
     "deepseek_v2": ("deepseek2", deepseek, LATENT_NAMES, halves_of_latents),
     "deepseek_v2_whole": ("deepseek2", deepseek_whole, LATENT_NAMES, as_is),
     "deepseek_v3": ("deepseek2", deepseek, LATENT_NAMES, halves_of_latents),
+    "dots1": ("dots1", dots1, {}, as_is),
+    "embeddinggemma": ("gemma-embedding", gemma_embedding, GEMMA_NAMES, raised_norms),
+    "gemma": ("gemma", common, {}, raised_norms),
     "falcon_h1": ("falcon-h1", falcon_h1, FALCON_NAMES, falcon_parts),
     "granitemoehybrid": ("granitehybrid", granite_hybrid, GRANITE_NAMES, granite_parts),
     "qwen3_next": ("qwen3next", qwen3_next, NEXT_NAMES, next_parts),
@@ -373,6 +409,7 @@ FAMILIES = {
     "lfm2": ("lfm2", lfm2, LFM_NAMES, squeezed),
     "lfm2_moe": ("lfm2moe", lfm2, LFM_NAMES, squeezed),
     "minimax_m2": ("minimax-m2", minimax, MINIMAX_NAMES, as_is),
+    "olmoe": ("olmoe", olmoe, {}, as_is),
     "mistral": ("mistral3", mistral, {}, pairs_of_heads),
     "ministral3": ("mistral3", ministral3, {}, pairs_of_heads),
 }

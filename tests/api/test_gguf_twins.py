@@ -52,7 +52,7 @@ def of_layers(name, layers):
     return re.sub(r"layers\.\d+", f"layers.{layers.index(layer)}", name) if layer in layers else ""
 
 
-@pytest.mark.parametrize("name", ["cohere2", "gemma4", "gemma4_unified", "lfm2", "lfm2_moe", "minimax_m2", "ministral3"])
+@pytest.mark.parametrize("name", ["arcee", "cohere", "cohere2", "gemma4", "gemma4_unified", "lfm2", "lfm2_moe", "minimax_m2", "ministral3", "olmoe"])
 def test_a_twin_is_the_checkpoint(name, tmp_path):
     holds(DATA / name, tmp_path)
     same(*gguf_twin.read(DATA / name), tmp_path)
@@ -64,6 +64,18 @@ def test_deepseek_v2(whole, tmp_path):
     config, tensors = gguf_twin.read(DATA / "deepseek_v2")
     config["rope_parameters"]["mscale"] = config["rope_parameters"]["mscale_all_dim"]
     same(config, tensors, tmp_path, "deepseek_v2_whole" if whole else None)
+
+
+def test_gemma(tmp_path):
+    """Norms are 1 more in the file, which rounds them."""
+    holds(DATA / "gemma", tmp_path)
+
+
+def test_dots1(tmp_path):
+    """A file has no windows."""
+    config, tensors = gguf_twin.read(DATA / "dots1")
+    config.update(layer_types=["full_attention"] * config["num_hidden_layers"], sliding_window=None)
+    same(config, tensors, tmp_path)
 
 
 def drawn(shapes, layers):

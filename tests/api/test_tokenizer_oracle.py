@@ -207,7 +207,9 @@ SPARK = [DEEPSEEK_V3[0], DEEPSEEK_V3[1], isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\
                                                   r"|[\r\n]|\s+(?!\S)|\s+"), isolated(r"\p{N}")]
 YOUTU = [isolated("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"),
          isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)]
+SPACES = "".join(rf"\s{{{n}}}(?!\S)|" for n in ["512", "256", "128", "64", "32", "16", "8", "4", "1,2"]) + r"\s{1}"
 GGUF_PRE = {
+    "jais-2": [isolated(QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1).replace(r"\s+(?!\S)|\s+", SPACES))],
     "qwen2 hunyuan stablelm2 grok-2": [isolated(QWEN2)],
     "qwen35": [isolated(QWEN2.replace(r"\p{L}+|", r"[\p{L}\p{M}]+|").replace(r" ?[^\s\p{L}", r" ?[^\s\p{L}\p{M}"))],
     "laguna": [isolated(r"[^\n]+|[\n]+"), isolated(QWEN2)], "bailingmoe llada-moe": BAILING,
