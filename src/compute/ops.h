@@ -231,6 +231,16 @@ struct op_scale {
     } parts[OP_SCALE_PARTS_MAX];
 };
 
+/* out *= f(gate), in place. A head of out has as many gates as values, or one: gate is as wide as out, or has
+ * `heads` values. Fails with its device only. */
+enum head_gate { HEAD_GATE_SIGMOID, HEAD_GATE_SOFTPLUS };
+struct op_head_gate {
+    enum head_gate function;
+    uint32_t heads;
+    struct act gate, out;
+    const struct projection *reader; /* the projection that reads out */
+};
+
 /* The short convolution between its projections (contract 10.6): out = c * conv(b * u) of in = b | c | u,
  * each as wide as out; kern_conv_fn without SiLU. Spoils in. Fails with its device only; state_out is
  * undefined then. */
@@ -363,6 +373,7 @@ struct op_copy_row {
     X(backend, ssm_convolve, op_ssm)                                                                         \
     X(backend, ssm_recur, op_ssm)                                                                            \
     X(backend, scale, op_scale)                                                                              \
+    X(backend, head_gate, op_head_gate)                                                                      \
     X(backend, short_conv, op_short_conv)                                                                    \
     X(backend, glu, op_glu)                                                                                  \
     X(backend, route, op_route)                                                                              \

@@ -29,6 +29,7 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_V] = "self_attn.v_proj",
     [ROLE_O] = "self_attn.o_proj",
     [ROLE_QKV] = "self_attn.qkv_proj",
+    [ROLE_ATTENTION_GATE] = "self_attn.gate_proj",
     [ROLE_Q_NORM] = "self_attn.q_norm",
     [ROLE_K_NORM] = "self_attn.k_norm",
     [ROLE_SINKS] = "self_attn.sinks",

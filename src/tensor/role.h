@@ -38,6 +38,7 @@ enum tensor_role {
     ROLE_V,
     ROLE_O,
     ROLE_QKV, /* q | k | v in one tensor */
+    ROLE_ATTENTION_GATE,
     ROLE_Q_NORM,
     ROLE_K_NORM,
     ROLE_SINKS,

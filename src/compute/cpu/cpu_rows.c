@@ -70,6 +70,25 @@ void cpu_scale(struct compute *compute, const struct op_scale *a)
     cpu_each_token(cpu_of(compute), scale_parts, a, 2 * values);
 }
 
+static void gate_token(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_head_gate *a = arg;
+    const float *gate = cpu_row(c, a->gate, t);
+    float *out = cpu_row(c, a->out, t);
+    const uint32_t each = a->out.width / a->gate.width;
+    for (uint32_t i = 0; i < a->gate.width; i++) {
+        float g = a->function == HEAD_GATE_SOFTPLUS ? cpu_softplus(gate[i]) : 1 / (1 + expf(-gate[i]));
+        scale_row(out + (size_t)i * each, g, each);
+    }
+    cpu_sum(c, a->reader->sums, a->out, t);
+}
+
+void cpu_head_gate(struct compute *compute, const struct op_head_gate *a)
+{
+    ASSERT(a->out.width % a->heads == 0 && (a->gate.width == a->heads || a->gate.width == a->out.width));
+    cpu_each_token(cpu_of(compute), gate_token, a, a->out.width + 20 * a->gate.width);
+}
+
 static void add_row(const struct cpu *c, const struct op_embed *a, const struct weight *table, uint32_t index,
                     uint32_t t)
 {

@@ -168,6 +168,13 @@ struct cuda_scale {
     float factor[CUDA_SCALES_MAX];
 };
 
+struct cuda_head_gate {
+    struct cuda_rows gate, out;
+    uint32_t each;               /* values of out for a gate */
+    uint32_t softplus;           /* else a sigmoid */
+    struct cuda_rounded rounded; /* out as bf16, too */
+};
+
 /* Values of enum glu_function. */
 enum cuda_glu_function { CUDA_SILU, CUDA_GELU_TANH, CUDA_GELU_ERF, CUDA_RELU_SQUARE, CUDA_SWIGLU_CLIP };
 struct cuda_glu {

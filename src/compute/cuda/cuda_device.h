@@ -27,6 +27,7 @@ struct linear_source;
     X(rows, features)                                                                                        \
     X(rows, gather)                                                                                          \
     X(rows, scale)                                                                                           \
+    X(rows, head_gate)                                                                                       \
     X(rows, glu)                                                                                             \
     X(rows, finish)                                                                                          \
     X(rows, pair)                                                                                            \

@@ -149,6 +149,20 @@ void cuda_scale(struct compute *compute, const struct op_scale *a)
     cuda_run(c, CUDA_KERNEL_scale, cuda_by_row(c->step.tokens), &k);
 }
 
+void cuda_head_gate(struct compute *compute, const struct op_head_gate *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_head_gate k = {.gate = cuda_rows(c, a->gate),
+                                     .out = cuda_rows(c, a->out),
+                                     .each = a->out.width / a->gate.width,
+                                     .softplus = a->function == HEAD_GATE_SOFTPLUS,
+                                     .rounded = cuda_rounded_whole(c, a->out)};
+    struct cuda_grid grid = cuda_by_row(c->step.tokens);
+    grid.y = DIV_UP(a->out.width, 4 * CUDA_THREADS);
+    cuda_run(c, CUDA_KERNEL_head_gate, grid, &k);
+    cuda_has_rounded(c, k.rounded, a->out);
+}
+
 void cuda_glu(struct compute *compute, const struct op_glu *a)
 {
     struct cuda *c = cuda_of(compute);

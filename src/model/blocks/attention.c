@@ -67,21 +67,30 @@ static float score_scale(const struct config *c, const struct layer_config *l)
     return (float)(key * in * in / sqrt(c->score_scalar > 0 ? (double)c->score_scalar : (double)l->head_dim));
 }
 
-/* q | k | v, `count` of them, or one tensor with the rows of all three. */
-static int bind_in(struct binder *b, uint32_t layer, bool mtp, const struct binder_matrix parts[3],
-                   uint32_t count, struct attention_weights *ret)
+/* q | k | v, `count` of them, or one tensor with the rows of all three. Then the gates. */
+static int bind_in(struct binder *b, uint32_t layer, bool mtp, struct binder_matrix parts[4], uint32_t count,
+                   struct attention_weights *ret)
 {
-    struct linear_source in[3];
+    struct linear_source in[4];
     uint32_t hidden = b->config->hidden;
     if (!mtp && count == 3 && binder_layer_has(b, layer, ROLE_QKV)) {
-        const struct binder_matrix all = {ROLE_QKV, parts[0].out + parts[1].out + parts[2].out,
-                                          parts[0].bias_factor};
-        return binder_layer_projection(b, layer, &all, 1, hidden, &ret->in);
+        parts[0].role = ROLE_QKV;
+        parts[0].out += parts[1].out + parts[2].out;
+        count = 1;
     }
+    if (ret->gates > 0)
+        parts[count++] = (struct binder_matrix){ROLE_ATTENTION_GATE, ret->gates};
     int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
     if (r < 0)
         return r;
     return mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
+}
+
+static uint32_t gates_of(const struct config *c, const struct layer_config *l)
+{
+    return c->attention_gate == GATE_HEADS    ? l->heads
+           : c->attention_gate == GATE_VALUES ? l->heads * l->value_dim
+                                              : 0;
 }
 
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
@@ -93,16 +102,17 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     uint32_t q_rows = c->heads * c->head_dim;
     /* A factor of the input is applied to scores and results, so biases have its inverse. */
     float in_scale = b->config->attention_in_scale, factor = in_scale != 0 ? 1 / in_scale : 0;
-    const struct binder_matrix parts[] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows, factor},
+    struct binder_matrix parts[4] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows, factor},
                                           {ROLE_K, c->kv_heads * c->head_dim, factor},
                                           {ROLE_V, c->kv_heads * c->value_dim, factor}};
     const struct binder_matrix out = {ROLE_O, b->config->hidden, factor};
     ret->gated = f->attention_gate;
+    ret->gates = gates_of(b->config, c);
     ret->scale = score_scale(b->config, c);
     int r = bind_in(b, layer, l->mtp, parts, part_count(c), ret);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, c->heads * c->value_dim, &ret->out);
-    if (r == 0 && f->sinks)
+    if (r == 0 && f->sinks && (!f->sinks_windowed || c->window > 0))
         r = binder_vector(b, binder_path(b, layer, ROLE_SINKS, path), c->heads, &ret->sinks);
     return r == 0 ? bind_norms(b, layer, c, ret) : r;
 }
@@ -112,7 +122,7 @@ static void arrays(const struct config *c, const struct layer_config *l,
 {
     uint32_t q = l->heads * l->head_dim, out = l->heads * l->value_dim;
     uint32_t kv = l->kv_heads * (l->head_dim + l->value_dim);
-    array_raise(&arrays[ARRAY_PROJ], (c->family->attention_gate ? 2 * q : q) + kv, 0);
+    array_raise(&arrays[ARRAY_PROJ], (c->family->attention_gate ? 2 * q : q) + kv + gates_of(c, l), 0);
     array_raise(&arrays[ARRAY_MID], out, out);
 }
 
@@ -155,19 +165,26 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
                                  .k_norm = w->k_norm,
                                  .sinks = w->sinks,
                                  .v_norm = w->v_norm,
-                                 .qkv = step_act(ARRAY_PROJ, w->in.out),
+                                 .qkv = step_act(ARRAY_PROJ, w->in.out - w->gates),
                                  .angles = step_angles(s, l->config->rope),
                                  .out = step_act(ARRAY_MID, w->out.in),
-                                 .reader = &w->out};
+                                 .reader = w->gates > 0 ? NULL : &w->out};
 }
 
 static void forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
     const struct op_attention a = op_of(s, l, false);
-    step_project(s, &w->in, step_normed(s), a.qkv);
+    const struct act in = step_act(ARRAY_PROJ, w->in.out);
+    step_project(s, &w->in, step_normed(s), in);
     compute_append(s->compute, &a);
     compute_attend(s->compute, &a);
+    if (w->gates > 0)
+        compute_head_gate(s->compute, &(struct op_head_gate){.function = s->config->family->own_gate_function,
+                                                             .heads = a.heads,
+                                                             .gate = act_part(in, a.qkv.width, w->gates),
+                                                             .out = a.out,
+                                                             .reader = &w->out});
     step_project(s, &w->out, a.out, step_out(s));
     step_leave_out(s);
 }

@@ -19,6 +19,7 @@ struct attention_weights {
     dev_ptr v_norm;         /* [head width] ones; null: none */
     float scale;            /* factor of scores */
     bool gated;
+    uint32_t gates; /* gates by a matrix of their own, the last rows of `in`; 0: none */
 };
 
 struct latent_weights {

@@ -123,10 +123,12 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
+    if (c->window_before > 0)
+        c->window = c->window_before + 1;
     derive_directions(c);
     if (c->family->encoder)
         derive_encoder(r, c);
-    if (c->family->embedding_sqrt)
+    if (c->embedding_sqrt)
         c->embedding_scale = (float)sqrt((double)c->hidden);
     /* The factor of an attention's input is one of its values, and so of its result. */
     if (c->attention_in_scale != 0)
@@ -145,6 +147,8 @@ static void read_keys(struct json_read *r, struct config *c)
     c->use_window = c->use_experts = c->use_expert_bias = true;
     c->sparse_step = 1;
     c->sparse_last = -1;
+    c->attention_gate = c->family->own_gate;
+    c->embedding_sqrt = c->family->embedding_sqrt;
     c->route_score = c->family->experts ? c->family->experts->score : ROUTE_SOFTMAX;
     config_keys_read(r, keys, c->family->keys, c);
     config_keys_read(r, c->family->keys, NULL, c);

@@ -49,6 +49,9 @@ enum topk_method {
     TOPK_GROUP_MAX, /* by the scores; groups by their best */
 };
 
+/* Gates of attention's results, by a matrix of their own. */
+enum attention_gate { GATE_NONE, GATE_HEADS, GATE_VALUES }; /* one for each head, or for each value */
+
 #define ROPE_ABSENT UINT32_MAX
 
 /* One layer. */
@@ -157,6 +160,9 @@ struct config {
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
     bool use_window, use_qk_norm, use_expert_bias;
+    uint32_t attention_gate;    /* enum attention_gate */
+    uint32_t attention_value;   /* width of a head's value; 0: head_dim */
+    uint32_t window_before;     /* keys before a query that a window has; 0: `window` says how many */
     /* Numbers of layers without a window; 0: those of the others. */
     uint32_t global_head_dim, global_kv_heads;
     bool global_v_is_k;
@@ -170,6 +176,7 @@ struct config {
     uint32_t position_type, pad;
     /* Inputs per layer: their width, and ids in their table; 0: none. */
     uint32_t layer_input, layer_input_vocab;
+    bool embedding_sqrt; /* the embedding is times sqrt(hidden) */
     /* Factors and caps; 0: none. */
     float embedding_scale, residual_scale, score_scale, score_scalar, logits_scale, logits_divisor;
     float score_cap, logits_cap;

@@ -33,7 +33,10 @@ static void read_word(struct json_read *r, const struct config_key *k, const cha
 {
     char known[160];
     size_t at = 0;
-    const char *word = json_read_string_or(r, name, NULL);
+    const json_t *value = json_read_get(r, name);
+    const char *word = !json_is_boolean(value) ? json_read_string_or(r, name, NULL)
+                       : json_is_true(value)   ? "true"
+                                               : "false";
     if (!word)
         return;
     known[0] = 0;

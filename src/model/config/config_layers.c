@@ -106,9 +106,9 @@ static struct layer_config layer_of(const struct config *c, const struct layer_k
         .mlp = kind->alone ? NULL : mlp_of(c->family, sparse),
         .extra = c->layer_input > 0 ? &block_layer_input : NULL,
         .heads = c->heads,
-        .kv_heads = own_heads ? c->global_kv_heads : c->kv_heads,
+        .kv_heads = (own_heads ? c->global_kv_heads : c->kv_heads) << (kind->windowed && c->family->kv_twice_windowed),
         .head_dim = head_dim,
-        .value_dim = head_dim,
+        .value_dim = c->attention_value > 0 ? c->attention_value : head_dim,
         .kv_from = NONE,
         .v_is_k = global && c->global_v_is_k,
         .rope = rope_of(c, kind),
@@ -187,6 +187,23 @@ static void read_single(struct json_read *r, struct config *c)
         const json_t *one = single_of(list, i);
         if (json_is_object(one))
             read_one(r, i, one, &c->layer[i]);
+    }
+}
+
+/* Heads of queries of each layer. */
+static void read_heads(struct json_read *r, struct config *c)
+{
+    static const char key[] = "num_attention_heads_per_layer";
+    uint32_t listed[CONFIG_LAYERS_MAX], count = 0;
+    if (!c->family->heads_listed)
+        return;
+    json_read_ids(r, key, CONFIG_HEADS_MAX, listed, CONFIG_LAYERS_MAX, &count);
+    if (count > 0 && count != c->layers)
+        json_read_fail(r, -EINVAL, "%s has %u numbers for %u layers", key, count, c->layers);
+    for (uint32_t i = 0; i < count && !r->error; i++) {
+        c->layer[i].heads = listed[i];
+        if (listed[i] == 0)
+            json_read_fail(r, -EINVAL, "%s[%u] is 0", key, i);
     }
 }
 
@@ -317,13 +334,14 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
         read_list(r, "mlp_only_layers", &dense);
     for (size_t i = 0; i < COUNT_OF(pattern->keys) && pattern->keys[i]; i++)
         json_read_know(r, pattern->keys[i]); /* beside a list, too */
+    const uint32_t phase = pattern->leads ? 0 : 1;
     bool listed = pattern->first && json_read_get(r, pattern->first);
     if (listed)
         read_list(r, pattern->first, &first);
     read_mlp_types(r, c, &dense);
     for (uint32_t i = 0; i < c->layers; i++) {
-        bool is_first = listed ? is_listed(&first, i) : every == 0 || (i + 1) % every == 0;
-        is_first |= pattern->last && i + 1 == c->layers;
+        bool is_first = listed ? is_listed(&first, i) : every == 0 || (i + phase) % every == 0;
+        is_first |= (pattern->last && i + 1 == c->layers) || (pattern->also_first && i == 0);
         const struct layer_kind *kind = &kinds[is_first ? 0 : 1];
         bool windowed = kind->windowed && c->use_window && i >= c->window_from;
         if (types) {
@@ -334,6 +352,7 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
         }
         c->layer[i] = layer_of(c, kind, windowed, is_sparse(c, &dense, i));
     }
+    read_heads(r, c);
     read_single(r, c);
     share_kv(r, c);
     check_sizes(r, c);

@@ -64,6 +64,8 @@ struct layer_pattern {
     uint32_t every;    /* 0: all layers are of the first kind */
     const char *first; /* a key that lists the layers of the first kind instead; NULL: none */
     bool last;         /* the last layer is of the first kind, too */
+    bool also_first;   /* and layer 0 */
+    bool leads;        /* the first of every `every` layers is, not the last */
 };
 
 /* How stacks of experts lie in Hugging Face's files (MLX has rows of outputs everywhere). */
@@ -102,7 +104,10 @@ struct family {
     bool layer_norm; /* norms of the residual stream take the mean off */
     enum qk_norm qk_norm;
     bool sinks;                        /* ROLE_SINKS takes part in the softmax of scores */
+    bool sinks_windowed;               /* in layers with a window alone */
     bool attention_gate;               /* q_proj holds query and gate of each head in turn */
+    enum attention_gate own_gate;      /* ROLE_ATTENTION_GATE is their matrix */
+    enum head_gate own_gate_function;
     const struct block *mlp;           /* the dense one; NULL: block_mlp */
     const struct expert_form *experts; /* layers may have them instead of the dense MLP; NULL: none */
     double rotary_part; /* the part of a head that rotates where the file does not say; 0: all of it, and no
@@ -117,6 +122,8 @@ struct family {
     bool rope_proportional; /* the main table's type where the file has none */
     float score_scale;      /* factor of scores; 0: by the head's size */
     bool v_norm;            /* each head of the values is normed, without a weight */
+    bool heads_listed;      /* num_attention_heads_per_layer has the heads of queries of each layer */
+    bool kv_twice_windowed; /* layers with a window have twice as many KV heads */
     bool single_layers;     /* per_layer_config has numbers of single layers */
     bool layer_scale;       /* the residual stream is times a number after each layer */
     bool embedding_sqrt;    /* the embedding is times sqrt(hidden) */
@@ -142,6 +149,7 @@ extern const struct family families_phi[];
 extern const struct family families_gpt_oss[];
 extern const struct family families_mixtral[];
 extern const struct family families_deepseek[];
+extern const struct family families_gated[];
 extern const struct family families_bert[];
 
 /* By model_type. Returns NULL for an unknown one. */

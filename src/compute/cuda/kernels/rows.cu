@@ -230,6 +230,18 @@ KERNEL plateau_scale(const cuda_scale a)
     }
 }
 
+KERNEL plateau_head_gate(const cuda_head_gate a)
+{
+    grid_begin();
+    uint32_t row = blockIdx.x;
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < a.out.width; i += gridDim.y * blockDim.x) {
+        float g = row_of(a.gate, row)[i / a.each];
+        float y = row_of(a.out, row)[i] * (a.softplus ? softplus(g) : sigmoid(g));
+        row_of(a.out, row)[i] = y;
+        put_rounded(a.rounded, row, i, y);
+    }
+}
+
 DEVICE float glu_value(const cuda_glu &a, float g, float up)
 {
     double v = g;
