@@ -103,8 +103,8 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     /* A factor of the input is applied to scores and results, so biases have its inverse. */
     float in_scale = b->config->attention_in_scale, factor = in_scale != 0 ? 1 / in_scale : 0;
     struct binder_matrix parts[4] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows, factor},
-                                          {ROLE_K, c->kv_heads * c->head_dim, factor},
-                                          {ROLE_V, c->kv_heads * c->value_dim, factor}};
+                                     {ROLE_K, c->kv_heads * c->head_dim, factor},
+                                     {ROLE_V, c->kv_heads * c->value_dim, factor}};
     const struct binder_matrix out = {ROLE_O, b->config->hidden, factor};
     ret->gated = f->attention_gate;
     ret->gates = gates_of(b->config, c);

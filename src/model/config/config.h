@@ -160,9 +160,9 @@ struct config {
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
     bool use_window, use_qk_norm, use_expert_bias;
-    uint32_t attention_gate;    /* enum attention_gate */
-    uint32_t attention_value;   /* width of a head's value; 0: head_dim */
-    uint32_t window_before;     /* keys before a query that a window has; 0: `window` says how many */
+    uint32_t attention_gate;  /* enum attention_gate */
+    uint32_t attention_value; /* width of a head's value; 0: head_dim */
+    uint32_t window_before;   /* keys before a query that a window has; 0: `window` says how many */
     /* Numbers of layers without a window; 0: those of the others. */
     uint32_t global_head_dim, global_kv_heads;
     bool global_v_is_k;

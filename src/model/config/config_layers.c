@@ -106,7 +106,8 @@ static struct layer_config layer_of(const struct config *c, const struct layer_k
         .mlp = kind->alone ? NULL : mlp_of(c->family, sparse),
         .extra = c->layer_input > 0 ? &block_layer_input : NULL,
         .heads = c->heads,
-        .kv_heads = (own_heads ? c->global_kv_heads : c->kv_heads) << (kind->windowed && c->family->kv_twice_windowed),
+        .kv_heads = (own_heads ? c->global_kv_heads : c->kv_heads)
+                    << (kind->windowed && c->family->kv_twice_windowed),
         .head_dim = head_dim,
         .value_dim = c->attention_value > 0 ? c->attention_value : head_dim,
         .kv_from = NONE,

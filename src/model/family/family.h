@@ -103,10 +103,10 @@ struct family {
     enum norm_shift norm_shift;
     bool layer_norm; /* norms of the residual stream take the mean off */
     enum qk_norm qk_norm;
-    bool sinks;                        /* ROLE_SINKS takes part in the softmax of scores */
-    bool sinks_windowed;               /* in layers with a window alone */
-    bool attention_gate;               /* q_proj holds query and gate of each head in turn */
-    enum attention_gate own_gate;      /* ROLE_ATTENTION_GATE is their matrix */
+    bool sinks;                   /* ROLE_SINKS takes part in the softmax of scores */
+    bool sinks_windowed;          /* in layers with a window alone */
+    bool attention_gate;          /* q_proj holds query and gate of each head in turn */
+    enum attention_gate own_gate; /* ROLE_ATTENTION_GATE is their matrix */
     enum head_gate own_gate_function;
     const struct block *mlp;           /* the dense one; NULL: block_mlp */
     const struct expert_form *experts; /* layers may have them instead of the dense MLP; NULL: none */

@@ -1,6 +1,6 @@
 /* family_gated.c - afmoe, laguna: gates of attention's results by a matrix of their own; norms of queries and
- * keys, windows, experts by a sigmoid and a correction. mimo_v2: values narrower than keys, sinks in layers with
- * a window. */
+ * keys, windows, experts by a sigmoid and a correction. mimo_v2: values narrower than keys, sinks in layers
+ * with a window. */
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
@@ -75,9 +75,8 @@ static const struct expert_form laguna_experts = {
 
 /* ---- mimo_v2 ---- */
 
-static const struct tensor_name mimo_tensors[] = {{ROLE_SINKS, "self_attn.attention_sink_bias"},
-                                                  {ROLE_SINKS, "self_attn.sinks"},
-                                                  {ROLE_NONE, NULL}};
+static const struct tensor_name mimo_tensors[] = {
+    {ROLE_SINKS, "self_attn.attention_sink_bias"}, {ROLE_SINKS, "self_attn.sinks"}, {ROLE_NONE, NULL}};
 
 /* The factor of the values is one of attention's result. */
 static const struct config_key mimo_keys[] = {
@@ -119,10 +118,11 @@ const struct family families_gated[] = {
     {.names = {"laguna"},
      .tensors = laguna_tensors,
      .keys = laguna_keys,
-     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'head_dim': 128, "
-                 "'num_experts': 256, 'num_experts_per_tok': 8, 'moe_intermediate_size': 512, "
-                 "'rope_parameters': {'full_attention': {'rope_theta': 500000, 'partial_rotary_factor': 0.5}, "
-                 "'sliding_attention': {'rope_theta': 10000}}}",
+     .defaults =
+         "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'head_dim': 128, "
+         "'num_experts': 256, 'num_experts_per_tok': 8, 'moe_intermediate_size': 512, "
+         "'rope_parameters': {'full_attention': {'rope_theta': 500000, 'partial_rotary_factor': 0.5}, "
+         "'sliding_attention': {'rope_theta': 10000}}}",
      WINDOWED(KIND_ROPE_MAIN, KIND_ROPE_LOCAL),
      .qk_norm = QK_NORM_HEAD,
      .own_gate = GATE_HEADS,
