@@ -50,6 +50,7 @@ uint32_t budget_tokens(const struct budget *b, uint64_t target_ns, uint32_t seq_
 
 static void correct(double *part, double tokens, double expected, double surprise)
 {
+    ASSERT(expected > 0);
     *part += *part * (RATE * surprise * *part * tokens / expected);
 }
 

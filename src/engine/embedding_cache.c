@@ -85,6 +85,7 @@ static void give_up_bytes(struct embedding_cache *g, struct entry *e)
 
 static void drop(struct embedding_cache *g, struct entry *e)
 {
+    ASSERT(g->count > 0 && g->bytes >= e->bytes);
     give_up_bytes(g, e);
     g->bytes -= e->bytes;
     g->count--;
@@ -110,6 +111,7 @@ uint64_t embedding_cache_evict(struct embedding_cache *g)
     if (!e)
         return 0;
     uint64_t bytes = e->bytes;
+    ASSERT(g->unused_bytes >= bytes);
     g->unused--;
     g->unused_bytes -= bytes;
     g->evicted++;
@@ -144,6 +146,7 @@ static uint32_t free_entry(const struct embedding_cache *g)
 
 static bool has_room(const struct embedding_cache *g, uint64_t bytes)
 {
+    ASSERT(g->bytes <= g->opts.bytes_max);
     return g->count < EMBEDDING_CACHE_ENTRIES_MAX && bytes <= g->opts.bytes_max - g->bytes;
 }
 
@@ -155,6 +158,7 @@ static int map(struct embedding_cache *g, const struct embedding_cache_key *key,
     if (domain_reserve(account_domain(g->opts.account), range_bytes(&e), true, &e.base) < 0)
         return -ENOMEM;
     uint32_t index = free_entry(g);
+    ASSERT(index != NONE);
     g->entries[index] = e;
     g->end = MAX_OF(g->end, index + 1);
     g->bytes += bytes;

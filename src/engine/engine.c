@@ -244,6 +244,7 @@ static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 
 static int create_pools(struct engine *en, struct layout *l)
 {
+    ASSERT(en->arena);
     engine_parts_init(en);
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store || en->opts.pinned_cache_bytes ? write_behind_evicting : NULL;
@@ -295,6 +296,7 @@ static int create_vocabulary(struct engine *en, const struct charge *charge)
 
 static int create_tables(struct engine *en)
 {
+    ASSERT(!en->arena);
     struct charge charge = account_charge(en->own);
     struct layout l;
     lay_out(&en->opts, en->shape, &l);
@@ -530,6 +532,7 @@ static int check_spec(const struct engine *en, const struct job_spec *s, struct 
  * share it. */
 uint32_t engine_retry_after_s(struct engine *en)
 {
+    ASSERT(en->opts.max_num_seqs > 0);
     uint64_t jobs = admission_total(&en->admission);
     uint64_t ns = atomic_load_explicit(&en->service_ns, memory_order_relaxed) / en->opts.max_num_seqs * jobs;
     return (uint32_t)MIN_OF(MAX_OF(DIV_UP(ns, NS_PER_S), 1), RETRY_AFTER_MAX_S);

@@ -19,6 +19,7 @@ static struct agent_id agent_of(const struct job *j)
 
 static void say_full(const struct engine *en, struct job *j, uint64_t wait_ns)
 {
+    ASSERT(en->pools.agents);
     struct agents_numbers n;
     agents_numbers(en->pools.agents, &n);
     uint32_t wait_s = (uint32_t)MIN_OF(DIV_UP(wait_ns, NS_PER_S), (uint64_t)UINT32_MAX);
@@ -51,6 +52,7 @@ bool engine_agents_enter(struct engine *en, struct job *j)
 
 void engine_agents_hold(struct engine *en, struct job *j)
 {
+    ASSERT(!j->in_place || en->pools.agents);
     struct agent_id id = agent_of(j);
     if (j->in_place && j->keys && !j->prompt_logprobs)
         agents_hold(en->pools.agents, &id, pools_prefix_end(&en->pools, j->keys, j->seq.key_count));

@@ -56,12 +56,14 @@ uint32_t engine_draft_allow(struct engine *en)
 static void drop_forbidden(struct engine *en, struct job *j, struct drafting_row *row)
 {
     uint32_t allowed = engine_mask_drafts(j, j->tokens + row->from + 1, row->computed);
+    ASSERT(allowed <= row->computed);
     en->drafting.computed -= row->computed - allowed;
     row->computed = allowed;
 }
 
 int engine_draft(struct engine *en, const struct sched_plan *plan)
 {
+    ASSERT(plan->seq_count <= en->opts.max_num_seqs);
     struct drafting_row *rows = en->drafting.rows;
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         const struct sched_step_seq *r = &plan->seqs[i];
@@ -81,6 +83,7 @@ int engine_draft(struct engine *en, const struct sched_plan *plan)
 static int draft_by_passes(void *arg, const struct drafting_row *rows, uint32_t count)
 {
     struct engine *en = arg;
+    ASSERT(count <= en->opts.max_num_seqs);
     uint32_t heads = 0;
     if (en->draft_model.model)
         return engine_draft_model_draft(en, rows, count);

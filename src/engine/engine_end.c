@@ -121,6 +121,7 @@ void engine_end_taken(struct engine *en, struct job *j)
 
 void engine_fail_with_device(struct engine *en, struct job *j)
 {
+    ASSERT(engine_failure(en) != 0);
     engine_fail_job(en, j,
                     "The device that computes this model failed (error %d). The model is closed; send the "
                     "request again to load it anew.",

@@ -32,6 +32,7 @@ size_t engine_leases_bytes(void)
 
 int engine_leases_init(struct engine *en)
 {
+    ASSERT(!en->leases.list);
     en->leases.list = ARENA_ARRAY(en->arena, struct engine_session, POOLS_LEASES_MAX);
     if (!en->leases.list)
         return -ENOMEM;
@@ -195,11 +196,13 @@ bool engine_leases_enter(struct engine *en, struct job *j)
 
 static uint32_t end_of(const struct engine *en, const struct job *j, uint32_t tokens)
 {
+    ASSERT(j->keys);
     return pools_prefix_end(&en->pools, j->keys, MIN_OF(j->seq.key_count, tokens / PAGE_TOKENS));
 }
 
 static void hold(struct engine *en, struct job *j)
 {
+    ASSERT(en->pools.leases && j->keys);
     struct leases *l = en->pools.leases;
     struct lease_info is = {0};
     (void)leases_hold(l, session_of(j), end_of(en, j, UINT32_MAX), j->keys);
@@ -231,6 +234,7 @@ void engine_leases_hold(struct engine *en, struct job *j, enum finish_reason why
 
 static void make_wishes(struct engine *en, struct job *j)
 {
+    ASSERT(j->leases.wish_count <= JOB_WISHES_MAX);
     struct lease_wish wishes[JOB_WISHES_MAX];
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < j->leases.wish_count; i++)
@@ -260,6 +264,7 @@ static bool take_order(struct engine_leases *l, struct engine_session *ret)
 {
     bool found = false;
     pthread_mutex_lock(&l->lock);
+    ASSERT(l->count <= POOLS_LEASES_MAX);
     for (uint32_t i = 0; l->edited && !found && i < l->count; i++) {
         struct engine_session *s = &l->list[i];
         found = s->extended || s->ended;
@@ -306,6 +311,7 @@ void engine_leases_publish(struct engine *en)
     if (!en->leases.edited) {
         en->leases.bytes = prefix_index_leased_bytes(en->pools.index) + n.promised_bytes;
         en->leases.count = leases_each(en->pools.leases, list_session, &en->leases);
+        ASSERT(en->leases.count <= POOLS_LEASES_MAX);
     }
     pthread_mutex_unlock(&en->leases.lock);
 }
@@ -334,6 +340,7 @@ static int write_entry(struct engine *en, const struct lease_lack *lack, size_t 
 /* A few entries; then when to go on. */
 static void write_sessions(struct engine *en, uint64_t now_ns)
 {
+    ASSERT(en->pools.leases);
     struct engine_leases *l = &en->leases;
     struct lease_lack lack;
     size_t bytes = 0;

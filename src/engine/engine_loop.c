@@ -25,6 +25,7 @@
 /* The job's last message. Its memory is gone by then. */
 static void finish(struct engine *en, struct job *j)
 {
+    ASSERT(j->stream);
     struct stream *s = j->stream;
     struct stream_finish f = j->finish;
     uint64_t tenant = j->seq.tenant_id;
@@ -68,6 +69,7 @@ static void deliver_over(struct engine *en, struct job *j)
             tell(j);
             return;
         }
+        ASSERT(en->now.finished[j->finish.reason] > 0);
         en->now.finished[j->finish.reason]--;
         en->now.finished[FINISH_TOO_SLOW]++;
         j->finish.reason = FINISH_TOO_SLOW;
@@ -121,6 +123,7 @@ static void take_inbox(struct engine *en)
  * sooner. It goes on when its client has read nearly all of them, whether sequences wait then or not. */
 static bool has_room(const struct engine *en, struct job *j)
 {
+    ASSERT(stream_free_tokens(j->stream) <= STREAM_TOKENS);
     uint32_t unread = STREAM_TOKENS - stream_free_tokens(j->stream);
     if (!j->seq.paused)
         j->yields = en->crowded && !j->whole && unread >= CROWDED_UNREAD;
@@ -186,6 +189,7 @@ static void note_rest(struct engine *en)
  * invariants. */
 static void idle(struct engine *en)
 {
+    ASSERT(list_empty(&en->jobs) && list_empty(&en->over));
     struct engine_message m;
     trim_share(&en->trim);
     engine_tiers_share(en);

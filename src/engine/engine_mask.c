@@ -48,6 +48,7 @@ static uint64_t *bits_of(const struct engine *en, uint32_t row)
  * job's time. */
 static uint64_t match_begin(struct job *j)
 {
+    ASSERT(j->grammar);
     grammar_entry_lock(j->grammar);
     return clock_thread_ns();
 }
@@ -80,6 +81,7 @@ static void make_rows(struct engine *en, struct job *j, uint32_t drafts)
     do
         make_row(en, j, j->mask_row + made);
     while (made < drafts && matcher_take(j->matcher, next[made]) == 1 && ++made);
+    ASSERT(made <= drafts);
     matcher_rewind(j->matcher, marks);
     match_end(j, began_ns);
     for (uint32_t i = made + 1; i <= drafts; i++)
@@ -88,6 +90,7 @@ static void make_rows(struct engine *en, struct job *j, uint32_t drafts)
 
 static struct job *bound_job(const struct sched_plan *plan, uint32_t i)
 {
+    ASSERT(i < plan->seq_count);
     const struct sched_step_seq *r = &plan->seqs[i];
     struct job *j = job_of(r->seq);
     return j->matcher && r->samples ? j : NULL;
@@ -112,6 +115,7 @@ static void make_task(void *arg, uint32_t i)
 
 static void count_masks(struct engine *en, uint32_t rows)
 {
+    ASSERT(rows <= engine_rows_max(&en->opts));
     for (uint32_t i = 0; i < rows; i++) {
         en->now.mask_ns += en->masks.rows[i].ns;
         en->now.mask_max_ns = MAX_OF(en->now.mask_max_ns, en->masks.rows[i].ns);
@@ -201,6 +205,7 @@ static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask 
     for (uint32_t i = 0; i < count && ignored_count < SAMPLER_STOP_MAX; i++)
         if (ends[i] < vocab && is_set(bits, ends[i]) && !is_stop(p, ends[i]))
             ignored[ignored_count++] = ends[i];
+    ASSERT(ignored_count <= m->count);
     if (ignored_count == m->count)
         return;
     for (uint32_t i = 0; i < ignored_count; i++)
@@ -239,6 +244,7 @@ static void take_sampled(struct engine *en, struct job *j, const struct row_samp
 bool engine_mask_sample(struct engine *en, struct job *j, uint32_t accepted, uint32_t row,
                         struct sampled *ret)
 {
+    ASSERT(row < en->rows.count);
     const struct engine_row *from = &en->rows.list[row];
     uint32_t outputs = j->output_count;
     if (j->matcher) {

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/block_pool.h"
@@ -28,6 +29,7 @@ static void add_pool(struct engine_pool_numbers *to, const struct engine_pool_nu
 
 static void read_pages(const struct pools *pools, struct engine_numbers *ret)
 {
+    ASSERT(pools->group_count > 0);
     ret->pages_used = ret->pages_committed = ret->pages_max = 0;
     ret->kv = (struct engine_pool_numbers){0};
     for (uint32_t g = 0; g < pools->group_count; g++) {

@@ -41,6 +41,7 @@ int engine_rows_init(struct engine *en)
 static struct engine_row row_of(struct engine *en, struct job *j, float *logits, const uint64_t *allowed)
 {
     struct engine_rows *s = &en->rows;
+    ASSERT(s->count < engine_rows_max(&en->opts));
     size_t at = (size_t)s->count * s->blocks;
     return (struct engine_row){
         j,
@@ -72,6 +73,7 @@ static void find_rows(struct engine *en, const struct sched_plan *plan)
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         const struct sched_step_seq *r = &plan->seqs[i];
         const struct job *j = job_of(r->seq);
+        ASSERT(en->seqs[i].logits_from <= en->seqs[i].token_count);
         uint32_t count = en->seqs[i].token_count - en->seqs[i].logits_from;
         en->rows.begin[i] = logits;
         if (j->output == JOB_VECTOR)
@@ -85,12 +87,14 @@ static void find_rows(struct engine *en, const struct sched_plan *plan)
 /* A ticket is several blocks of a row, since one takes less time than handing it to a worker. */
 static uint32_t tickets_of_row(const struct engine *en)
 {
+    ASSERT(en->rows.blocks > 0);
     return DIV_UP(en->rows.blocks, BLOCKS_EACH);
 }
 
 /* Returns the row of ticket i, and the row's blocks [*from, *until). */
 static struct engine_row *row_of_ticket(struct engine *en, uint32_t i, uint32_t *from, uint32_t *until)
 {
+    ASSERT(i < en->rows.count * tickets_of_row(en));
     *from = i % tickets_of_row(en) * BLOCKS_EACH;
     *until = MIN_OF(*from + BLOCKS_EACH, en->rows.blocks);
     return &en->rows.list[i / tickets_of_row(en)];

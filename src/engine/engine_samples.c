@@ -94,6 +94,7 @@ void engine_samples_begin(struct engine *en, const struct sched_plan *plan, stru
             t->rows[t->count++] = (struct row_sample){.wanted = wanted};
         some |= wanted;
     }
+    ASSERT(t->count <= rows_max(&en->opts, en->shape));
     if (!some || t->count > en->opts.max_num_seqs) {
         t->count = 0;
         return;
@@ -143,6 +144,7 @@ static bool order_row(struct engine *en, struct job *j, uint32_t accepted, struc
     d->wanted = 1;
     d->edits = used;
     t->step.edit_count = used + d->bias_count + d->banned_count + d->seen_count;
+    ASSERT(t->step.edit_count <= edits_max(&en->opts));
     return true;
 }
 
@@ -182,6 +184,7 @@ int engine_samples_end(struct engine *en)
 
 const struct row_sampled *engine_sampled_of(const struct engine *en, const float *logits)
 {
+    ASSERT(logits >= en->logits);
     const struct engine_samples *t = &en->samples;
     uint32_t row = (uint32_t)((size_t)(logits - en->logits) / en->shape->vocab);
     bool sampled = row < t->count && t->rows[row].wanted && t->sampled[row].state != ROW_LEFT;

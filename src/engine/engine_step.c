@@ -42,6 +42,7 @@ static bool is_blind(const struct engine *en, const struct job *j)
 /* The first token of the chunk that needs logits. */
 static uint32_t logits_from(const struct engine *en, const struct job *j, const struct sched_step_seq *r)
 {
+    ASSERT(r->count > 0);
     uint32_t last = r->samples ? r->count - 1 : r->count;
     if (r->drafts > 0)
         return is_blind(en, j) ? last : 0;
@@ -86,6 +87,7 @@ static void note_admitted(struct engine *en, const struct sched_plan *plan, uint
 
 static void fill_seqs(struct engine *en, const struct sched_plan *plan)
 {
+    ASSERT(plan->seq_count <= en->opts.max_num_seqs);
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         const struct sched_step_seq *r = &plan->seqs[i];
         struct job *j = job_of(r->seq);
@@ -109,6 +111,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
 
 static void begin_forward(struct engine *en)
 {
+    ASSERT(!en->pass.begun);
     const struct sched_plan *plan = &en->pass.plan;
     struct model_step step = {
         .seqs = en->seqs,
@@ -193,6 +196,7 @@ static void put_prompt_token(struct job *j, uint32_t index, const struct sampled
 /* Logprobs of the prompt's tokens that this chunk's logits predict. */
 static void send_prompt(struct engine *en, struct job *j, const struct sched_step_seq *r, const float *logits)
 {
+    ASSERT(job_wants_prompt_logits(j));
     uint32_t from = r->from + logits_from(en, j, r);
     if (j->prompt_sent == 0)
         put_prompt_token(j, 0, NULL);
@@ -234,6 +238,7 @@ static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
         return;
     j->first_token_ns = now_ns;
     stream_note_first_token(j->stream, now_ns);
+    ASSERT(j->seq.fetched >= j->seq.fetched_pinned);
     en->now.prompt_tokens += j->prompt_count;
     en->now.cached_tokens += j->seq.cached;
     en->now.fetched_tokens += j->seq.fetched - j->seq.fetched_pinned;
@@ -349,6 +354,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
 
 static void pool_vector(struct engine *en, const struct job *j, float *vector)
 {
+    ASSERT(j->output == JOB_VECTOR);
     pooling_end(j->pooling, vector, en->shape->hidden, j->prompt_count);
     model_finish_vector(en->opts.model, vector);
 }
@@ -420,6 +426,7 @@ static void end_seqs(struct engine *en, const struct sched_plan *plan)
 
 static void fail_seqs(struct engine *en, const struct sched_plan *plan, int r)
 {
+    ASSERT(r < 0);
     if (r != -ECANCELED) {
         en->now.step_errors++;
         LOG_ERROR("step_failed", "model=%s seqs=%u tokens=%u error=\"%s\"", en->name, plan->seq_count,
