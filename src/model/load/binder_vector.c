@@ -38,10 +38,10 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? binder_advance(b, from->bytes) : r;
 }
 
-/* Files have some vectors as matrices: of one column, of one row, or of a row for each group. */
-static void as_vector(struct tensor *t, uint64_t n, bool gguf)
+/* Files have some vectors as matrices: of one column, of one row, or if `grouped` of a row for each group. */
+static void as_vector(struct tensor *t, uint64_t n, bool grouped)
 {
-    if (t->rank != 2 || tensor_count(t) != n || (!gguf && t->shape[0] != 1))
+    if (t->rank != 2 || tensor_count(t) != n || (!grouped && t->shape[0] != 1))
         return;
     t->rank = 1;
     t->shape[0] = n;
