@@ -418,7 +418,7 @@ TEST(a_product_reads_what_the_operation_before_it_left)
     r.op.function = GLU_GELU_TANH;
     begin_anew(&e);
     check_reader(&e, r, x, y);
-    r.op.kind = ENCODE_GELU_ERF;
+    r.op.function = GLU_GELU_ERF;
     r.op.by_token = true;
     r.op.count = count / 4;
     begin_anew(&e);
