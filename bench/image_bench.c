@@ -79,8 +79,8 @@ static void resize_once(const struct encode_pixels *from, uint8_t *to, uint32_t 
 {
     struct arena *a;
     struct resize *r;
-    struct arena_opts opts = {.bytes_max = resize_bytes(from->width, from->height, width, height)};
-    struct resize_opts o = {from->width, from->height, width, height, to, plain};
+    struct resize_opts o = {from->width, from->height, width, height, to, RESIZE_BICUBIC, plain};
+    struct arena_opts opts = {.bytes_max = resize_bytes(&o)};
     ASSERT(arena_create(&opts, &a) == 0 && resize_create(a, &o, &r) == 0);
     for (uint32_t y = 0; y < from->height; y++)
         resize_row(r, from->rgb + (size_t)y * from->width * 3);

@@ -177,8 +177,7 @@ static void print_table(const struct planning *p)
             stdout,
             "An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
             "%s.\n",
-            (ull)v->pixels_max, (ull)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
-            bytes_text(v->weight_bytes).text);
+            (ull)v->pixels_max, (ull)model_image_tokens_max(v), bytes_text(v->weight_bytes).text);
     print_drafting(p);
     plain_printf(
         stdout,

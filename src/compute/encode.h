@@ -72,6 +72,7 @@ enum encode_kind {
     ENCODE_ADD_NORM,  /* x += bias; y += x; z = norm(y) */
     ENCODE_ACT,       /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
     ENCODE_BIAS,      /* x += bias */
+    ENCODE_POOL,      /* y = mean of norm_parts parts of x, of `width` values each */
 };
 
 /* Rows [from, from + count) of the image; x, y and z begin with the first of them. */

@@ -89,6 +89,10 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     if (shape->both_ways && o->tokens_max < o->max_model_len)
         return err_set(e, -EINVAL, "steps of %u tokens are too small: a text of %u tokens is one step",
                        o->tokens_max, o->max_model_len);
+    const struct model_vision *v = &shape->vision;
+    if (v->present && v->both_ways && o->tokens_max < tokens_min(o) + model_image_tokens_max(v))
+        return err_set(e, -EINVAL, "steps of %u tokens are too small: the %u tokens of an image are one step",
+                       o->tokens_max, model_image_tokens_max(v));
     uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
     if (o->kv_bytes_max < least)
         return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",

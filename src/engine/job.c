@@ -64,7 +64,7 @@ static size_t block_bytes(const struct job_spec *spec, const struct job_tables *
     if (t->keys && spec->output == JOB_TOKENS)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
-                                  sizeof(struct model_grid) + sizeof(uint32_t));
+                                  sizeof(struct model_grid) + sizeof(uint32_t) + sizeof(struct sched_span));
     if (t->ngram && spec->speculative)
         bytes += ngram_bytes(tokens);
     if (spec->stop_count > 0)
@@ -184,7 +184,8 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->seen = ARENA_ARRAY(j->arena, struct prefix_image, spec->image_count);
     j->grids = ARENA_ARRAY(j->arena, struct model_grid, spec->image_count);
     j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->image_count);
-    if (!j->images || !j->seen || !j->grids || !j->entries)
+    struct sched_span *spans = ARENA_ARRAY(j->arena, struct sched_span, spec->image_count);
+    if (!j->images || !j->seen || !j->grids || !j->entries || !spans)
         return -ENOMEM;
     struct slice scope[] = {{(const char *)&spec->tenant, sizeof(spec->tenant)}, spec->cache_salt};
     j->scope = prefix_key_root(scope, COUNT_OF(scope));
@@ -196,8 +197,13 @@ static int create_images(struct job *j, const struct job_opts *opts)
         j->entries[i] = NONE;
         j->seen[i] = (struct prefix_image){.first = g.first, .rows = g.rows, .columns = g.columns};
         memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
+        spans[i] = (struct sched_span){g.first, g.first + model_grid_tokens(&g)};
         j->image_bytes += p->bytes;
         j->image_count++;
+    }
+    if (opts->vision->both_ways) {
+        j->seq.spans = spans;
+        j->seq.span_count = j->image_count;
     }
     return 0;
 }

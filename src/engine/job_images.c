@@ -61,6 +61,10 @@ int job_images_check(const struct model_shape *shape, const struct job_spec *spe
     if (spec->image_count > ENGINE_IMAGES_MAX)
         return err_set(e, -EINVAL, "%u images and pairs of frames: the limit is %u", spec->image_count,
                        ENGINE_IMAGES_MAX);
+    /* Rows of logits or values are fewer than an image's tokens, which are one step. */
+    if (spec->image_count > 0 && shape->vision.both_ways &&
+        (spec->prompt_logprobs || spec->output == JOB_VECTOR))
+        return err_set(e, -EINVAL, "this model has no logprobs and vectors of prompts with images");
     for (uint32_t i = 0; i < spec->image_count && r == 0; i++) {
         const struct job_image *p = &spec->images[i];
         uint64_t from = end;

@@ -62,6 +62,11 @@ void media_measure(struct media_task *t)
 
 /* ---- one image ---- */
 
+static enum resize_filter filter_of(const struct model_vision *v)
+{
+    return v->filter == 1 ? RESIZE_LANCZOS : v->filter == 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+}
+
 bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
@@ -69,6 +74,7 @@ bool media_make_image(struct media_task *t, struct media_part *p)
     struct smart_bounds bounds = {.edge = t->vision.patch * t->vision.merge,
                                   .pixels_min = t->vision.pixels_min,
                                   .pixels_max = t->vision.pixels_max,
+                                  .filter = filter_of(&t->vision),
                                   .longest = t->vision.size == IMAGE_BY_LONGEST ? t->vision.edge_max : 0,
                                   .square = t->vision.size == IMAGE_FIXED ? t->vision.edge_max : 0};
     struct err e = {0};

@@ -600,6 +600,13 @@ int model_draft_end(struct model *m)
 
 /* ---- images ---- */
 
+uint32_t model_image_tokens_max(const struct model_vision *v)
+{
+    const uint32_t edge = v->patch * v->merge,
+                   rows = v->marks && v->marks->row_end ? v->edge_max / edge + 1 : 0;
+    return (uint32_t)(v->pixels_max / ((uint64_t)edge * edge)) + rows;
+}
+
 struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width, uint32_t height)
 {
     const uint32_t edge = v->patch * v->merge;
@@ -608,6 +615,7 @@ struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, ui
                                .columns = width / edge,
                                .row_ends = v->marks && v->marks->row_end,
                                .linear = v->linear,
+                               .both_ways = v->both_ways,
                                .features = DEV_NULL};
 }
 

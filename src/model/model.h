@@ -87,6 +87,7 @@ struct model_vision {
     enum model_image_size size;
     uint32_t edge_max; /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
     uint32_t filter;   /* filter of resizing by its number in Pillow; 0: bicubic */
+    bool both_ways;    /* an image's tokens see each other, so one step computes them all */
     bool linear; /* image tokens have positions one after the other, as text has; else those of a grid */
     uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
     uint64_t encode_fixed_bytes,
@@ -201,12 +202,14 @@ const struct domain *model_domain(const struct model *m);
 /* An image among the tokens of a sequence: rows of placeholders from `first` on. */
 struct model_grid {
     uint32_t first, rows, columns;
-    uint32_t row_ends; /* tokens after each row that are text */
-    bool linear;       /* model_vision.linear */
+    uint32_t row_ends;      /* tokens after each row that are text */
+    bool linear, both_ways; /* flags of model_vision */
     /* [rows * columns][model_vision.feature_floats]; null: no token of this step lies in it. */
     dev_ptr features;
 };
 
+/* Tokens of the model's largest image. */
+uint32_t model_image_tokens_max(const struct model_vision *v);
 /* The image's grid in a model's prompt, without features. */
 struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width,
                                 uint32_t height);

@@ -28,6 +28,8 @@ enum op {
     OP_ACT,        /* bias, activation */
     OP_DOWN,       /* y = product of mid */
     OP_ADD,        /* h += y and bias */
+    OP_POOL,       /* squeezed = mean of merged's patches */
+    OP_POOL_NORM,  /* squeezed = norm of squeezed */
     OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
     OP_SQUEEZE,    /* squeezed = product of merged */
     OP_MERGE_UP,   /* merged_mid = product of merged or squeezed */
@@ -63,10 +65,13 @@ void vision_ops_list(const struct vision_config *v, struct vision_op_list ret[EN
         add(&ret[ENCODER_KEYS], (enum op)keys[i], true);
     for (size_t i = 0; i < COUNT_OF(mix); i++)
         add(&ret[ENCODER_MIX], (enum op)mix[i], true);
+    const bool pools = t->tensors[VISION_ROLE_LAST_NORM], up = t->tensors[VISION_ROLE_MERGE_UP];
     add(merge, OP_GATHER, true);
+    add(merge, OP_POOL, pools);
+    add(merge, OP_POOL_NORM, pools);
     add(merge, OP_SQUEEZE, t->tensors[VISION_ROLE_MERGE_SQUEEZE]);
-    add(merge, OP_MERGE_UP, true);
-    add(merge, OP_MERGE_GELU, true);
+    add(merge, OP_MERGE_UP, up);
+    add(merge, OP_MERGE_GELU, up);
     add(merge, OP_MERGE_DOWN, true);
     add(merge, OP_FEATURE, true);
 }
@@ -186,15 +191,27 @@ static struct op_encode placing(const struct vision_encoder *e)
 static struct op_encode gathering(const struct vision_encoder *e)
 {
     const struct vision_merger *m = merger_now(e);
-    struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm,
-                                 tokens_now(e), e->a.merged, &m->up.w);
+    const bool pools = e->config->family->tensors[VISION_ROLE_LAST_NORM];
+    struct op_encode a =
+        norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)), pools ? &e->weights->last : &m->norm,
+                tokens_now(e), e->a.merged, pools ? NULL : &m->up.w);
     a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
-    if (m == &e->weights->merger)
+    if (m == &e->weights->merger && !pools)
         a.eps = e->config->merge_eps;
     if (e->config->family->tensors[VISION_ROLE_MERGE_SQUEEZE]) {
         a.by_value = true;
         a.reader = &m->squeeze.w;
     }
+    return a;
+}
+
+static struct op_encode pool_norm(const struct vision_encoder *e)
+{
+    const struct vision_merger *m = merger_now(e);
+    struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, e->config->hidden), &m->norm, e->a.squeezed,
+                                 e->a.squeezed, &m->down.w);
+    a.rms |= e->config->family->text_norm;
+    a.eps = e->config->merge_eps;
     return a;
 }
 
@@ -265,6 +282,14 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
         return a;
     case OP_GATHER:
         return gathering(e);
+    case OP_POOL:
+        a = of_tokens(e, ENCODE_POOL, v->hidden);
+        a.norm_parts = token_patches(e);
+        a.x = e->a.merged;
+        a.y = e->a.squeezed;
+        return a;
+    case OP_POOL_NORM:
+        return pool_norm(e);
     case OP_SQUEEZE:
         return product(tokens, &m->squeeze, e->a.merged, e->a.squeezed);
     case OP_MERGE_UP:
@@ -275,7 +300,8 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
         a.reader = &m->down.w;
         return a;
     case OP_MERGE_DOWN:
-        return product(tokens, &m->down, e->a.merged_mid, features_now(e));
+        return product(tokens, &m->down, m->up.w.part_count ? e->a.merged_mid : e->a.squeezed,
+                       features_now(e));
     case OP_FEATURE:
         return changing(of_tokens(e, ENCODE_BIAS, v->out), features_now(e), &m->down);
     }

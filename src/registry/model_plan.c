@@ -25,6 +25,9 @@ uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs)
     uint32_t tokens = model_plan_step_tokens(seqs, p->drafting.drafts_max), longest = p->shape.context_max;
     if (p->max_model_len > 0)
         longest = MIN_OF(longest, p->max_model_len);
+    if (p->shape.vision.present && p->shape.vision.both_ways)
+        tokens = MAX_OF(tokens, engine_tokens_min(seqs, p->drafting.drafts_max) +
+                                    model_image_tokens_max(&p->shape.vision));
     return p->shape.both_ways ? MAX_OF(tokens, longest) : tokens;
 }
 

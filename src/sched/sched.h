@@ -112,6 +112,12 @@ enum sched_end {
     SCHED_END_NO_MEMORY /* alone, and still the account or the system had no memory for its next page */
 };
 
+/* Tokens [first, end) of a prompt that see each other: no chunk ends inside, and their pages are there before
+ * the first of them is computed. */
+struct sched_span {
+    uint32_t first, end;
+};
+
 /* One sequence. */
 struct sched_seq {
     /* Set by the caller before sched_add. */
@@ -131,6 +137,9 @@ struct sched_seq {
     /* Token indices where reuse is likely: whole pages, ascending. A chunk ends at each. */
     const uint32_t *cuts;
     uint32_t cut_count;
+    const struct sched_span *spans; /* ascending, each of at most tokens_max less seqs_max less drafts_max
+                                     * tokens; none with logits_all */
+    uint32_t span_count;
     /* The caller's; may change between steps. */
     /* Every token of its chunks takes a row of logits, not only the last; such a sequence reuses no
      * prefix. */

@@ -52,10 +52,21 @@ static inline bool sched_has_place(const struct sched_seq *seq)
     return seq->phase == SCHED_PREFILLING || seq->phase == SCHED_DECODING;
 }
 
-/* For its next token, or for all tokens of a prompt that is computed at once. */
+/* Tokens that the next step has to compute at least: those of the span in which it begins. */
+static inline uint32_t sched_least(const struct sched_seq *seq)
+{
+    for (uint32_t i = 0; i < seq->span_count && seq->spans[i].first <= seq->done; i++)
+        if (seq->done < seq->spans[i].end)
+            return seq->spans[i].end - seq->done;
+    return 1;
+}
+
+/* For its next token and those of its span, or for all tokens of a prompt that is computed at once. */
 static inline bool sched_has_page_for_next(const struct sched_seq *seq)
 {
-    return (seq->at_once ? seq->tokens - 1 : seq->done) < seq->page_count * PAGE_TOKENS;
+    uint32_t last = seq->at_once ? seq->tokens - 1 : seq->done + sched_least(seq) - 1;
+    ASSERT(!seq->at_once || seq->span_count == 0);
+    return last < seq->page_count * PAGE_TOKENS;
 }
 
 /* The sequence waits for a place, fetching or not. */

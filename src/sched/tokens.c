@@ -96,10 +96,22 @@ static uint32_t extend(struct sched *s, struct sched_seq *seq, uint32_t count)
     return MIN_OF(count, seq->page_count * PAGE_TOKENS - seq->done);
 }
 
+/* A chunk that would end inside a span ends in front of it. */
+static uint32_t outside_spans(const struct sched_seq *seq, uint32_t count)
+{
+    const uint32_t end = seq->done + count;
+    ASSERT(end <= seq->tokens);
+    for (uint32_t i = 0; i < seq->span_count && seq->spans[i].first < end; i++)
+        if (end < seq->spans[i].end)
+            return seq->spans[i].first > seq->done ? seq->spans[i].first - seq->done : 0;
+    return count;
+}
+
 /* Tokens of the sequence's next chunk. It ends at a page's end, unless it takes all tokens that can be
- * computed or every token takes a row of logits. 0: no whole page fits, or not all of an `at_once`. */
-static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uint32_t tokens_left,
-                         uint32_t logits_left)
+ * computed, every token takes a row of logits, or a span is there. 0: no whole page fits, or not all of an
+ * `at_once`. */
+static uint32_t page_chunk(const struct sched *s, const struct sched_seq *seq, uint32_t tokens_left,
+                           uint32_t logits_left)
 {
     ASSERT(seq->done < seq->tokens);
     uint32_t to_cut = seq_cache_next_cut(&s->opts, seq) - seq->done, can = sched_can_go(seq);
@@ -110,6 +122,21 @@ static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uin
         return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
     uint32_t end = (seq->done + count) / PAGE_TOKENS * PAGE_TOKENS;
     return count == can ? count : end > seq->done ? end - seq->done : 0;
+}
+
+/* As `page_chunk()`, but with all tokens of the span in which it begins, of which `room` must have place. */
+static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uint32_t tokens_left,
+                         uint32_t room, uint32_t logits_left)
+{
+    uint32_t count = page_chunk(s, seq, seq->at_once ? room : tokens_left, logits_left);
+    uint32_t least = sched_least(seq);
+    if (seq->span_count == 0)
+        return count;
+    ASSERT(!seq->logits_all && (least == 1 || least <= sched_can_go(seq)));
+    count = outside_spans(seq, count);
+    if (least > 1 && count < least)
+        return least <= room ? least : 0;
+    return count;
 }
 
 static void plan_prompts(struct sched *s, uint32_t budget)
@@ -125,11 +152,15 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
     for (uint32_t i = 0; i < count; i++) {
         struct sched_seq *seq = s->prompts[i];
-        uint32_t room = seq->at_once && s->seq_count == 0 ? most : tokens_left;
-        uint32_t chunk = chunk_of(s, seq, room, logits_left);
+        /* The first prompt's span is computed whatever the budget says. */
+        bool first = seq->at_once ? s->seq_count == 0 : i == 0 && seq->span_count > 0;
+        uint32_t room = first ? most : tokens_left;
+        uint32_t chunk = chunk_of(s, seq, tokens_left, room, logits_left);
         if (chunk == 0)
             continue;
-        chunk = extend(s, seq, chunk);
+        chunk = outside_spans(seq, extend(s, seq, chunk));
+        if (chunk == 0)
+            continue;
         plan_seq(s, seq, chunk, 0);
         ASSERT(chunk > 0 && chunk <= room);
         tokens_left -= MIN_OF(chunk, tokens_left);

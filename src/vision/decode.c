@@ -142,6 +142,7 @@ int decode_still(struct slice bytes, const struct decode_limits *limits, const s
         return r;
     if (image_create(to.width, to.height, 1, charge, &p) < 0)
         return err_set(e, -ENOMEM, "there is no memory for the image at present");
+    p->filter = bounds->filter;
     r = decode_frame(p, 0, bytes, limits, charge, e);
     if (r < 0)
         image_unref(p);

@@ -8,6 +8,7 @@
 #define PLATEAU_VISION_IMAGE_H
 
 #include "base/charge.h"
+#include "vision/resize.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,11 +17,12 @@
 
 struct image {
     /* Constant. */
-    uint32_t width, height; /* size of the pixels below: multiples of a token's edge */
-    uint32_t frames;        /* 1, or 2 that follow one another */
-    uint8_t sha256[32];     /* digest of width and height above, and of all that was decoded, before it was
+    uint32_t width, height;    /* size of the pixels below: multiples of a token's edge */
+    uint32_t frames;           /* 1, or 2 that follow one another */
+    enum resize_filter filter; /* filter by which pixels are resized; set before they are decoded */
+    uint8_t sha256[32];        /* digest of width and height above, and of all that was decoded, before it was
                              * resized: width, height, pixels, of each frame */
-    size_t bytes;           /* bytes of the block */
+    size_t bytes;              /* bytes of the block */
     struct charge charge;
     atomic_uint holders;
     uint8_t pixels[]; /* [frames][height][width][3]: R, G, B */

@@ -76,6 +76,7 @@ int raster_create(struct arena *a, const struct raster_opts *opts, struct raster
         .to_width = p->width,
         .to_height = p->height,
         .to = p->pixels + opts->frame * image_frame_bytes(p->width, p->height),
+        .filter = p->filter,
     };
     if (resize_create(a, &resize, &r->resize) < 0 || !hash_begin(r) ||
         (opts->orientation != 1 && !raster_plane(r, NULL))) {
@@ -98,8 +99,13 @@ size_t raster_bytes(const struct raster_opts *opts)
 {
     bool turned = is_turned(opts->orientation);
     uint32_t width = turned ? opts->height : opts->width, height = turned ? opts->width : opts->height;
-    return sizeof(struct raster) + resize_bytes(width, height, opts->to->width, opts->to->height) +
-           image_frame_bytes(width, height) + image_frame_bytes(width, BLOCK_ROWS) + (size_t)64 * 4;
+    const struct resize_opts resize = {.from_width = width,
+                                       .from_height = height,
+                                       .to_width = opts->to->width,
+                                       .to_height = opts->to->height,
+                                       .filter = opts->to->filter};
+    return sizeof(struct raster) + resize_bytes(&resize) + image_frame_bytes(width, height) +
+           image_frame_bytes(width, BLOCK_ROWS) + (size_t)64 * 4;
 }
 
 int raster_stopped(const struct raster *r, struct err *e)

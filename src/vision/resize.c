@@ -11,9 +11,6 @@
 #include <errno.h>
 #include <math.h>
 
-/* The kernel of Keys with a = -1/2 reaches two inputs, or as many as two outputs are wide. */
-#define REACH 2.0
-
 struct resize {
     struct resize_opts o;
     struct resize_taps across, down;
@@ -37,35 +34,63 @@ static double keys(double x)
     return 0.0;
 }
 
+static double triangle(double x)
+{
+    x = fabs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+static double sinc(double x)
+{
+    if (x == 0.0)
+        return 1.0;
+    x *= M_PI;
+    return sin(x) / x;
+}
+
+static double lanczos(double x)
+{
+    return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0;
+}
+
+/* A kernel reaches that many inputs, or as many as that many outputs are wide. Bicubic is the kernel of Keys
+ * with a = -1/2. */
+static const struct kernel {
+    double (*at)(double x);
+    double reach;
+} kernels[] = {
+    [RESIZE_BICUBIC] = {keys, 2}, [RESIZE_BILINEAR] = {triangle, 1}, [RESIZE_LANCZOS] = {lanczos, 3}};
+
 /* Inputs that an output is made of, in units of the input. */
 struct window {
+    const struct kernel *kernel;
     double scale; /* inputs per output */
     double widen; /* width of the kernel: max(scale, 1) */
 };
 
-static struct window window_of(uint32_t from, uint32_t to)
+static struct window window_of(enum resize_filter filter, uint32_t from, uint32_t to)
 {
     double scale = (double)from / to;
-    return (struct window){scale, scale < 1.0 ? 1.0 : scale};
+    return (struct window){&kernels[filter], scale, scale < 1.0 ? 1.0 : scale};
 }
 
-static uint32_t stride_of(uint32_t from, uint32_t to)
+static uint32_t stride_of(const struct window *w)
 {
-    uint32_t most = (uint32_t)ceil(REACH * window_of(from, to).widen) * 2 + 1;
+    uint32_t most = (uint32_t)ceil(w->kernel->reach * w->widen) * 2 + 1;
     return ROUND_UP(most, 4u);
 }
 
 static void set_weights(struct resize_taps *t, uint32_t output, const struct window *w, uint32_t from,
                         double *scratch)
 {
-    double center = (output + 0.5) * w->scale, reach = REACH * w->widen, sum = 0.0;
+    double center = (output + 0.5) * w->scale, reach = w->kernel->reach * w->widen, sum = 0.0;
     double begin = center - reach + 0.5, end = center + reach + 0.5;
     uint32_t first = begin < 0 ? 0 : (uint32_t)begin;
     uint32_t last = end > from ? from : (uint32_t)end;
     uint32_t count = last - first;
     double narrow = 1.0 / w->widen;
     for (uint32_t i = 0; i < count; i++) {
-        scratch[i] = keys(((double)i + first - center + 0.5) * narrow);
+        scratch[i] = w->kernel->at(((double)i + first - center + 0.5) * narrow);
         sum += scratch[i];
     }
     t->first[output] = first;
@@ -80,10 +105,11 @@ static void set_weights(struct resize_taps *t, uint32_t output, const struct win
     }
 }
 
-static int taps_create(struct arena *a, uint32_t from, uint32_t to, struct resize_taps *ret)
+static int taps_create(struct arena *a, enum resize_filter filter, uint32_t from, uint32_t to,
+                       struct resize_taps *ret)
 {
-    struct window w = window_of(from, to);
-    struct resize_taps t = {.outputs = to, .stride = stride_of(from, to)};
+    struct window w = window_of(filter, from, to);
+    struct resize_taps t = {.outputs = to, .stride = stride_of(&w)};
     size_t weights = (size_t)to * t.stride;
     t.first = ARENA_ARRAY(a, uint32_t, to);
     t.count = ARENA_ARRAY(a, uint32_t, to);
@@ -99,26 +125,28 @@ static int taps_create(struct arena *a, uint32_t from, uint32_t to, struct resiz
     return 0;
 }
 
-static size_t taps_bytes(uint32_t from, uint32_t to)
+static size_t taps_bytes(const struct window *w, uint32_t to)
 {
-    size_t stride = stride_of(from, to);
+    size_t stride = stride_of(w);
     return to * (2 * sizeof(uint32_t) + stride * (sizeof(int32_t) + 2 * sizeof(int16_t))) +
            stride * sizeof(double);
 }
 
-size_t resize_bytes(uint32_t from_width, uint32_t from_height, uint32_t to_width, uint32_t to_height)
+size_t resize_bytes(const struct resize_opts *o)
 {
-    size_t stride = stride_of(from_height, to_height);
-    return sizeof(struct resize) + taps_bytes(from_width, to_width) + taps_bytes(from_height, to_height) +
-           stride * ((size_t)to_width * 3 + 4 + sizeof(uint8_t *)) + (size_t)64 * 16;
+    const struct window across = window_of(o->filter, o->from_width, o->to_width),
+                        down = window_of(o->filter, o->from_height, o->to_height);
+    size_t stride = stride_of(&down);
+    return sizeof(struct resize) + taps_bytes(&across, o->to_width) + taps_bytes(&down, o->to_height) +
+           stride * ((size_t)o->to_width * 3 + 4 + sizeof(uint8_t *)) + (size_t)64 * 16;
 }
 
 int resize_create(struct arena *a, const struct resize_opts *opts, struct resize **ret)
 {
     ASSERT(opts->from_width > 0 && opts->from_height > 0 && opts->to_width > 0 && opts->to_height > 0);
     struct resize *r = ARENA_NEW(a, struct resize);
-    if (!r || taps_create(a, opts->from_width, opts->to_width, &r->across) < 0 ||
-        taps_create(a, opts->from_height, opts->to_height, &r->down) < 0)
+    if (!r || taps_create(a, opts->filter, opts->from_width, opts->to_width, &r->across) < 0 ||
+        taps_create(a, opts->filter, opts->from_height, opts->to_height, &r->down) < 0)
         return -ENOMEM;
     r->o = *opts;
     r->ring_rows = MIN_OF(r->down.stride, opts->from_height);

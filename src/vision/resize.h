@@ -1,5 +1,4 @@
-/* resize.h - bicubic resizing with antialias, to the byte equal to Pillow's Image.resize(size, Image.BICUBIC)
- * for RGB.
+/* resize.h - resizing with antialias, to the byte equal to Pillow's Image.resize(size, filter) for RGB.
  *
  * That is Pillow up to 12.1, which resizes across and then down, as torchvision does. Later versions reverse
  * the order where that is less work: 12.2 if the image is over a hundred times taller than wide, 13.0 for
@@ -20,15 +19,18 @@
 
 struct resize;
 
+enum resize_filter { RESIZE_BICUBIC, RESIZE_BILINEAR, RESIZE_LANCZOS };
+
 struct resize_opts {
     uint32_t from_width, from_height, to_width, to_height; /* > 0 */
     uint8_t *to;                                           /* [to_height][to_width][3] */
+    enum resize_filter filter;
     bool plain; /* the plain C code, whatever the processor has: for tests */
 };
 
 /* Lives as long as `a`, which must have room for resize_bytes(). 0 or -ENOMEM. */
 int resize_create(struct arena *a, const struct resize_opts *opts, struct resize **ret);
-size_t resize_bytes(uint32_t from_width, uint32_t from_height, uint32_t to_width, uint32_t to_height);
+size_t resize_bytes(const struct resize_opts *opts);
 
 /* The next row, [from_width][3]; from_height of them in all. With the last one all of `to` is written. */
 void resize_row(struct resize *r, const uint8_t *rgb);

@@ -3,6 +3,7 @@
 #define PLATEAU_VISION_SMART_SIZE_H
 
 #include "base/err.h"
+#include "vision/resize.h"
 
 #include <stdint.h>
 
@@ -18,7 +19,8 @@ struct smart_bounds {
     /* Bound of each frame of a video, >= edge * edge; 0: only their sum counts. */
     uint64_t frame_pixels_max;
     uint32_t longest; /* bound of the longer edge of a still image, instead of those of its area; 0: none */
-    uint32_t square;  /* both edges of a still image, whatever its ratio; 0: its own */
+    enum resize_filter filter;
+    uint32_t square; /* both edges of a still image, whatever its ratio; 0: its own */
 };
 
 struct smart_size {

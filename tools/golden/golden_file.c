@@ -131,7 +131,7 @@ static int read_grid(const json_t *o, struct golden_image *ret, struct err *e)
     return 0;
 }
 
-/* Reads the pixels from the file that the case names, beside golden.json. */
+/* Reads the pixels from the begin of the file that the case names, beside golden.json. */
 static int read_pixel_file(const char *name, const char *path, size_t bytes, uint8_t *ret, struct err *e)
 {
     const char *slash = strrchr(path, '/');
@@ -140,7 +140,7 @@ static int read_pixel_file(const char *name, const char *path, size_t bytes, uin
     FILE *in = fopen(file, "rbe");
     if (!in)
         return err_set(e, -errno, "cannot open %s: %m", file);
-    bool whole = fread(ret, 1, bytes, in) == bytes && fgetc(in) == EOF;
+    bool whole = fread(ret, 1, bytes, in) == bytes;
     fclose(in);
     return whole ? 0 : err_set(e, -EINVAL, "%s does not have the bytes of image_shape", file);
 }

@@ -293,6 +293,13 @@ ENTRIES = {
                                        "mrope_section": [4, 2, 2]}, **SERVED),
     # Images in front of delta nets.
     "qwen3_5_vl": Entry("qwen3_5", seed=5, sees=True, vision=VISION, **HYBRID, **SERVED),
+    # SigLIP: squares, means of patches; an image's tokens see each other, in windows too.
+    "gemma3_vl": Entry("gemma3", sees=True, images=vision_inputs.Gemma3(), text="gemma3_text", hidden_size=16,
+                       intermediate_size=24, head_dim=10, sliding_window=24, query_pre_attn_scalar=7,
+                       layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                       vision=dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=24,
+                                   num_hidden_layers=2, num_attention_heads=2, patch_size=4, image_size=64,
+                                   vision_use_head=False)),
     # Pixtral: whole images, gates, no biases, tokens that end rows.
     "mistral3": Entry("mistral3", sees=True, images=vision_inputs.Pixtral(), text="mistral",
                       hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
@@ -566,8 +573,9 @@ def text_part(torch, model, entry, seed):
 
 def image_part(torch, model, entry, seed):
     generator = torch.Generator().manual_seed(3000 + seed)
-    shape, patch, merge = [64, 96, 3], entry.vision["patch_size"], entry.images.merge(entry.vision)
-    image = torch.frombuffer(bytearray((DATA / "noise.rgb").read_bytes()), dtype=torch.uint8).view(shape)
+    shape, patch, merge = entry.images.shape, entry.vision["patch_size"], entry.images.merge(entry.vision)
+    noise = (DATA / "noise.rgb").read_bytes()[:shape[0] * shape[1] * 3]
+    image = torch.frombuffer(bytearray(noise), dtype=torch.uint8).view(shape)
     grid = [1, shape[0] // patch, shape[1] // patch]
     inputs = entry.images.inputs(torch, image, entry.vision)
     random = torch.randint(3, entry.first, (24,), generator=generator).tolist()

@@ -137,6 +137,20 @@ static void fill_tables(const struct runner *r, struct row *row, uint32_t count)
     }
 }
 
+/* A chunk that would end inside an image whose tokens see each other ends in front of it, or takes all of
+ * it. */
+static uint32_t whole_images(const struct runner *r, const struct row *row, uint32_t count)
+{
+    const struct runner_sequence *q = row->sequence;
+    const uint32_t end = row->done + count;
+    for (uint32_t i = 0; i < q->grid_count && r->shape->vision.both_ways; i++) {
+        uint32_t first = q->grids[i].first, behind = first + model_grid_tokens(&q->grids[i]);
+        if (first < end && end < behind)
+            return first > row->done ? first - row->done : behind - row->done;
+    }
+    return count;
+}
+
 /* The row's next tokens, at most `chunk` of a prompt and `budget` in all. */
 static struct model_seq next_tokens(const struct runner *r, struct row *row, uint32_t chunk, uint32_t budget)
 {
@@ -148,6 +162,7 @@ static struct model_seq next_tokens(const struct runner *r, struct row *row, uin
     if (row->done < q->prompt_count) {
         m.tokens = q->prompt + row->done;
         m.token_count = MIN_OF(MIN_OF(chunk, budget), q->prompt_count - row->done);
+        m.token_count = whole_images(r, row, m.token_count);
         if (row->done == 0)
             m.state_in = NONE;
         row->current ^= 1;

@@ -14,6 +14,8 @@ def normed(image, mean, std):
 class Qwen:
     """Tokens' patches together, frames twice."""
 
+    shape = [64, 96, 3]  # height, width and channels: the first bytes of noise.rgb
+
     def config(self, first):
         return {"image_token_id": first, "video_token_id": first + 1, "vision_start_token_id": first + 2,
                 "vision_end_token_id": first + 3}
@@ -56,3 +58,25 @@ class Pixtral(Qwen):
 
     def more(self, torch, ids, first):
         return {}
+
+
+class Gemma3(Qwen):
+    """Squares, whose patches are averaged; tokens of an image see each other."""
+
+    shape = [64, 64, 3]
+
+    def config(self, first):
+        return {"image_token_index": first, "boi_token_index": first + 1, "eoi_token_index": first + 2,
+                "mm_tokens_per_image": 64}
+
+    def merge(self, vision):
+        return 64 // vision["patch_size"] // 8
+
+    def tokens(self, first, rows, columns):
+        return [first + 1] + [first] * (rows * columns) + [first + 2]
+
+    def inputs(self, torch, image, vision):
+        return {"pixel_values": normed(image, [0.5] * 3, [0.5] * 3).permute(2, 0, 1)[None]}
+
+    def more(self, torch, ids, first):
+        return {"token_type_ids": (torch.tensor([ids]) == first).int()}

@@ -101,7 +101,7 @@ static void write_image_sched(const struct api *a, const struct model_vision *v,
     uint32_t edge = v->patch * v->merge, frames = v->video_frames_max;
     json_open(j, "vision");
     JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max},
-                  {"image_tokens_max", v->pixels_max / edge / edge}, {"token_pixels", edge * edge},
+                  {"image_tokens_max", model_image_tokens_max(v)}, {"token_pixels", edge * edge},
                   {"video_frames_max", o->frames_max ? MIN_OF(frames, o->frames_max) : frames});
     json_close(j);
 }

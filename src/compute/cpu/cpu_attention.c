@@ -194,11 +194,14 @@ static uint32_t first_seen(const struct op_attention *op, uint32_t position)
     return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
 }
 
-/* The number of tokens before the first that it does not see; `end`: of the sequence so far. */
-static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint32_t end)
+/* The number of tokens before the first that the query of a column does not see; `end`: of the sequence so
+ * far. */
+static uint32_t end_seen(const struct attention_stage *st, uint32_t column, uint32_t position, uint32_t end)
 {
+    const struct op_attention *op = st->op;
+    const uint32_t *ends = st->cpu->in->ends;
     if (!op->both_ways)
-        return position + 1;
+        return ends && !op->mtp ? ends[column] : position + 1;
     return op->window > 0 && op->window < end - position ? position + op->window : end;
 }
 
@@ -211,7 +214,8 @@ static struct segments span_segments(const struct attention_stage *st, const str
 {
     const struct batch_seq *seq = &st->cpu->in->seqs[span->seq];
     uint32_t begin = first_seen(st->op, span->position) / KERN_SEGMENT_TOKENS;
-    uint32_t end = end_seen(st->op, span->position + span->count - 1, seq->position + seq->count);
+    uint32_t last = span->count - 1;
+    uint32_t end = end_seen(st, span->column + last, span->position + last, seq->position + seq->count);
     return (struct segments){begin, DIV_UP(end, (uint32_t)KERN_SEGMENT_TOKENS) - begin};
 }
 
@@ -379,7 +383,7 @@ static struct kern_query query_of(const struct attention_stage *st, const struct
                                               : cpu_row(c, st->op->qkv, column) + (size_t)head * st->q_stride,
                                .out = cpu_row(c, st->op->out, column) + (size_t)head * st->kv->v_width,
                                .kv_first = first_seen(st->op, position),
-                               .kv_len = end_seen(st->op, position, seq->position + seq->count),
+                               .kv_len = end_seen(st, column, position, seq->position + seq->count),
                                .sink = sinks ? sinks + head : NULL};
 }
 

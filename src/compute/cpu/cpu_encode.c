@@ -327,6 +327,22 @@ static void bias_tile(void *arg, uint32_t tile, uint32_t worker)
         add_bias(st, row_of(st, &op->x, i), op->width);
 }
 
+static void pool_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const struct op_encode *op = st->op;
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        const float *x = row_of(st, &op->x, i);
+        float *y = row_of(st, &op->y, i);
+        memset(y, 0, op->width * sizeof(*y));
+        for (uint32_t part = 0; part < op->norm_parts; part++)
+            st->cpu->ops->add_scaled(y, x + (size_t)part * op->width, 1.0f / (float)op->norm_parts,
+                                     op->width);
+    }
+}
+
 static void act_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
@@ -512,7 +528,7 @@ static const struct {
     [ENCODE_NORM] = {norm_tile, 8},        [ENCODE_KEYS] = {keys_tile, 32},
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
     [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_ACT] = {act_tile, 32},
-    [ENCODE_BIAS] = {bias_tile, 4},
+    [ENCODE_BIAS] = {bias_tile, 4},        [ENCODE_POOL] = {pool_tile, 64},
 };
 
 static void set_stage(struct stage *st)

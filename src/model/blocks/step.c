@@ -62,6 +62,7 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need r
         {(void **)&s->positions, false, sizeof(s->positions[0])},
         {(void **)&s->features, false, sizeof(s->features[0])},
         {(void **)&s->logit_columns, false, sizeof(s->logit_columns[0])},
+        {(void **)&s->ends, false, c->vision.shape.both_ways ? sizeof(s->ends[0]) : 0},
         /* Drafts: the last ones. */
         {(void **)&s->draft_seqs, true, sizeof(s->draft_seqs[0])},
         {(void **)&s->draft_of, true, sizeof(s->draft_of[0])},
@@ -125,6 +126,8 @@ int step_create(const struct step_memory *memory, const struct config *c, const 
                        .logits_max = opts->logits_max};
     uint32_t count = list_needs(s, c, needs);
     for (uint32_t i = 0; i < count; i++) {
+        if (needs[i].bytes == 0)
+            continue;
         *needs[i].array =
             arena_alloc_array(host_memory, needs[i].per_seq ? s->seqs_max : s->tokens_max, needs[i].bytes);
         if (!*needs[i].array)
@@ -145,8 +148,14 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     const struct model_grid *g = mrope_grid(seq->grids, seq->grid_count, position);
     s->positions[column] = mrope_at(seq->grids, seq->grid_count, position);
     s->features[column] = DEV_NULL;
+    if (s->ends)
+        s->ends[column] = position + 1;
     if (!g)
         return;
+    if (s->ends) {
+        s->ends[column] = g->first + model_grid_tokens(g);
+        ASSERT(s->ends[column] <= seq->position + seq->token_count);
+    }
     ASSERT(!dev_is_null(g->features));
     uint32_t row_tokens = g->columns + g->row_ends, at = position - g->first;
     if (at % row_tokens >= g->columns)
@@ -230,6 +239,7 @@ void step_fill(struct step *s, const struct model_step *in)
                               .token_seq = s->token_seq,
                               .positions = s->positions,
                               .features = s->features,
+                              .ends = s->ends,
                               .logit_columns = s->logit_columns,
                               .hidden_columns = s->hidden_columns,
                               .states = in->states,

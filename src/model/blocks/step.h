@@ -51,6 +51,7 @@ struct step {
     uint32_t *ids, *token_seq;       /* [tokens] */
     struct rope_position *positions; /* [tokens] */
     dev_ptr *features;               /* [tokens] */
+    uint32_t *ends;                  /* [tokens]: batch.ends; NULL: no tokens of an image see each other */
     uint32_t *logit_columns;         /* [tokens] */
     uint32_t *hidden_columns;        /* [seqs] */
     /* State of the model between a step's begin and its end. */

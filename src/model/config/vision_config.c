@@ -77,6 +77,20 @@ static void read_activation(struct json_read *r, struct vision_config *v)
                    count > 1 ? ", gelu and silu are" : "is");
 }
 
+/* Patches of an image of fixed size are averaged to that many tokens. */
+static void read_pool(struct json_read *r, struct json_read *top, struct vision_config *v)
+{
+    uint32_t edge = json_read_u32(r, "image_size", 1, VISION_EDGE_MAX);
+    uint32_t tokens = json_read_u32_or(top, "mm_tokens_per_image", 1, 1u << 20, 256);
+    uint32_t side = (uint32_t)lround(sqrt(tokens)), patches = edge / v->shape.patch;
+    if (side * side != tokens || patches % side != 0 || patches / side > VISION_MERGE_MAX) {
+        json_read_fail(r, -ENOTSUP, "mm_tokens_per_image is %u, which %u x %u patches are not averaged to",
+                       tokens, patches, patches);
+        return;
+    }
+    v->shape.merge = patches / side;
+}
+
 /* `top`: the keys beside vision_config, some of which are the encoder's. */
 static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
                        struct vision_config *v)
@@ -88,6 +102,10 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
     v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
     v->shape.merge = json_read_u32_or(v->family->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX,
                                       v->family->merge);
+    if (v->shape.size == IMAGE_FIXED)
+        read_pool(r, top, v);
+    if (v->family->eps_key)
+        v->eps = (float)json_read_f64_or(r, v->family->eps_key, 0, 1, v->eps);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
     v->head_dim = v->hidden / v->heads;
     expect(r, either(r, "in_channels", "num_channels"), VISION_CHANNELS);
@@ -199,14 +217,14 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
 }
 
 /* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
-static void expect_steps(struct json_read *r)
+static void expect_steps(struct json_read *r, uint32_t filter)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         if (!json_read_bool_or(r, steps[i], true))
             json_read_fail(r, -ENOTSUP, "%s is false, which is not supported", steps[i]);
     }
-    expect(r, "resample", 3);
+    expect(r, "resample", filter);
 }
 
 /* Reads the steps that images and videos share. */
@@ -217,7 +235,7 @@ static void read_pixels(struct json_read *r, const struct model_vision *s, uint3
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
     expect(r, "temporal_patch_size", frames);
-    expect_steps(r);
+    expect_steps(r, 3);
     read_triple(r, "image_mean", -1e3, mean);
     read_triple(r, "image_std", 1e-3, std);
     if (fabs(factor * 255 - 1) > 1e-6)
@@ -250,7 +268,9 @@ static void read_other_image(struct json_read *r, struct vision_config *v)
 {
     const uint32_t edge = v->shape.patch * v->shape.merge;
     double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
-    expect_steps(r);
+    expect_steps(r, v->shape.filter ? v->shape.filter : 3);
+    if (json_read_bool_or(r, "do_pan_and_scan", false))
+        json_read_fail(r, -ENOTSUP, "do_pan_and_scan is true, which is not supported");
     read_triple(r, "image_mean", -1e3, v->mean);
     read_triple(r, "image_std", 1e-3, v->std);
     if (fabs(factor * 255 - 1) > 1e-6)
@@ -320,12 +340,16 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
                        struct err *e)
 {
     const struct vision_family *t = text->vision_family;
-    struct vision_config v = {
-        .shape = {.present = true, .size = t->size, .marks = t->marks, .linear = t->linear},
-        .family = t,
-        .frames = t->frames,
-        .gated = t->tensors[VISION_ROLE_GATE] != NULL,
-        .eps = (float)t->eps};
+    struct vision_config v = {.shape = {.present = true,
+                                        .size = t->size,
+                                        .filter = t->filter,
+                                        .marks = t->marks,
+                                        .linear = t->linear,
+                                        .both_ways = t->both_ways},
+                              .family = t,
+                              .frames = t->frames,
+                              .gated = t->tensors[VISION_ROLE_GATE] != NULL,
+                              .eps = (float)t->eps};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};

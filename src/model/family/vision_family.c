@@ -13,12 +13,21 @@
     [VISION_ROLE_MERGE_NORM] = "merger.norm", [VISION_ROLE_MERGE_UP] = "merger.linear_fc1",                  \
     [VISION_ROLE_MERGE_DOWN] = "merger.linear_fc2"
 
+#define SIGLIP_BLOCKS(layer)                                                                                 \
+    [VISION_ROLE_MIX_NORM] = layer "layer_norm1", [VISION_ROLE_Q] = layer "self_attn.q_proj",                \
+    [VISION_ROLE_K] = layer "self_attn.k_proj", [VISION_ROLE_V] = layer "self_attn.v_proj",                  \
+    [VISION_ROLE_OUT] = layer "self_attn.out_proj", [VISION_ROLE_MLP_NORM] = layer "layer_norm2",            \
+    [VISION_ROLE_UP] = layer "mlp.fc1", [VISION_ROLE_DOWN] = layer "mlp.fc2"
+
 #define QWEN3_PARTS                                                                                          \
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .biases = true, .eps = 1e-6,     \
     .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "gelu_pytorch_tanh", .everywhere = true,  \
     .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}
 
 static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
+
+static const struct model_image_marks gemma3_marks = {
+    .mark = "<start_of_image>", .before = "\n\n<start_of_image>", .after = "<end_of_image>\n\n"};
 
 static const struct vision_family vision_families[] = {
     {.names = {"qwen3_5", "qwen3_5_moe"}, QWEN3_PARTS, .tensors = {QWEN3_TENSORS}},
@@ -27,20 +36,43 @@ static const struct vision_family vision_families[] = {
      .tensors = {QWEN3_TENSORS, [VISION_ROLE_DEEP_NORM] = "deepstack_merger_list.#.norm",
                  [VISION_ROLE_DEEP_UP] = "deepstack_merger_list.#.linear_fc1",
                  [VISION_ROLE_DEEP_DOWN] = "deepstack_merger_list.#.linear_fc2"}},
+    {.names = {"gemma3"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_tower.vision_model.", "vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@embeddings.patch_embedding",
+                 [VISION_ROLE_POSITIONS] = "@embeddings.position_embedding",
+                 SIGLIP_BLOCKS("@encoder.layers.#."),
+                 [VISION_ROLE_LAST_NORM] = "@post_layernorm",
+                 [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.mm_soft_emb_norm",
+                 [VISION_ROLE_MERGE_DOWN_TURNED] = "multi_modal_projector.mm_input_projection_weight"},
+     .frames = 1,
+     .biases = true,
+     .eps = 1e-6,
+     .eps_key = "layer_norm_eps",
+     .text_norm = true,
+     .activation = "gelu_pytorch_tanh",
+     .merge = 4,
+     .size = IMAGE_FIXED,
+     .filter = 2,
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f},
+     .marks = &gemma3_marks,
+     .linear = true,
+     .both_ways = true},
     {.names = {"mistral3"},
      .prefixes = {"model.", ""},
-     .root = "vision_tower.",
-     .tensors = {[VISION_ROLE_PATCHES] = "vision_tower.patch_conv",
-                 [VISION_ROLE_FIRST_NORM] = "vision_tower.ln_pre",
-                 [VISION_ROLE_MIX_NORM] = "vision_tower.transformer.layers.#.attention_norm",
-                 [VISION_ROLE_Q] = "vision_tower.transformer.layers.#.attention.q_proj",
-                 [VISION_ROLE_K] = "vision_tower.transformer.layers.#.attention.k_proj",
-                 [VISION_ROLE_V] = "vision_tower.transformer.layers.#.attention.v_proj",
-                 [VISION_ROLE_OUT] = "vision_tower.transformer.layers.#.attention.o_proj",
-                 [VISION_ROLE_MLP_NORM] = "vision_tower.transformer.layers.#.ffn_norm",
-                 [VISION_ROLE_GATE] = "vision_tower.transformer.layers.#.feed_forward.gate_proj",
-                 [VISION_ROLE_UP] = "vision_tower.transformer.layers.#.feed_forward.up_proj",
-                 [VISION_ROLE_DOWN] = "vision_tower.transformer.layers.#.feed_forward.down_proj",
+     .roots = {"vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@patch_conv",
+                 [VISION_ROLE_FIRST_NORM] = "@ln_pre",
+                 [VISION_ROLE_MIX_NORM] = "@transformer.layers.#.attention_norm",
+                 [VISION_ROLE_Q] = "@transformer.layers.#.attention.q_proj",
+                 [VISION_ROLE_K] = "@transformer.layers.#.attention.k_proj",
+                 [VISION_ROLE_V] = "@transformer.layers.#.attention.v_proj",
+                 [VISION_ROLE_OUT] = "@transformer.layers.#.attention.o_proj",
+                 [VISION_ROLE_MLP_NORM] = "@transformer.layers.#.ffn_norm",
+                 [VISION_ROLE_GATE] = "@transformer.layers.#.feed_forward.gate_proj",
+                 [VISION_ROLE_UP] = "@transformer.layers.#.feed_forward.up_proj",
+                 [VISION_ROLE_DOWN] = "@transformer.layers.#.feed_forward.down_proj",
                  [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.norm",
                  [VISION_ROLE_MERGE_SQUEEZE] = "multi_modal_projector.patch_merger.merging_layer",
                  [VISION_ROLE_MERGE_UP] = "multi_modal_projector.linear_1",

@@ -28,11 +28,13 @@ enum vision_role {
     VISION_ROLE_GATE, /* down(f(gate x) * up x); without it down(f(up x)) */
     VISION_ROLE_UP,
     VISION_ROLE_DOWN,
-    VISION_ROLE_MERGE_NORM,    /* norm of a patch in front of the merger */
+    VISION_ROLE_LAST_NORM,     /* norm of a patch after the last block; then tokens are means of patches */
+    VISION_ROLE_MERGE_NORM,    /* norm of a patch, or of a mean, in front of the merger */
     VISION_ROLE_MERGE_SQUEEZE, /* the patches of a token become as wide as one */
-    VISION_ROLE_MERGE_UP,
-    VISION_ROLE_MERGE_DOWN, /* the last product, whose result is a token's embedding */
-    VISION_ROLE_DEEP_NORM,  /* norm of DeepStack's mergers, over the patches of a token together */
+    VISION_ROLE_MERGE_UP,      /* without it the merger is one product */
+    VISION_ROLE_MERGE_DOWN,    /* the last product, whose result is a token's embedding */
+    VISION_ROLE_MERGE_DOWN_TURNED, /* the tensor [in, out], whose name has no ".weight" */
+    VISION_ROLE_DEEP_NORM,         /* norm of DeepStack's mergers, over the patches of a token together */
     VISION_ROLE_DEEP_UP,
     VISION_ROLE_DEEP_DOWN,
     VISION_ROLES
@@ -41,7 +43,8 @@ enum vision_role {
 struct vision_family {
     const char *names[6];    /* model_type of config.json */
     const char *prefixes[4]; /* in front of all names: the checkpoint has one of them */
-    const char *root;        /* begin of the encoder's own names; NULL: none */
+    const char *roots[3];    /* stands for '@' in names, and some name begins so: the first that the
+                              * checkpoint has. None: any name will do */
     const char *tensors[VISION_ROLES];
     uint32_t frames;               /* frames of a patch, 1 or 2 */
     bool biases;                   /* products must have biases; else they may */
@@ -52,11 +55,15 @@ struct vision_family {
     const char *activation;        /* default activation of the MLP */
     bool everywhere;               /* GPUs compute it, too */
     bool text_eps;                 /* the merger's norm has the text's epsilon */
+    bool text_norm;                /* the merger's norm is an RMSNorm as the text's, which may hold w - 1 */
+    const char *eps_key;           /* key of the epsilon; NULL: none */
+    uint32_t filter;               /* model_vision.filter */
     uint32_t merge;                /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
     const struct model_image_marks *marks;
-    bool linear; /* model_vision.linear; such a model reads no videos */
+    bool linear;    /* model_vision.linear; such a model reads no videos */
+    bool both_ways; /* model_vision.both_ways */
 };
 
 /* The family of a model_type; NULL: its images are not computed. */

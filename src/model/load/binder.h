@@ -91,6 +91,8 @@ int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint6
  * [out, ...] with `rank` numbers each, the tensor has one: *second says which. */
 int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint64_t *shape_a,
                    const uint64_t *shape_b, bool *second, struct linear_source *ret);
+/* A dense matrix as the tensor `path`, [in, out]. */
+int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */
 struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count);
 /* One expert of a stack as a matrix of its own. */

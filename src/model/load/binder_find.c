@@ -414,6 +414,21 @@ int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint
     return 0;
 }
 
+int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
+{
+    char name[BINDER_NAME_MAX];
+    const uint64_t shape[2] = {in, out};
+    struct linear_source s = {.experts = 1, .out = out, .in = in, .transposed = true};
+    int r = binder_find(b, binder_name(b, path, "", name), &s.weight);
+    if (r == 0)
+        r = binder_check_float(b, name, &s.weight);
+    if (r == 0)
+        r = binder_check_shape(b, name, &s.weight, 2, shape);
+    if (r == 0)
+        *ret = s;
+    return r;
+}
+
 static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t count)
 {
     struct tensor s = *t;

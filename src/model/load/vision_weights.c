@@ -16,20 +16,28 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *find_prefix(const struct vision_family *t, const struct checkpoint *c)
+/* Where the checkpoint has the encoder. */
+struct names_begin {
+    const char *prefix, *root; /* NULL: it has none */
+};
+
+static struct names_begin find_begin(const struct vision_family *t, const struct checkpoint *c)
 {
     char name[BINDER_PATH_MAX];
     for (size_t i = 0; i < COUNT_OF(t->prefixes) && t->prefixes[i]; i++) {
-        snprintf(name, sizeof(name), "%s%s", t->prefixes[i], t->root ? t->root : "");
-        if (checkpoint_any(c, name))
-            return t->prefixes[i];
+        for (size_t k = 0; k < COUNT_OF(t->roots) && (k == 0 || t->roots[k]); k++) {
+            const char *root = t->roots[k] ? t->roots[k] : "";
+            snprintf(name, sizeof(name), "%s%s", t->prefixes[i], root);
+            if (checkpoint_any(c, name))
+                return (struct names_begin){t->prefixes[i], root};
+        }
     }
-    return NULL;
+    return (struct names_begin){NULL, NULL};
 }
 
 bool vision_exists(const struct vision_family *t, const struct checkpoint *c)
 {
-    return find_prefix(t, c) != NULL;
+    return find_begin(t, c).prefix != NULL;
 }
 
 static const char *name_of(const struct binder *b, enum vision_role role)
@@ -41,9 +49,14 @@ static const char *name_of(const struct binder *b, enum vision_role role)
 static const char *path_of(const struct binder *b, enum vision_role role, uint32_t index, const char *tail,
                            char ret[BINDER_PATH_MAX])
 {
-    const char *name = name_of(b, role), *mark = strchr(name, '#');
-    int n = mark ? snprintf(ret, BINDER_PATH_MAX, "%.*s%u%s", (int)(mark - name), name, index, mark + 1)
-                 : snprintf(ret, BINDER_PATH_MAX, "%s", name);
+    const char *name = name_of(b, role);
+    const bool rooted = name[0] == '@';
+    const char *root = rooted ? find_begin(b->config->vision.family, b->checkpoint).root : "";
+    name += rooted;
+    const char *mark = strchr(name, '#');
+    int n =
+        mark ? snprintf(ret, BINDER_PATH_MAX, "%s%.*s%u%s", root, (int)(mark - name), name, index, mark + 1)
+             : snprintf(ret, BINDER_PATH_MAX, "%s%s", root, name);
     if (tail)
         n += snprintf(ret + n, BINDER_PATH_MAX - (size_t)n, ".%s", tail);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
@@ -145,11 +158,30 @@ static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret
     return r < 0 ? r : bind_linear(b, VISION_ROLE_DOWN, index, v->hidden, v->intermediate, &ret->down);
 }
 
+/* A text's norm may have another form than the encoder's. */
+static int bind_merge_norm(struct binder *b, struct vision_norm *ret)
+{
+    const struct vision_config *v = &b->config->vision;
+    char path[BINDER_PATH_MAX];
+    if (!v->family->text_norm)
+        return bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, ret);
+    return binder_norm(b, path_of(b, VISION_ROLE_MERGE_NORM, 0, "weight", path), v->hidden, &ret->weight);
+}
+
+static int bind_turned(struct binder *b, uint32_t out, uint32_t in, struct vision_linear *ret)
+{
+    struct linear_source s;
+    int r = binder_turned(b, name_of(b, VISION_ROLE_MERGE_DOWN_TURNED), out, in, &s);
+    return r < 0 ? r : binder_projection(b, &s, 1, &ret->w);
+}
+
 static int bind_mergers(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
     uint32_t merged = vision_merged(v), in = merged, mid = merged;
-    int r = bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, &t->merger.norm);
+    int r = bind_merge_norm(b, &t->merger.norm);
+    if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP))
+        return bind_turned(b, v->out, v->hidden, &t->merger.down);
     if (r == 0 && name_of(b, VISION_ROLE_MERGE_SQUEEZE)) {
         r = bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, v->hidden, merged, &t->merger.squeeze);
         in = v->hidden;
@@ -179,10 +211,10 @@ static int bind_patches(struct binder *b, struct vision_weights *t)
                                   {v->hidden, VISION_CHANNELS, p, p}};
     const uint64_t last[2][5] = {{v->hidden, v->frames, p, p, VISION_CHANNELS},
                                  {v->hidden, p, p, VISION_CHANNELS}};
-    const char *name = name_of(b, VISION_ROLE_PATCHES);
     char path[BINDER_PATH_MAX];
     struct linear_source s;
-    int r = binder_filters(b, name, flat ? 4 : 5, first[flat], last[flat], &t->channels_last, &s);
+    int r = binder_filters(b, path_of(b, VISION_ROLE_PATCHES, 0, NULL, path), flat ? 4 : 5, first[flat],
+                           last[flat], &t->channels_last, &s);
     if (r == 0)
         r = binder_projection(b, &s, 1, &t->patches.w);
     if (r == 0 && (v->family->biases ||
@@ -196,16 +228,19 @@ static int bind_all(struct binder *b, struct vision_block *blocks, struct vision
     const struct vision_config *v = &b->config->vision;
     struct linear_source positions;
     struct vision_block measured;
+    char path[BINDER_PATH_MAX];
     int r = bind_patches(b, t);
     if (r == 0 && v->grid > 0)
-        r = binder_linear(b, name_of(b, VISION_ROLE_POSITIONS), (uint64_t)v->grid * v->grid, v->hidden,
-                          &positions);
+        r = binder_linear(b, path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path), (uint64_t)v->grid * v->grid,
+                          v->hidden, &positions);
     if (r == 0 && v->grid > 0)
         r = binder_projection(b, &positions, 1, &t->positions);
     if (r == 0)
         r = bind_norm(b, VISION_ROLE_FIRST_NORM, 0, v->hidden, &t->first);
     for (uint32_t i = 0; r == 0 && i < v->depth; i++)
         r = bind_block(b, i, blocks ? &blocks[i] : &measured);
+    if (r == 0)
+        r = bind_norm(b, VISION_ROLE_LAST_NORM, 0, v->hidden, &t->last);
     return r < 0 ? r : bind_mergers(b, t);
 }
 
@@ -215,7 +250,7 @@ int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_wei
     const char *prefix = b->prefix;
     struct binder_active active = b->active;
     uint64_t used = b->used;
-    b->prefix = find_prefix(b->config->vision.family, b->checkpoint);
+    b->prefix = find_begin(b->config->vision.family, b->checkpoint).prefix;
     ASSERT(b->prefix);
     b->keeps_floats = true;
     int r = bind_all(b, blocks, &t);

@@ -39,9 +39,9 @@ struct vision_merger {
 struct vision_weights {
     bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     struct vision_linear patches;
-    struct vision_norm first;    /* norm in front of the blocks */
-    struct projection positions; /* [grid * grid][hidden]: only its rows are read */
-    struct vision_block *blocks; /* [depth] */
+    struct vision_norm first, last; /* norms in front of the blocks and after them */
+    struct projection positions;    /* [grid * grid][hidden]: only its rows are read */
+    struct vision_block *blocks;    /* [depth] */
     struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 

@@ -168,6 +168,33 @@ TEST(pixtral_bounds_the_longer_edge)
             "projector_hidden_act");
 }
 
+#define GEMMA_TEXT                                                                                           \
+    "\"model_type\":\"gemma3\",\"image_token_index\":500,\"text_config\":{\"model_type\":\"gemma3_text\","   \
+    "\"hidden_size\":64,\"num_hidden_layers\":4,\"intermediate_size\":160,\"vocab_size\":512}"
+#define SIGLIP                                                                                               \
+    "\"vision_config\":{\"model_type\":\"siglip_vision_model\",\"num_hidden_layers\":2,"                     \
+    "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":14,"               \
+    "\"image_size\":896,\"layer_norm_eps\":1e-5}"
+
+TEST(images_of_gemma3_are_squares)
+{
+    struct vision_config v = reads("{" GEMMA_TEXT "," SIGLIP "}", "{\"resample\":2}", NULL, NULL);
+    assert_true(v.grid == 64 && v.shape.merge == 4 && v.eps == 1e-5f && v.function == GLU_GELU_TANH &&
+                !v.gated);
+    assert_true(v.shape.linear && v.shape.both_ways && v.shape.size == IMAGE_FIXED && v.shape.filter == 2);
+    assert_true(v.shape.edge_max == 896 && v.shape.pixels_max == 896 * 896);
+    assert_int_equal(model_image_tokens_max(&v.shape), 256);
+    v = reads("{" GEMMA_TEXT ",\"mm_tokens_per_image\":1024," SIGLIP "}", NULL, NULL, NULL);
+    assert_int_equal(v.shape.merge, 2);
+    refuses("{" GEMMA_TEXT ",\"mm_tokens_per_image\":100," SIGLIP "}", NULL, -ENOTSUP,
+            "mm_tokens_per_image is 100");
+    refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"resample\":3}", -ENOTSUP, "resample is 3");
+    refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"do_pan_and_scan\":true}", -ENOTSUP, "do_pan_and_scan");
+    struct err e = {{0}};
+    assert_int_equal(load("{" GEMMA_TEXT "," SIGLIP "}", NULL, NULL, NULL, 1000, &v, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "896 x 896 pixels, over --max-image-pixels"));
+}
+
 TEST(a_vision_config_that_is_not_supported_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");

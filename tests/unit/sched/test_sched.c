@@ -556,6 +556,55 @@ TEST(prompts_that_are_computed_at_once_are_not_cut)
     close_sched(&f);
 }
 
+/* No chunk ends inside a span, even where the budget is a page or memory is short, and each prompt ends. */
+static void check_spans(const struct fixture *f)
+{
+    for (uint32_t i = 0; i < f->plan.seq_count; i++) {
+        const struct sched_step_seq *s = &f->plan.seqs[i];
+        const uint32_t end = s->from + s->count;
+        for (uint32_t k = 0; k < s->seq->span_count; k++)
+            if (end > s->seq->spans[k].first && end < s->seq->spans[k].end)
+                fail_msg("tokens %u to %u end inside the span %u to %u", s->from, end, s->seq->spans[k].first,
+                         s->seq->spans[k].end);
+    }
+}
+
+TEST(chunks_end_outside_spans)
+{
+    static const struct sched_span spans[] = {{5, 70}, {70, 101}, {128, 160}, {170, 260}};
+    for (uint32_t pages = 9; pages < 32; pages += 11) {
+        struct fixture f;
+        struct sched_opts o = usual();
+        open_sched(&f, &o, pages);
+        add(&f, 0, 10, 20);
+        step(&f);
+        for (uint32_t i = 1; i < 3; i++) {
+            struct sched_seq *seq = add(&f, i, 280, 5);
+            seq->spans = spans;
+            seq->span_count = COUNT_OF(spans);
+        }
+        bool ended[3] = {false};
+        for (uint32_t steps = 0; !ended[1] || !ended[2]; steps++) {
+            assert_true(steps < 200);
+            f.ev.tokens_shared = steps % 3 ? 1 : 256;
+            plan(&f);
+            check_spans(&f);
+            f.ev.now_ns += 10 * MS;
+            if (f.plan.seq_count == 0)
+                continue;
+            sched_done(f.sched, &(struct sched_results){f.ev.now_ns, true});
+            sched_check(f.sched);
+            for (uint32_t k = 0; k < 3; k++) {
+                if (f.seqs[k].tokens < f.seqs[k].tokens_limit || ended[k])
+                    continue;
+                sched_remove(f.sched, &f.seqs[k]);
+                ended[k] = true;
+            }
+        }
+        close_sched(&f);
+    }
+}
+
 TEST(the_queue_is_bounded)
 {
     struct fixture f;

@@ -243,6 +243,17 @@ def write_resized():
             out.write(f"{w} {h} {to_w} {to_h} {seed} {sha(noise(w, h, seed).resize((to_w, to_h), Image.BICUBIC))}\n")
 
 
+def write_filters():
+    """Bilinear (2) and Lanczos (1), first across and then down, which later versions of Pillow reverse."""
+    rng = random.Random(8)
+    with (HERE / "filters.txt").open("w") as out:
+        for seed in range(1, 41):
+            w, h, to_w, to_h = (int(2 ** rng.uniform(0, 8.5)) for _ in range(4))
+            mode = 1 + seed % 2
+            across = noise(w, h, seed).resize((to_w, h), mode)
+            out.write(f"{w} {h} {to_w} {to_h} {seed} {mode} {sha(across.resize((to_w, to_h), mode))}\n")
+
+
 def smart_size(height, width, f, low, high):
     h, w = round(height / f) * f, round(width / f) * f
     if h * w > high:
@@ -291,4 +302,5 @@ def write_sizes():
 
 write_images()
 write_resized()
+write_filters()
 write_sizes()
