@@ -1,9 +1,9 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-r ROWS,...] [-m TOKENS] [-n STEPS]
- * [-i WIDTHxHEIGHT] [-k] [-u] MODEL...: tokens per second of whole models on a GPU, in one run. -p: of a
- * prompt; -t, up to eight times: at its end; -r: sequences of a step; -m: the first tokens of a prompt,
- * beside fewer sequences than the most; -n: steps that are timed. -i: the vision encoder instead, with an
- * image in one slice and in slices of 1 ms. With -k the time of each kernel, too; with -u that of committing
- * and decommitting a unit of memory beside steps.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-v FORM] [-p TOKENS] [-t TOKENS] [-r ROWS,...] [-m TOKENS] [-n
+ * STEPS] [-i WIDTHxHEIGHT] [-k] [-u] MODEL...: tokens per second of whole models on a GPU, in one run. -v:
+ * form of keys and values; -p: of a prompt; -t, up to eight times: at its end; -r: sequences of a step; -m:
+ * the first tokens of a prompt, beside fewer sequences than the most; -n: steps that are timed. -i: the
+ * vision encoder instead, with an image in one slice and in slices of 1 ms. With -k the time of each kernel,
+ * too; with -u that of committing and decommitting a unit of memory beside steps.
  *
  * A MODEL is a directory. Prefill is a prompt in one step; its last tokens are computed once more, as after a
  * hit in the prefix cache. Decoding is steps of 1, 4 and 16 sequences after it, with logits and their way to
@@ -34,6 +34,7 @@ enum { PREFILLS = 5, STEPS_MAX = 48, PROFILED = 4, TAILS_MAX = 8, COUNTS_MAX = 1
 
 struct options {
     enum compute_mode compute;
+    enum kv_form kv_form;
     uint32_t prompt, tails[TAILS_MAX], tail_count, steps;
     uint32_t counts[COUNTS_MAX], count_count, rows; /* rows: the largest count */
     uint32_t beside;                                /* tokens of a prompt; 0: none */
@@ -206,7 +207,7 @@ static int bench(struct device *d, const char *dir, const struct options *o)
                                     .context = o->prompt + 4096,
                                     .parts = {.backend = d->backend,
                                               .compute = o->compute,
-                                              .kv_form = KV_AUTO,
+                                              .kv_form = o->kv_form,
                                               .vision = o->width > 0,
                                               .image_pixels_max = (uint64_t)o->width * o->height},
                                     .device = d};
@@ -240,12 +241,16 @@ static bool parse_counts(char *text, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {
-        .prompt = 2048, .steps = STEPS_MAX, .counts = {1, 4, 16}, .count_count = 3, .rows = 16};
+    struct options o = {.kv_form = KV_AUTO,
+                        .prompt = 2048,
+                        .steps = STEPS_MAX,
+                        .counts = {1, 4, 16},
+                        .count_count = 3,
+                        .rows = 16};
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:t:r:m:n:i:ku")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:v:p:t:r:m:n:i:ku")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
@@ -256,6 +261,8 @@ int main(int argc, char **argv)
             o.beside = (uint32_t)atoi(optarg);
         else if (c == 'n')
             o.steps = MIN_OF(MAX_OF((uint32_t)atoi(optarg), 1u), (uint32_t)STEPS_MAX);
+        else if (c == 'v' && kv_form_parse(optarg, &o.kv_form))
+            continue;
         else if (c == 'i' && sscanf(optarg, "%ux%u", &o.width, &o.height) == 2)
             continue;
         else if (c == 'r' && parse_counts(optarg, &o))

@@ -74,11 +74,11 @@ static bool is_one_of(const char *text, const char *const *words)
     return !text || *words;
 }
 
-/* Whether a GPU has --compute and --kv-dtype. */
+/* Whether a GPU has --compute; it has every --kv-dtype. */
 static bool may_be_gpu(const struct model_options *o)
 {
     static const char *const words[] = {"auto", "bf16", "f32", NULL};
-    return is_one_of(o->compute, words) && is_one_of(o->kv_dtype, words);
+    return is_one_of(o->compute, words);
 }
 
 /* The first GPU that suits, else the CPU. */

@@ -170,12 +170,11 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     enum kv_form own = config_own_kv_form(c);
     if (c->kv_form == KV_AUTO)
         c->kv_form = own;
-    if (c->kv_form != KV_F32 && c->kv_form != own && !c->backend->integers)
+    if (c->kv_form == KV_BF16 && c->kv_form != own && !c->backend->integers)
         return err_set(
             e, -ENOTSUP,
-            "keys and values in %s belong to the CPU; with compute mode %s %s devices have them in %s",
-            kv_form_name(c->kv_form), compute_mode_name(c->compute), c->backend->name,
-            own == KV_F32 ? "f32" : "bf16 or f32");
+            "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32 and int8",
+            c->backend->name, compute_mode_name(c->compute));
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;

@@ -236,10 +236,14 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     device.integers = false;
     o.parts = (struct model_parts){.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
     assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
-    assert_true(s.kv_form == KV_BF16 && s.kv_smaller == KV_AUTO);
+    assert_true(s.kv_form == KV_BF16 && s.kv_smaller == KV_INT8);
     o.parts.kv_form = KV_F32;
     assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_BF16);
+    o.parts.kv_form = KV_INT8;
+    assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_INT8 && s.kv_smaller == KV_AUTO);
+    o.parts.kv_form = KV_F32;
     o.parts.compute = COMPUTE_F32;
     assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);

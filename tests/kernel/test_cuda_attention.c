@@ -92,14 +92,22 @@ static void fill_ropes(struct attention *a)
         a->ropes.table[0].inv_freq[i] = 1 / (float)(1 + i);
 }
 
-static void attention_init(struct attention *a, const struct shape *s, struct rng *r)
+static uint32_t width_of(const struct shape *s)
 {
-    *a = (struct attention){.of = s};
-    a->in = (s->heads + 2 * s->kv_heads) * s->size;
+    return (s->heads + 2 * s->kv_heads) * s->size;
+}
+
+/* x[TOKENS][in] belongs to `a` from now on. The plain kernel has pages of int8 where the others have. */
+static void attention_init(struct attention *a, const struct shape *s, enum kv_form form, float *x,
+                           struct rng *r)
+{
+    const enum kv_form forms[] = {form == KV_INT8 ? KV_INT8 : KV_F32, form};
+    *a = (struct attention){.of = s, .x = x};
+    a->in = width_of(s);
     a->out = s->heads * s->size;
     for (uint32_t i = 0; i < 2; i++) {
-        a->layer[i] = (struct kv_layer){
-            .heads = s->kv_heads, .k_width = s->size, .v_width = s->size, .form = i == 0 ? KV_F32 : KV_BF16};
+        a->layer[i] =
+            (struct kv_layer){.heads = s->kv_heads, .k_width = s->size, .v_width = s->size, .form = forms[i]};
         a->shape[i] = (struct compute_shape){.hidden = a->out,
                                              .vocab = TOKENS,
                                              .eps = 1e-6f,
@@ -116,14 +124,39 @@ static void attention_init(struct attention *a, const struct shape *s, struct rn
     open_compute(a, 1);
     fill_norms(a, r);
     fill_ropes(a);
-    a->x = random_values(r, (size_t)TOKENS * a->in, -1, 1);
-    for (size_t i = 0; i < (size_t)TOKENS * a->in; i++)
-        a->x[i] = bf16_to_f32(f32_to_bf16(a->x[i]));
     const struct linear_source table = gpu_table(a->x, TOKENS, a->in);
     const struct backend *b = a->gpu.device->backend;
     a->table =
         b->weight_begin(&table, 1, COMPUTE_F32, gpu_take(&a->gpu, b->weight_bytes(&table, 1, COMPUTE_F32)));
     b->weight_put(a->gpu.device, &a->table, 0, &table);
+}
+
+/* Rows of bf16. */
+static float *random_rows(const struct shape *s, struct rng *r)
+{
+    size_t count = (size_t)TOKENS * width_of(s);
+    float *x = random_values(r, count, -1, 1);
+    for (size_t i = 0; i < count; i++)
+        x[i] = bf16_to_f32(f32_to_bf16(x[i]));
+    return x;
+}
+
+/* Returns a copy of the rows whose keys and values are those that are read from int8. */
+static float *read_rows(const struct shape *s, const float *x)
+{
+    static char page[(4 + 256) * PAGE_TOKENS];
+    size_t bytes = (size_t)TOKENS * width_of(s) * sizeof(float);
+    float *ret = malloc(bytes);
+    assert_non_null(ret);
+    memcpy(ret, x, bytes);
+    for (uint32_t t = 0; t < TOKENS; t++)
+        for (uint32_t h = s->heads; h < s->heads + 2 * s->kv_heads; h++) {
+            float *to = ret + (size_t)t * width_of(s) + (size_t)h * s->size;
+            kv_form_put(KV_INT8, page, s->size, 0, 0, 1, to);
+            for (uint32_t d = 0; d < s->size; d++)
+                to[d] = kv_form_value(KV_INT8, page, s->size, 0, d);
+        }
+    return ret;
 }
 
 static void attention_done(struct attention *a)
@@ -281,21 +314,37 @@ static void run_rows(struct attention *a, float *ret[2])
     compute_rows(a, 1, seqs, SEQS, SEQS, ret[0] + (size_t)first * a->out);
 }
 
-static void holds(const struct shape *s, struct rng *r)
+/* Attention of the plain kernel over pages of f32 that have the values which the CPU reads from int8. */
+static void attend_read_rows(const struct shape *s, const float *x, float *ret[2], struct rng *r)
+{
+    struct attention a;
+    attention_init(&a, s, KV_BF16, read_rows(s, x), r);
+    run(&a, 0, 0, TOKENS / 2, ret);
+    attention_done(&a);
+}
+
+static void holds(const struct shape *s, enum kv_form form, struct rng *r)
 {
     static const uint32_t chunks[] = {CHUNKS};
     struct attention a;
-    attention_init(&a, s, r);
-    size_t bytes = (size_t)(TOKENS / 2) * a.out * sizeof(float);
+    size_t bytes = (size_t)(TOKENS / 2) * s->heads * s->size * sizeof(float);
     float *plain[2] = {malloc(bytes), malloc(bytes)}, *whole[2] = {malloc(bytes), malloc(bytes)};
     float *got[2] = {malloc(bytes), malloc(bytes)};
+    const bool as_read = form == KV_INT8 && s->half == 0;
+    float *x = random_rows(s, r);
+    if (as_read)
+        attend_read_rows(s, x, got, r);
+    attention_init(&a, s, form, x, r);
     run(&a, 0, 0, TOKENS / 2, plain);
+    for (uint32_t i = 0; as_read && i < 2; i++)
+        same_bits(&a, plain[i], got[i], "the plain kernel over int8");
     run(&a, 1, 0, TOKENS / 2, whole);
     is_near(&a, plain[0], whole[0]);
     is_near(&a, plain[1], whole[1]);
     for (uint32_t i = 0; i < COUNT_OF(chunks); i++) {
         char what[64];
-        snprintf(what, sizeof(what), "heads of %u, chunks of %u", s->size, chunks[i]);
+        snprintf(what, sizeof(what), "heads of %u in %s, chunks of %u", s->size, kv_form_name(form),
+                 chunks[i]);
         memset(got[0], 0xff, bytes);
         memset(got[1], 0xff, bytes);
         run(&a, 1, BEGIN, chunks[i], got);
@@ -309,7 +358,8 @@ static void holds(const struct shape *s, struct rng *r)
     same_bits(&a, whole[1], got[1], "a chunk beside a token");
     run_rows(&a, got);
     same_bits(&a, whole[0], got[0], "many sequences");
-    print_message("%u heads of %u, window %u, %u pairs: good\n", s->heads, s->size, s->window, s->half);
+    print_message("%u heads of %u in %s, window %u, %u pairs: good\n", s->heads, s->size, kv_form_name(form),
+                  s->window, s->half);
     for (uint32_t i = 0; i < 2; i++) {
         free(plain[i]);
         free(whole[i]);
@@ -345,7 +395,8 @@ TEST(a_positions_bits_do_not_depend_on_the_chunk)
         tables[1][i] = 2 * i + 1;
     }
     for (uint32_t i = 0; i < COUNT_OF(shapes); i += LARGEST < UINT32_MAX ? 2 : 1)
-        holds(&shapes[i], &r);
+        for (enum kv_form form = KV_BF16; form < KV_FORMS; form++)
+            holds(&shapes[i], form, &r);
 }
 
 TEST_MAIN()

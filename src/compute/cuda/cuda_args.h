@@ -381,8 +381,13 @@ struct cuda_pair {
 
 /* ---- attention ---- */
 
+#define CUDA_KV_F32  0u
+#define CUDA_KV_BF16 1u
+#define CUDA_KV_INT8 2u
+
 struct cuda_kv {
-    uint32_t group, heads, k_width, v_width, v_in_k, bf16; /* bf16: values of a page; else f32 */
+    uint32_t group, heads, k_width, v_width, v_in_k;
+    uint32_t form; /* form of a page's values: CUDA_KV_* */
     uint64_t offset, k_bytes,
         head_bytes; /* in a page: of the layer, of a head's K, from one head to the next */
 };
@@ -429,11 +434,16 @@ struct cuda_split {
 /* Few tokens that are many blocks: heads of a block; stages, a page each, at most; bytes of a page, and of a
  * row of queries. */
 #define CUDA_WARP_HEADS      8u
-#define CUDA_WARP_STAGES_MAX 8u
+#define CUDA_WARP_STAGES_MAX 16u
 #define CUDA_WARP_PAGE(d)    (128u * (d))
 #define CUDA_WARP_QUERY(d)   (2u * (d) + 16u)
 /* By wgmma: 64 rows, two stages, and what aligns them. */
 #define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
+/* Pages of 8 bits: bytes of one; a block of 64 keys as tensor cores take it, the pages that come meanwhile,
+ * and both scales of its tokens. */
+#define CUDA_CODED_PAGE(d)        (64u * (d) + 256u)
+#define CUDA_CODED_KEYS(d)        (CUDA_KEYS_BYTES(d) + 2 * CUDA_CODED_PAGE(d) + 512u)
+#define CUDA_CODED_WIDE_SHARED(d) (128u * (d) + CUDA_CODED_KEYS(d) + 1024u)
 /* Bytes of a block's shared memory that kernels have left for their own variables. */
 #define CUDA_ATTEND_STATIC 12288u
 

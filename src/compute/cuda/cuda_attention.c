@@ -12,6 +12,11 @@
 #define FEW_BLOCKS   3u
 #define FEW_SEGMENTS 8u
 
+static uint32_t form_of(enum kv_form form)
+{
+    return form == KV_F32 ? CUDA_KV_F32 : form == KV_BF16 ? CUDA_KV_BF16 : CUDA_KV_INT8;
+}
+
 static struct cuda_kv kv_of(const struct kv_layer *l)
 {
     return (struct cuda_kv){.group = l->group,
@@ -19,7 +24,7 @@ static struct cuda_kv kv_of(const struct kv_layer *l)
                             .k_width = l->k_width,
                             .v_width = l->v_width,
                             .v_in_k = l->v_in_k,
-                            .bf16 = l->form == KV_BF16,
+                            .form = form_of(l->form),
                             .offset = l->offset,
                             .k_bytes = page_k_bytes(l),
                             .head_bytes = page_k_bytes(l) + page_v_bytes(l)};
@@ -56,11 +61,16 @@ static struct cuda_attention attention_of(const struct cuda *c, const struct op_
                                    .rounded = cuda_rounded_whole(c, a->out)};
 }
 
-/* Heads of 64, 128 or 256 numbers in pages of bf16, which have kernels of their own. */
+/* Heads of 64, 128 or 256 numbers in pages of bf16 or codes, which have kernels of their own. */
 static bool is_tensor(const struct cuda_kv *kv)
 {
     uint32_t d = kv->k_width;
-    return kv->bf16 && d == kv->v_width && (d == 64 || d == 128 || d == 256);
+    return kv->form != CUDA_KV_F32 && d == kv->v_width && (d == 64 || d == 128 || d == 256);
+}
+
+static bool is_coded(const struct cuda_attention *k)
+{
+    return k->kv.form == CUDA_KV_INT8;
 }
 
 static uint32_t size_of(const struct cuda_kv *kv)
@@ -101,7 +111,7 @@ static uint64_t part_bytes(const struct cuda *c, const struct cuda_attention *k)
 /* Tokens [0, few) of the step, which have blocks of their own, each token. */
 static uint32_t few_of(const struct cuda *c, const struct cuda_attention *k)
 {
-    return is_tensor(&k->kv) && part_bytes(c, k) <= CUDA_PARTS_BYTES ? c->step.few : 0;
+    return c->parts && is_tensor(&k->kv) && part_bytes(c, k) <= CUDA_PARTS_BYTES ? c->step.few : 0;
 }
 
 /* With one token of each sequence, none needs another's keys: attention's kernel takes them. */
@@ -159,14 +169,16 @@ static struct attend attend_warp(const struct cuda *c, const struct cuda_attenti
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, heads = MIN_OF(group, CUDA_WARP_HEADS);
     uint32_t others = CUDA_WARP_HEADS * CUDA_WARP_QUERY(d) + (heads + 3) * d * (uint32_t)sizeof(float);
-    uint32_t stages = d == 64 ? 8 : d == 128 ? 4 : 3;
-    while (stages > 2 && stages * CUDA_WARP_PAGE(d) + others > c->device->shared_attend)
+    uint32_t page = is_coded(k) ? CUDA_CODED_PAGE(d) : CUDA_WARP_PAGE(d);
+    uint32_t stages = is_coded(k) ? (d == 64 ? 14 : d == 128 ? 7 : 6) : d == 64 ? 8 : d == 128 ? 4 : 3;
+    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_warp_codes64 : CUDA_KERNEL_attend_warp64;
+    while (stages > 2 && stages * page + others > c->device->shared_attend)
         stages--;
-    return (struct attend){.kernel = (enum cuda_kernel)(CUDA_KERNEL_attend_warp64 + size_of(&k->kv)),
+    return (struct attend){.kernel = (enum cuda_kernel)(first + size_of(&k->kv)),
                            .columns = 1,
                            .rows = k->kv.heads * DIV_UP(group, CUDA_WARP_HEADS),
                            .threads = CUDA_ATTEND_THREADS,
-                           .shared_bytes = stages * CUDA_WARP_PAGE(d) + others,
+                           .shared_bytes = stages * page + others,
                            .stages = stages};
 }
 
@@ -175,7 +187,8 @@ static struct attend attend_few(const struct cuda *c, const struct cuda_attentio
 {
     const struct attend parts = attend_parts(k);
     bool at_once = tokens * parts.rows * c->step.segments <= c->device->units;
-    return at_once && parts.shared_bytes <= c->device->shared_attend ? parts : attend_warp(c, k);
+    bool parts_have_it = at_once && !is_coded(k) && parts.shared_bytes <= c->device->shared_attend;
+    return parts_have_it ? parts : attend_warp(c, k);
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
@@ -183,24 +196,26 @@ static struct attend attend_many(const struct cuda *c, const struct cuda_attenti
 {
     uint32_t d = k->kv.k_width, keys = CUDA_KEYS_BYTES(d), queries = CUDA_QUERIES_BYTES(d);
     uint32_t group = k->heads / k->kv.heads, teams = CUDA_ATTEND_TEAMS(d), heads = MIN_OF(group, teams);
-    uint32_t stages = stages_of(c, keys, queries, 2);
-    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
+    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_many_codes64 : CUDA_KERNEL_attend_many64;
+    uint32_t stages = is_coded(k) ? 1 : stages_of(c, keys, queries, 2);
+    return (struct attend){(enum cuda_kernel)(first + size),
                            teams / heads * 16,
                            k->kv.heads * DIV_UP(group, heads),
                            CUDA_ATTEND_THREADS,
-                           stages * keys + queries,
+                           (is_coded(k) ? CUDA_CODED_KEYS(d) : stages * keys) + queries,
                            stages};
 }
 
 /* As `attend_many()`, but by wgmma. */
 static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
 {
-    uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
-    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size),
+    uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
+    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_wide_codes64 : CUDA_KERNEL_attend_wide64;
+    return (struct attend){(enum cuda_kernel)(first + size),
                            4 / heads * 16,
                            k->kv.heads * DIV_UP(group, heads),
                            CUDA_ATTEND_THREADS,
-                           CUDA_ATTEND_WIDE_SHARED(k->kv.k_width),
+                           is_coded(k) ? CUDA_CODED_WIDE_SHARED(d) : CUDA_ATTEND_WIDE_SHARED(d),
                            0};
 }
 
@@ -276,7 +291,7 @@ void cuda_attend(struct compute *compute, const struct op_attention *a)
     bool append = c->append.held && c->append.layer == a->layer;
     if (append)
         c->append.held = false;
-    if (!k.kv.bf16) {
+    if (k.kv.form == CUDA_KV_F32 || !c->parts) {
         cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0},
                       &k);
         return;

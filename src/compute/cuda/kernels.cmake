@@ -39,7 +39,7 @@ foreach(name rows bf16 experts wide few repack project attention attend attend_w
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/mma.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/ptx.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/wgmma.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend_few.cuh
-      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/codes.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h ${CMAKE_CURRENT_SOURCE_DIR}/row_top.h
       ${CMAKE_CURRENT_SOURCE_DIR}/row_sample.h ${CMAKE_SOURCE_DIR}/src/base/sample_weight.h
     COMMENT "GPU kernels: ${name}" VERBATIM)

@@ -137,12 +137,13 @@ enum kv_form config_own_kv_form(const struct config *c)
     return c->compute == rounded ? KV_BF16 : KV_F32;
 }
 
-/* A device without integers reads K and V in its own form for some sizes of heads, in f32 for all. */
+/* A device without integers reads K and V in f32; for some sizes of heads in its own form and int8, too. */
 static bool can_have(const struct config *c, const struct layer_config *l, enum kv_form form)
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
-    return form == KV_F32 || c->backend->integers || (form == config_own_kv_form(c) && fits);
+    return form == KV_F32 || c->backend->integers ||
+           ((form == config_own_kv_form(c) || form == KV_INT8) && fits);
 }
 
 /* Layers that cannot have the requested form stay in f32. */

@@ -333,7 +333,7 @@ KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cud
 
 /* Block: 16 queries of up to TEAMS heads that share keys, or, where fewer do, several times 16 queries, and
  * a share of their segments. Of each sequence among those columns in turn. */
-template <uint32_t D>
+template <uint32_t D, bool CODED>
 DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -364,30 +364,41 @@ DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_
         const range team_seen = {seen_by(a, position + row).first, position + row + mine_of.count};
         joined<D, WARPS> j;
         const source from = {s, a, seq, kv_head, all};
-        walk<D, 128> w = {stages_at, p.stages};
-        w.begin(from, share.first, share.end);
-        w.go(from, [&](uint32_t block, uint32_t begin) {
+        const uint32_t pages_at = stages_at + keys<D>::BYTES;
+        float *scales = (float *)(shared + (pages_at - shared_at(shared)) + 2 * CUDA_CODED_PAGE(D));
+        auto add = [&](uint32_t block, uint32_t begin) {
             if (begin % SEGMENT == 0 || begin <= share.first)
                 m.begin();
             if (my_rows > 0 && begin < team_seen.end && begin + BLOCK_KEYS > team_seen.first)
-                m.add_block(a, q, block, begin, mine_of.seen);
+                m.template add_block<CODED>(a, q, block, begin, mine_of.seen, scales);
             if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= share.end)
                 end_segment<D, WARPS>(j, m, a, p, mine_of, begin / SEGMENT * SEGMENT);
-        });
+        };
+        if (CODED) {
+            const walk_codes<D, 128, keys<D>> w = {stages_at, pages_at, scales};
+            w.go(from, share.first, share.end, [&](uint32_t begin) { add(stages_at, begin); });
+        } else {
+            walk<D, 128> w = {stages_at, p.stages};
+            w.begin(from, share.first, share.end);
+            w.go(from, add);
+        }
         if (!p.parts)
             put_joined<D, WARPS>(j, m, a, mine_of);
     }
 }
 
-#define MANY(d)                                                                                              \
+#define MANY(name, d, coded)                                                                                 \
     extern "C" __global__ void __launch_bounds__(128)                                                        \
-        plateau_attend_many##d(const cuda_step s, const cuda_attention a, const cuda_split p)                \
+        plateau_attend_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)              \
     {                                                                                                        \
-        attend_many<d>(s, a, p);                                                                             \
+        attend_many<d, coded>(s, a, p);                                                                      \
     }                                                                                                        \
     static_assert(keys<d>::BYTES == CUDA_KEYS_BYTES(d) &&                                                    \
                       many<d>::TEAMS * many<d>::Q_BYTES == CUDA_QUERIES_BYTES(d),                            \
                   "the host asks for it");
-MANY(64)
-MANY(128)
-MANY(256)
+MANY(many, 64, false)
+MANY(many, 128, false)
+MANY(many, 256, false)
+MANY(many_codes, 64, true)
+MANY(many_codes, 128, true)
+MANY(many_codes, 256, true)

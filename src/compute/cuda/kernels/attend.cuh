@@ -9,6 +9,7 @@
 #ifndef PLATEAU_CUDA_ATTEND_CUH
 #define PLATEAU_CUDA_ATTEND_CUH
 
+#include "compute/cuda/kernels/codes.cuh"
 #include "compute/cuda/kernels/mma.cuh"
 
 #define SEGMENT    CUDA_SEGMENT
@@ -25,6 +26,12 @@ DEVICE range seen_by(const cuda_attention &a, uint32_t position)
 {
     uint32_t first = a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
     return {a.mtp ? 1 : first, position + 1};
+}
+
+/* Returns a weight with the scale of its value; of a value that no query sees the scale may be anything. */
+DEVICE float scaled_weight(float weight, float scale)
+{
+    return weight == 0 ? 0 : weight * scale;
 }
 
 /* Returns the factor of a score. With a cap it is applied already. */
@@ -234,15 +241,22 @@ template <uint32_t D, uint32_t WARPS> struct team {
                 largest[r] = fmaxf(largest[r], others->largest[w][lane / 4 + 8 * r]);
     }
 
-    /* Scores become weights, as A operands of the block's four steps. */
-    __device__ __forceinline__ void weigh(const float s[KEYS / 8][4], float c, const float less[2],
-                                          uint32_t p[4][4])
+    /* Scores become weights. */
+    static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], float c, const float less[2])
+    {
+#pragma unroll
+        for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                s[n][i] = weight_of(s[n][i], c, less[i / 2]);
+    }
+    /* Weights become A operands of the block's four steps. */
+    __device__ __forceinline__ void share(const float s[KEYS / 8][4], uint32_t p[4][4])
     {
         uint32_t lane = threadIdx.x % 32;
 #pragma unroll
         for (uint32_t n = 0; n < KEYS / 8; n++) {
-            uint32_t low = bf16_pair(weight_of(s[n][0], c, less[0]), weight_of(s[n][1], c, less[0]));
-            uint32_t high = bf16_pair(weight_of(s[n][2], c, less[1]), weight_of(s[n][3], c, less[1]));
+            uint32_t low = bf16_pair(s[n][0], s[n][1]), high = bf16_pair(s[n][2], s[n][3]);
             if (WARPS == 1) {
                 p[n / 2 % 4][n % 2 * 2] = low;
                 p[n / 2 % 4][n % 2 * 2 + 1] = high;
@@ -276,10 +290,22 @@ template <uint32_t D, uint32_t WARPS> struct team {
         }
     }
 
-    /* The block's keys begin at `begin`. seen: of the lane's two rows. scores(s) and values(p) multiply. */
-    template <class Scores, class Values>
+    /* Calls multiply(x, key) for the values of s; key: place of x's key in the block. */
+    template <class Multiply>
+    __device__ __forceinline__ void each(float s[KEYS / 8][4], const Multiply &multiply) const
+    {
+#pragma unroll
+        for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                multiply(s[n][i], warp * KEYS + n * 8 + threadIdx.x % 4 * 2 + i % 2);
+    }
+
+    /* The block's keys begin at `begin`. seen: of the lane's two rows. scores(s) and values(p) multiply.
+     * scales: with CODED, in shared memory, of the block's keys, then of its values. */
+    template <bool CODED, class Scores, class Values>
     __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t begin, const range seen[2],
-                                              const Scores &scores, const Values &values)
+                                              const float *scales, const Scores &scores, const Values &values)
     {
         float s[KEYS / 8][4], largest[2], factor[2];
         uint32_t p[4][4];
@@ -287,6 +313,8 @@ template <uint32_t D, uint32_t WARPS> struct team {
         for (uint32_t n = 0; n < KEYS / 8; n++)
             s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
         scores(s);
+        if (CODED)
+            each(s, [&](float &x, uint32_t key) { x *= scales[key]; });
         if (a.cap > 0) {
 #pragma unroll
             for (uint32_t n = 0; n < KEYS / 8; n++)
@@ -314,7 +342,8 @@ template <uint32_t D, uint32_t WARPS> struct team {
             factor[r] = max[r] == larger ? 1 : weight_of(max[r], c, largest[r]);
             max[r] = larger;
         }
-        weigh(s, c, largest, p);
+        weigh(s, c, largest);
+        share(s, p);
         /* Most blocks bring no larger score. */
         if (__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
@@ -329,13 +358,19 @@ template <uint32_t D, uint32_t WARPS> struct team {
 #pragma unroll
         for (uint32_t step = 0; step < 4; step++)
             mma(sum, p[step], ONES, ONES);
+        if (CODED) {
+            each(s, [&](float &x, uint32_t key) { x = scaled_weight(x, scales[BLOCK_KEYS + key]); });
+            meet();
+            share(s, p);
+        }
         values(p);
     }
+    template <bool CODED>
     __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t q, uint32_t block,
-                                              uint32_t begin, const range seen[2])
+                                              uint32_t begin, const range seen[2], const float *scales)
     {
-        add_block(
-            a, begin, seen, [&](float s[KEYS / 8][4]) { score(s, q, block); },
+        add_block<CODED>(
+            a, begin, seen, scales, [&](float s[KEYS / 8][4]) { score(s, q, block); },
             [&](const uint32_t p[4][4]) { add_values(p, block); });
         meet();
     }
@@ -373,6 +408,81 @@ template <uint32_t D, uint32_t THREADS> struct walk {
             __syncthreads(); /* readers of the stage that is filled now */
             bring(o, i + stages);
         }
+    }
+};
+
+/* Walks blocks of keys as `walk` does, of pages of codes. Pages come while the block before them computes,
+ * and then become bf16. Tile: where a block has key and value. scales: [2][BLOCK_KEYS], times CODE_UNIT. */
+template <uint32_t D, uint32_t THREADS, class Tile> struct walk_codes {
+    static constexpr uint32_t PAGE = 2 * CODED_BYTES(D);
+    uint32_t at, pages; /* the block; two pages */
+    float *scales;
+
+    __device__ __forceinline__ void bring(const source &o, uint32_t begin) const
+    {
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t token = begin + half * CUDA_PAGE_TOKENS;
+            bool some = sees_page(o, token);
+            const char *from = (const char *)page_at(o.s, o.seq, o.a.kv, o.kv_head,
+                                                     (some ? token : o.seen.first) / CUDA_PAGE_TOKENS);
+            for (uint32_t i = threadIdx.x; i < PAGE / 16; i += THREADS)
+                copy16_if(pages + half * PAGE + i * 16, from + i * 16, some);
+        }
+        copies_end();
+    }
+    /* An 8 x 8 matrix of operands, turned: rows `row` on of the tile, each 16 bytes at place(row). */
+    template <class Place>
+    static __device__ __forceinline__ void put(uint32_t operand, uint32_t row, const Place &place)
+    {
+        put_word(place(row + threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4, turn8(operand));
+    }
+    __device__ __forceinline__ void read() const
+    {
+        constexpr uint32_t STEPS = D / 16;
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll 2
+        for (uint32_t i = threadIdx.x / 32; i < 2 * STEPS; i += THREADS / 32) {
+            uint32_t step = i % STEPS, d = step * 16, key = i / STEPS * CUDA_PAGE_TOKENS;
+            uint32_t from = pages + i / STEPS * PAGE + (step * 32 + lane) * 16;
+            const uint4 k = read_piece(from), v = read_piece(from + CODED_BYTES(D));
+            const uint32_t keys[4] = {k.x, k.y, k.z, k.w}, values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (uint32_t n = 0; n < 4; n++) {
+                auto key_at = [&](uint32_t row) { return at + Tile::k_at(row, key / 8 + n); };
+                put(first_codes(keys[n]), d, key_at);
+                put(second_codes(keys[n]), d + 8, key_at);
+                put(first_codes(values[n]), key + n * 8,
+                    [&](uint32_t row) { return at + Tile::v_at(row, d / 8); });
+                put(second_codes(values[n]), key + n * 8,
+                    [&](uint32_t row) { return at + Tile::v_at(row, d / 8 + 1); });
+            }
+        }
+        for (uint32_t i = threadIdx.x; i < 2 * BLOCK_KEYS; i += THREADS) {
+            uint32_t key = i % BLOCK_KEYS, half = pages + key / CUDA_PAGE_TOKENS * PAGE;
+            half += i / BLOCK_KEYS * CODED_BYTES(D) + CODES_BYTES(D);
+            scales[i] = __uint_as_float(read_word(half + key % CUDA_PAGE_TOKENS * 4)) * CODE_UNIT;
+        }
+    }
+    /* `block(begin)` takes a block of keys in [begin, end). */
+    template <class Block>
+    __device__ __forceinline__ void go(const source &o, uint32_t begin, uint32_t end,
+                                       const Block &block) const
+    {
+        begin = begin / BLOCK_KEYS * BLOCK_KEYS;
+        if (begin < end)
+            bring(o, begin);
+        for (; begin < end; begin += BLOCK_KEYS) {
+            copies_wait_all();
+            __syncthreads(); /* and readers of the block before */
+            read();
+            shared_written();
+            __syncthreads();
+            if (begin + BLOCK_KEYS < end)
+                bring(o, begin + BLOCK_KEYS);
+            block(begin);
+        }
+        __syncthreads();
     }
 };
 

@@ -149,15 +149,21 @@ template <uint32_t D, uint32_t WARPS> struct token_items {
         for (uint32_t j = 0; j < D / 32; j++)
             put_shared(at + (threadIdx.x % 32 + 32 * j) * 2, x[j] * factor);
     }
+    /* The newest token's page: its keys, or its values. */
+    __device__ __forceinline__ uint16_t *page_half(bool is_key) const
+    {
+        uint16_t *page = (uint16_t *)page_at(s, seq, a.kv, kv_head, position / CUDA_PAGE_TOKENS);
+        return is_key ? page : page + a.kv.k_bytes / 2;
+    }
     /* A key or value to the page. */
     __device__ __forceinline__ void put(const float x[D / 32], bool is_key) const
     {
         uint32_t at = position % CUDA_PAGE_TOKENS;
-        uint16_t *page = (uint16_t *)page_at(s, seq, a.kv, kv_head, position / CUDA_PAGE_TOKENS);
+        uint16_t *half = page_half(is_key);
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t d = threadIdx.x % 32 + 32 * j;
-            page[is_key ? key_in_page(d, at) : a.kv.k_bytes / 2 + value_in_page(D, at, d)] =
+            half[is_key ? key_in_page(d, at) : value_in_page(D, at, d)] =
                 __bfloat16_as_ushort(__float2bfloat16_rn(x[j]));
         }
     }

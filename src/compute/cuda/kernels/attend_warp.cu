@@ -5,6 +5,7 @@
  * rows of mma and heads as its columns it exchanges no scores with other warps, which norm and turn queries
  * before and put the values afterwards. Pages come by the bulk engine, one copy each. */
 #include "compute/cuda/kernels/attend_few.cuh"
+#include "compute/cuda/kernels/codes.cuh"
 
 #define HEADS CUDA_WARP_HEADS
 #define WARPS (CUDA_ATTEND_THREADS / 32)
@@ -22,9 +23,11 @@
 #define JOINS(d) true
 #endif
 
-/* Pages that a block reads: those of its segments, two by two, each into the next of the stages. */
-template <uint32_t D> struct stream {
-    static constexpr uint32_t BYTES = 4 * D * CUDA_PAGE_TOKENS, OF_SEGMENT = SEGMENT / CUDA_PAGE_TOKENS;
+/* Pages that a block reads: those of its segments, two by two, each into the next of the stages. Of codes
+ * whole pages come, of bf16 the values of its tokens alone. */
+template <uint32_t D, bool CODES> struct stream {
+    static constexpr uint32_t BYTES = CODES ? 2 * CODED_BYTES(D) : 4 * D * CUDA_PAGE_TOKENS;
+    static constexpr uint32_t OF_SEGMENT = SEGMENT / CUDA_PAGE_TOKENS;
     const source &o;
     uint8_t *pages;           /* [stages] */
     uint64_t *full;           /* [stages]: a page is there */
@@ -54,7 +57,7 @@ template <uint32_t D> struct stream {
         brought = first, stage = 0;
         look_up(first / 32 * 32);
 #if BULK_COPIES
-        if (threadIdx.x == 0) {
+        if (threadIdx.x % 32 == 0) {
             for (uint32_t i = 0; i < stages; i++)
                 barrier_init(&full[i], 1);
             barriers_made();
@@ -70,15 +73,15 @@ template <uint32_t D> struct stream {
         uint8_t *to = pages + stage * BYTES;
         const char *from =
             (const char *)page_of(o.s, o.a.kv, o.kv_head, __shfl_sync(0xffffffffu, index, brought % 32));
-        uint32_t bytes = rows == 0 ? 0 : 2 * D * (CUDA_PAGE_TOKENS + rows);
+        uint32_t bytes = rows == 0 ? 0 : CODES ? BYTES : 2 * D * (CUDA_PAGE_TOKENS + rows);
 #if BULK_COPIES
-        if (brought < end && threadIdx.x == 0) {
+        if (brought < end && threadIdx.x % 32 == 0) {
             barrier_expect(&full[stage], bytes);
             if (bytes > 0)
                 bulk_copy(to, from, bytes, &full[stage]);
         }
 #else
-        for (uint32_t i = threadIdx.x * 16; i < bytes; i += 512)
+        for (uint32_t i = threadIdx.x % 32 * 16; i < bytes; i += 512)
             copy16(to + i, from + i);
         copies_end();
 #endif
@@ -104,7 +107,7 @@ template <uint32_t D> struct stream {
 };
 
 /* A warp's sums: of number 8 (2 m + i / 2) + lane / 4 of two heads o[m][i], heads 2 (lane % 4) + i % 2. */
-template <uint32_t D> struct heads_of_warp {
+template <uint32_t D, bool CODES> struct heads_of_warp {
     float o[D / 16][4], sum[4], max[2];
     uint32_t q[D / 16][2]; /* queries */
     uint32_t k_at[2], v_at[4];
@@ -134,21 +137,51 @@ template <uint32_t D> struct heads_of_warp {
             q[step][0] = b[0], q[step][1] = b[1], q[step + 1][0] = b[2], q[step + 1][1] = b[3];
         }
     }
+    /* A lane's 16 bytes of codes are two operands: of 16 keys each, or of 16 values of 16 keys each. */
+    static __device__ __forceinline__ uint4 codes_at(uint32_t half, uint32_t step)
+    {
+        return read_piece(half + (step * 32 + threadIdx.x % 32) * 16);
+    }
+    /* The scale of the lane's key 8 n + lane / 4 of the block, of its operand. */
+    static __device__ __forceinline__ float scale_at(const uint32_t halves[2], uint32_t n)
+    {
+        uint32_t at = halves[n / 4] + CODES_BYTES(D) + (n % 4 * 8 + threadIdx.x % 32 / 4) * 4;
+        return __uint_as_float(read_word(at)) * CODE_UNIT;
+    }
     /* s[i]: of 16 keys each. */
     __device__ __forceinline__ void score(float s[4][4], const uint32_t pages[2]) const
     {
 #pragma unroll
         for (uint32_t step = 0; step < D / 16; step++)
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                uint32_t k[4];
-                load4_turned(k, pages[i / 2] + k_at[i % 2] + step * 1024);
-                mma(s[i], k, q[step][0], q[step][1]);
+            for (uint32_t i = 0; i < 4; i += 2) {
+                if (CODES) {
+                    const uint4 c = codes_at(pages[i / 2], step);
+                    const uint32_t low[4] = {first_codes(c.x), first_codes(c.y), second_codes(c.x),
+                                             second_codes(c.y)};
+                    const uint32_t high[4] = {first_codes(c.z), first_codes(c.w), second_codes(c.z),
+                                              second_codes(c.w)};
+                    mma(s[i], low, q[step][0], q[step][1]);
+                    mma(s[i + 1], high, q[step][0], q[step][1]);
+                    continue;
+                }
+#pragma unroll
+                for (uint32_t j = i; j < i + 2; j++) {
+                    uint32_t k[4];
+                    load4_turned(k, pages[i / 2] + k_at[j % 2] + step * 1024);
+                    mma(s[j], k, q[step][0], q[step][1]);
+                }
             }
+#pragma unroll
+        for (uint32_t n = 0; CODES && n < 8; n++) {
+            float scale = scale_at(pages, n);
+            s[n / 2][n % 2 * 2] *= scale, s[n / 2][n % 2 * 2 + 1] *= scale;
+        }
     }
-    /* Scores become weights, as B operands. */
-    __device__ __forceinline__ void weigh(const float s[4][4], float c, uint32_t p[4][2])
+    /* Scores become weights, as B operands: those of values have the values' scales. */
+    __device__ __forceinline__ void weigh(float s[4][4], float c, const uint32_t pages[2], uint32_t p[4][2])
     {
+        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
         float less[2], factor[2];
 #pragma unroll
         for (uint32_t h = 0; h < 2; h++) {
@@ -167,9 +200,12 @@ template <uint32_t D> struct heads_of_warp {
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
 #pragma unroll
-            for (uint32_t half = 0; half < 2; half++)
-                p[i][half] = turn8(bf16_pair(weight_of(s[i][2 * half], c, less[0]),
-                                             weight_of(s[i][2 * half + 1], c, less[1])));
+            for (uint32_t half = 0; half < 2; half++) {
+#pragma unroll
+                for (uint32_t h = 0; h < 2; h++)
+                    s[i][2 * half + h] = weight_of(s[i][2 * half + h], c, less[h]);
+                p[i][half] = turn8(bf16_pair(s[i][2 * half], s[i][2 * half + 1]));
+            }
         /* Most blocks bring no larger score. */
         if (__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
@@ -180,14 +216,33 @@ template <uint32_t D> struct heads_of_warp {
                     o[m][i] *= factor[i % 2];
             }
         }
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            mma(sum, ones, p[i][0], p[i][1]);
+        if (!CODES)
+            return;
+        const uint32_t values[2] = {pages[0] + CODED_BYTES(D), pages[1] + CODED_BYTES(D)};
+#pragma unroll
+        for (uint32_t n = 0; n < 8; n++) {
+            float scale = scale_at(values, n), *w = &s[n / 2][n % 2 * 2];
+            p[n / 2][n % 2] = turn8(bf16_pair(scaled_weight(w[0], scale), scaled_weight(w[1], scale)));
+        }
     }
     /* 32 keys of a page. */
     __device__ __forceinline__ void add_values(const uint32_t p[2][2], uint32_t page)
     {
-        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
 #pragma unroll
-        for (uint32_t step = 0; step < 2; step++) {
-            mma(sum, ones, p[step][0], p[step][1]);
+        for (uint32_t m = 0; CODES && m < D / 16; m++) {
+            const uint4 c = codes_at(page + CODED_BYTES(D), m);
+            const uint32_t low[4] = {first_codes(c.x), second_codes(c.x), first_codes(c.y),
+                                     second_codes(c.y)};
+            const uint32_t high[4] = {first_codes(c.z), second_codes(c.z), first_codes(c.w),
+                                      second_codes(c.w)};
+            mma(o[m], low, p[0][0], p[0][1]);
+            mma(o[m], high, p[1][0], p[1][1]);
+        }
+#pragma unroll
+        for (uint32_t step = 0; !CODES && step < 2; step++) {
 #pragma unroll
             for (uint32_t m = 0; m < D / 16; m++) {
                 uint32_t v[4];
@@ -203,33 +258,71 @@ template <uint32_t D> struct heads_of_warp {
     }
 };
 
-/* Values of a page that the query does not see become zeros, so that no weight 0 meets what is not a number.
- * The newest token's key and value go to their place. By the first warp. */
-template <uint32_t D>
+/* The newest token's key and value, as a page has them. */
+template <uint32_t D, bool CODES> struct newest_token {
+    uint16_t rows[2][CODES ? D / 2 : D]; /* codes: half words */
+    float scales[2];
+
+    /* Takes the key, or the value, by one warp. */
+    __device__ __forceinline__ void take(const token_items<D, WARPS> &token, const float x[D / 32],
+                                         bool is_key)
+    {
+        uint16_t *row = rows[is_key ? 0 : 1];
+        if (!CODES) {
+            token.put(x, is_key);
+            token.put_row(x, shared_at(row));
+            return;
+        }
+        coded_lanes<D> codes;
+        codes.take(x);
+        codes.put(token.page_half(is_key), token.position % CUDA_PAGE_TOKENS, is_key);
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++) {
+            uint32_t d = threadIdx.x % 32 + 32 * j;
+            if (d % 16 < 8)
+                row[d / 16 * 8 + d % 8] = (uint16_t)codes.codes[j];
+        }
+        if (threadIdx.x % 32 == 0)
+            scales[is_key ? 0 : 1] = codes.by.scale;
+    }
+    /* Puts both to a page in shared memory, by one warp. */
+    __device__ __forceinline__ void put(uint8_t *page, uint32_t at) const
+    {
+        uint16_t *keys = (uint16_t *)page, *values = keys + stream<D, CODES>::BYTES / 4;
+        uint32_t lane = threadIdx.x % 32;
+        for (uint32_t i = lane; i < sizeof(rows[0]) / 2; i += 32) {
+            uint32_t d = CODES ? i / 8 * 16 + i % 8 : i;
+            keys[CODES ? key_codes_at(d, at) : key_in_page(d, at)] = rows[0][i];
+            values[CODES ? value_codes_at(d, at) : value_in_page(D, at, d)] = rows[1][i];
+        }
+        if (CODES && lane < 2)
+            ((float *)(page + lane * CODED_BYTES(D)))[CODES_BYTES(D) / 4 + at] = scales[lane];
+    }
+};
+
+/* Values of bf16 that the query does not see become zeros, so that no weight 0 meets what is not a number;
+ * codes are numbers. The newest token's key and value go to their place. */
+template <uint32_t D, bool CODES>
 DEVICE void finish_page(uint8_t *page, uint32_t token, range seen, uint32_t position,
-                        const uint16_t (*newest)[D])
+                        const newest_token<D, CODES> *newest)
 {
-    uint32_t lane = threadIdx.x, end = token + CUDA_PAGE_TOKENS;
+    uint32_t lane = threadIdx.x % 32, end = token + CUDA_PAGE_TOKENS;
     uint32_t from = min(max(seen.first, token), end) - token, to = min(max(seen.end, token), end) - token;
     uint4 *values = (uint4 *)(page + 64 * D);
-    for (uint32_t i = lane; i < CUDA_PAGE_TOKENS * D / 8; i += 32)
+    for (uint32_t i = lane; !CODES && i < CUDA_PAGE_TOKENS * D / 8; i += 32)
         if (i < from * D / 8 || i >= to * D / 8)
             values[i] = {0, 0, 0, 0};
     __syncwarp();
     if (newest && position / CUDA_PAGE_TOKENS == token / CUDA_PAGE_TOKENS)
-        for (uint32_t d = lane; d < D; d += 32) {
-            uint16_t *to = (uint16_t *)page;
-            to[key_in_page(d, position % CUDA_PAGE_TOKENS)] = newest[0][d];
-            to[32 * D + value_in_page(D, position % CUDA_PAGE_TOKENS, d)] = newest[1][d];
-        }
+        newest->put(page, position % CUDA_PAGE_TOKENS);
     shared_written();
     __syncwarp();
 }
 
 /* A warp's two heads of a segment to where the last block finds them. */
-template <uint32_t D>
-DEVICE void put_heads(const heads_of_warp<D> &m, const cuda_attention &a, const cuda_split &p, uint32_t t,
-                      uint32_t first_head, uint32_t heads, uint32_t segment)
+template <uint32_t D, bool CODES>
+DEVICE void put_heads(const heads_of_warp<D, CODES> &m, const cuda_attention &a, const cuda_split &p,
+                      uint32_t t, uint32_t first_head, uint32_t heads, uint32_t segment)
 {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
@@ -240,7 +333,7 @@ DEVICE void put_heads(const heads_of_warp<D> &m, const cuda_attention &a, const 
 #pragma unroll
         for (uint32_t n = 0; n < D / 8; n++)
             part[m.number(n / 2, n % 2 * 2)] = m.o[n / 2][n % 2 * 2 + h];
-        if (threadIdx.x / 4 == 0)
+        if (threadIdx.x % 32 / 4 == 0)
             *(float2 *)(part + D) = {m.max[h] * unit_of(a), m.sum[h]};
     }
 }
@@ -248,14 +341,14 @@ DEVICE void put_heads(const heads_of_warp<D> &m, const cuda_attention &a, const 
 /* Block: a token, and 8 heads that share keys; of its segments every gridDim.z-th. With `append` each
  * sequence has one token in the step. Its earlier tokens lie in the pages when the step begins, and are read
  * before the kernels in front have ended. */
-template <uint32_t D>
+template <uint32_t D, bool CODES>
 DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    using pages = stream<D>;
+    using pages = stream<D, CODES>;
     constexpr uint32_t Q_PITCH = 2 * D + 16;
     __shared__ uint64_t there, full[CUDA_WARP_STAGES_MAX];
-    __shared__ uint16_t newest_row[2][D];
+    __shared__ newest_token<D, CODES> newest_of;
     /* Blocks of a token are near each other in time, as its pages are in memory. */
     uint32_t id = blockIdx.y * gridDim.x + blockIdx.x, t = p.first + id / gridDim.y, warp = threadIdx.x / 32;
     uint32_t group = a.heads / a.kv.heads, pieces = (group + HEADS - 1) / HEADS;
@@ -306,15 +399,14 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
         if (item < heads) {
             token.put_query(shared_at(q) + item * Q_PITCH, x);
         } else {
-            token.put(x, item == heads);
-            token.put_row(x, shared_at(newest_row[item - heads]));
+            newest_of.take(token, x, item == heads);
         }
         token.load_norm(w, item + WARPS);
     }
     __syncthreads();
     if (warp == 0) {
         const float c = unit_of(a) * 1.44269504088896341f;
-        heads_of_warp<D> m;
+        heads_of_warp<D, CODES> m;
         float joined[D / 16][4];
         total all[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
         uint32_t stage = 0, phase = 0;
@@ -333,7 +425,7 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
                 from_pages.wait(stage, phase);
                 page_at[half] = shared_at(page);
                 if (at < seen.first || at + CUDA_PAGE_TOKENS > from.seen.end)
-                    finish_page<D>(page, at, from.seen, position, newest ? newest_row : NULL);
+                    finish_page<D, CODES>(page, at, from.seen, position, newest ? &newest_of : NULL);
                 stage++;
                 if (stage == p.stages)
                     stage = 0, phase ^= 1;
@@ -347,12 +439,12 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
             if (key < seen.first || key + BLOCK_KEYS > seen.end) {
 #pragma unroll
                 for (uint32_t n = 0; n < 16; n++) {
-                    uint32_t at = key + n / 2 * 8 + threadIdx.x / 4;
+                    uint32_t at = key + n / 2 * 8 + threadIdx.x % 32 / 4;
                     if (at < seen.first || at >= seen.end)
                         scores[n / 4][n % 4] = -INFINITY;
                 }
             }
-            m.weigh(scores, c, p_of);
+            m.weigh(scores, c, page_at, p_of);
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++)
                 m.add_values(p_of + 2 * half, page_at[half]);
@@ -363,7 +455,7 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
                 continue;
             uint32_t segment = key / SEGMENT;
             if (!alone) {
-                put_heads<D>(m, a, p, t, first_head, heads, segment - first);
+                put_heads<D, CODES>(m, a, p, t, first_head, heads, segment - first);
                 continue;
             }
 #pragma unroll
@@ -387,7 +479,7 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
                 for (uint32_t n = 0; n < D / 8; n++)
                     rows[head * D + m.number(n / 2, n % 2 * 2)] = joined[n / 2][n % 2 * 2 + h];
                 float keep = add_sink(a, first_head + head, all[h]);
-                if (threadIdx.x / 4 == 0) {
+                if (threadIdx.x % 32 / 4 == 0) {
                     rows[heads * D + 2 * head] = keep;
                     rows[heads * D + 2 * head + 1] = all[h].sum;
                 }
@@ -408,13 +500,16 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
         join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + threadIdx.x % 32);
 }
 
-#define WARP(d)                                                                                              \
+#define WARP(name, d, codes, bytes)                                                                          \
     extern "C" __global__ void __launch_bounds__(32 * WARPS, BESIDE(d))                                      \
-        plateau_attend_warp##d(const cuda_step s, const cuda_attention a, const cuda_split p)                \
+        plateau_attend_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)              \
     {                                                                                                        \
-        attend_warp<d>(s, a, p);                                                                             \
+        attend_warp<d, codes>(s, a, p);                                                                      \
     }                                                                                                        \
-    static_assert(stream<d>::BYTES == CUDA_WARP_PAGE(d), "the host asks for it");
-WARP(64)
-WARP(128)
-WARP(256)
+    static_assert(stream<d, codes>::BYTES == (bytes), "the host asks for it");
+WARP(warp, 64, false, CUDA_WARP_PAGE(64))
+WARP(warp, 128, false, CUDA_WARP_PAGE(128))
+WARP(warp, 256, false, CUDA_WARP_PAGE(256))
+WARP(warp_codes, 64, true, CUDA_CODED_PAGE(64))
+WARP(warp_codes, 128, true, CUDA_CODED_PAGE(128))
+WARP(warp_codes, 256, true, CUDA_CODED_PAGE(256))

@@ -15,6 +15,15 @@ template <uint32_t D> struct tile {
     {
         return row * 128 + (piece ^ row % 8) * 16;
     }
+    /* Pieces of 8 keys of a row of K, and of 8 numbers of a row of V. */
+    static __device__ __forceinline__ uint32_t k_at(uint32_t d, uint32_t piece)
+    {
+        return at(d, piece);
+    }
+    static __device__ __forceinline__ uint32_t v_at(uint32_t key, uint32_t piece)
+    {
+        return K + piece / 8 * 8192 + at(key, piece % 8);
+    }
 };
 
 /* Rows of 128 bytes, 8 after 1024. across: bytes from 64 columns to the next. */
@@ -150,7 +159,7 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
 }
 
 /* As `attend_many()` of attend.cu, but by wgmma. */
-template <uint32_t D>
+template <uint32_t D, bool CODED>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
@@ -176,11 +185,13 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
         const range all = {seen_by(a, position).first, position + count}, share = share_of(all);
         joined<D, 1> j;
         const source keys = {s, a, seq, kv_head, all};
-        walk_tiles<D>(keys, share, stages_at, [&](uint32_t block, uint32_t begin) {
+        const uint32_t pages_at = stages_at + tile<D>::BYTES;
+        float *scales = (float *)(shared + (pages_at - shared_at(shared)) + 2 * CUDA_CODED_PAGE(D));
+        auto add = [&](uint32_t block, uint32_t begin) {
             if (begin % SEGMENT == 0 || begin <= share.first)
                 m.begin();
-            m.add_block(
-                a, begin, mine.seen,
+            m.template add_block<CODED>(
+                a, begin, mine.seen, scales,
                 [&](float(&scores)[8][4]) {
                     multiply_begin();
 #pragma unroll
@@ -198,24 +209,32 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
                 });
             if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= share.end)
                 end_segment<D, 1>(j, m, a, p, mine, begin / SEGMENT * SEGMENT);
-        });
+        };
+        if (CODED) {
+            const walk_codes<D, 128, tile<D>> w = {stages_at, pages_at, scales};
+            w.go(keys, share.first, share.end, [&](uint32_t begin) { add(stages_at, begin); });
+        } else {
+            walk_tiles<D>(keys, share, stages_at, add);
+        }
         if (!p.parts)
             put_joined<D, 1>(j, m, a, mine);
     }
 }
 
 #else
-template <uint32_t D>
+template <uint32_t D, bool CODED>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
 }
 #endif
 
-#define WIDE(d)                                                                                              \
+#define WIDE(name, d, coded)                                                                                 \
     extern "C" __global__ void __launch_bounds__(128)                                                        \
-        plateau_attend_wide##d(const cuda_step s, const cuda_attention a, const cuda_split p)                \
+        plateau_attend_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)              \
     {                                                                                                        \
-        attend_wide<d>(s, a, p);                                                                             \
+        attend_wide<d, coded>(s, a, p);                                                                      \
     }
-WIDE(64)
-WIDE(128)
+WIDE(wide, 64, false)
+WIDE(wide, 128, false)
+WIDE(wide_codes, 64, true)
+WIDE(wide_codes, 128, true)

@@ -130,8 +130,8 @@ template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
             bring_patches<D>(stages_at + next * stage<D>::BYTES, a, (i + stage<D>::COUNT - 1) * BLOCK_KEYS);
         copies_end();
         const uint32_t block = stages_at + now * stage<D>::BYTES;
-        m.add_block(
-            of, i * BLOCK_KEYS, seen,
+        m.template add_block<false>(
+            of, i * BLOCK_KEYS, seen, NULL,
             [&](float(&scores)[BLOCK_KEYS / 8][4]) { score_patches<D>(scores, q, block); },
             [&](const uint32_t p[4][4]) { add_patches<D>(m.o, p, block); });
         now = now + 1 == stage<D>::COUNT ? 0 : now + 1;
