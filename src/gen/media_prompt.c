@@ -23,12 +23,12 @@
 struct media_marks media_marks_of(const struct model_vision *v, const struct tokenizer *t)
 {
     struct media_marks m = {
-        .image = tokenizer_token_bytes(t, v->image_token), .image_id = v->image_token, .vision = v};
+        .image = tokenizer_token_text(t, v->image_token), .image_id = v->image_token, .vision = v};
     if (v->video_frames_max) {
-        m.video = tokenizer_token_bytes(t, v->video_token);
+        m.video = tokenizer_token_text(t, v->video_token);
         m.video_id = v->video_token;
-        m.start = tokenizer_token_bytes(t, v->start_token);
-        m.end = tokenizer_token_bytes(t, v->end_token);
+        m.start = tokenizer_token_text(t, v->start_token);
+        m.end = tokenizer_token_text(t, v->end_token);
     }
     if (v->marks && v->marks->mark) {
         m.token = m.image;

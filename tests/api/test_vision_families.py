@@ -1,0 +1,86 @@
+"""Models of each family of vision encoders, served: prompts, and tokens of transformers for an image."""
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from conftest import TOP, Server
+from seeing import data_url
+
+DATA = TOP / "tests/golden/data"
+# The golden, the tokens that its prompts have for an image, and the mark that its template writes.
+FAMILIES = {"mistral3": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "[IMG]"),
+            "gemma3_vl": (["<image_soft_token>", "<start_of_image>", "<end_of_image>"], "<start_of_image>")}
+IDS = 80
+FIRST = IDS - 12
+
+
+def words_of(name):
+    """The text of each id: special tokens, and words."""
+    words = ["[UNK]", "[CLS]", "[SEP]"] + [f"w{i}" for i in range(3, IDS)]
+    words[FIRST:FIRST + 3] = FAMILIES[name][0]
+    return words
+
+
+def tokenizer(words):
+    special = [{"id": i, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                "special": True} for i, word in enumerate(words) if word[0] != "w"]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
+            "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None,
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                      "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(words)}}}
+
+
+def make_model(folder, name):
+    for path in (DATA / name).iterdir():
+        (folder / path.name).symlink_to(path)
+    template = ("{% for m in messages %}{% for c in m['content'] %}{% if c['type'] == 'text' %}{{ c['text'] }}"
+                "{% else %}" + FAMILIES[name][1] + "{% endif %}{% endfor %}{% endfor %}")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer(words_of(name))))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    return folder
+
+
+class Seeing(Server):
+    def arguments(self):
+        return [str(self.model), "--memory-limit", "512M"]
+
+
+def picture(golden):
+    height, width, _ = golden["image_shape"]
+    image = Image.frombytes("RGB", (width, height), (DATA / "noise.rgb").read_bytes()[:width * height * 3])
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return data_url(out.getvalue())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_picture_gives_transformers_tokens(tmp_path, name):
+    golden, words = json.loads((DATA / name / "golden.json").read_text())["image"], words_of(name)
+    places = [i for i, id in enumerate(golden["prompt"]) if id in range(FIRST, FIRST + 3)]
+    before, after = golden["prompt"][:places[0]], golden["prompt"][places[-1] + 1:]
+    content = [{"type": "text", "text": " ".join(words[i] for i in before)},
+               {"type": "image_url", "image_url": {"url": picture(golden)}},
+               {"type": "text", "text": " ".join(words[i] for i in after)}]
+    messages = [{"role": "user", "content": content}]
+    Seeing.model = make_model(tmp_path, name)
+    server = Seeing("--compute", "f32")
+    try:
+        counted = server.post("/tokenize", messages=messages, add_generation_prompt=False).json()
+        assert counted["tokens"] == golden["prompt"]
+        assert server.http.get("/v1/models").json()["data"][0]["input_modalities"] == ["text", "image"]
+        # The second time all but the end of the prompt is cached.
+        for cached in (False, True):
+            got = server.post("/v1/chat/completions", messages=messages, temperature=0, logprobs=True, ignore_eos=True,
+                              skip_special_tokens=False, max_tokens=len(golden["greedy"])).json()
+            tokens = [t["token"].strip() for t in got["choices"][0]["logprobs"]["content"]]
+            assert tokens == [words[i] for i in golden["greedy"]]
+            assert (got["usage"]["prompt_tokens_details"]["cached_tokens"] > 0) == cached
+        forged = json.loads(json.dumps(messages))
+        forged[0]["content"][0]["text"] += words[FIRST]
+        error = server.post("/v1/chat/completions", messages=forged).json()["error"]
+        assert error["code"] == "invalid_value", error
+    finally:
+        assert server.stop() == 0
