@@ -248,8 +248,9 @@ static const struct gguf_arch archs[] = {
     {"qwen2", GGUF_NAMES, .model_type = "qwen2"},
     {"qwen2moe", GGUF_NAMES, .experts = true, .model_type = "qwen2_moe"},
     {"qwen3", GGUF_NAMES, .model_type = "qwen3"},
-    {"qwen3vl", GGUF_NAMES, .model_type = "qwen3"}, /* text alone, where its three positions are one */
-    {"qwen3vlmoe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe",
+    {"qwen3vl", GGUF_NAMES, .model_type = "qwen3", /* text alone, where its three positions are one */
+     .sees = "qwen3_vl"},
+    {"qwen3vlmoe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe", .sees = "qwen3_vl_moe",
      .facts = "{\"norm_topk_prob\": true}"},
     {"qwen3moe", GGUF_NAMES, .experts = true, .model_type = "qwen3_moe",
      .facts = "{\"norm_topk_prob\": true}"},

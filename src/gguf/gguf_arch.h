@@ -32,6 +32,7 @@ struct gguf_arch {
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
     const char *needs;      /* a key of the row's files; the row of files without it follows; NULL: none */
     const char *model_type; /* its model_type in config.json */
+    const char *sees;       /* that with a vision encoder's file beside it; NULL: the same */
     bool refused;           /* the family is known and not computed: only its model_type is read */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     struct gguf_key flag;        /* a tensor, and the key of config.json that is true if the file has it */

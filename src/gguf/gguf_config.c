@@ -7,6 +7,7 @@
 #include "gguf/gguf_layers.h"
 #include "gguf/gguf_meta.h"
 #include "gguf/gguf_rope.h"
+#include "gguf/gguf_vision.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,8 +22,7 @@ static int find_arch(struct gguf_meta *v)
     if (slice_eq(name, SLICE("clip")))
         return err_set(
             v->e, -ENOTSUP,
-            "a vision encoder (mmproj), which is not a model and is not read: the text model beside it "
-            "is served without images");
+            "a vision encoder (mmproj), which is not a model: it is read with the text model beside it");
     snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
         experts = 0;
@@ -110,7 +110,12 @@ static int check_numbers(struct gguf_meta *v)
 
 static int add_facts(struct gguf_meta *v)
 {
-    int r = gguf_meta_set(v, v->root, "model_type", json_string(v->arch->model_type));
+    const bool sees = v->file->encoder && v->arch->sees;
+    int r = gguf_meta_set(v, v->root, "model_type", json_string(sees ? v->arch->sees : v->arch->model_type));
+    if (r == 0 && v->file->encoder)
+        r = gguf_vision_config(&v->file->head, v->file->encoder, v->root, v->e);
+    if (r == 0 && sees)
+        r = gguf_meta_set(v, v->rope, "mrope_interleaved", json_true());
     if (r == 0 && v->arch->flag.key)
         r = gguf_meta_set(v, v->root, v->arch->flag.name,
                           json_boolean(gguf_meta_tensor(v, v->arch->flag.key) != NULL));

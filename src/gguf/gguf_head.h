@@ -11,6 +11,7 @@ struct gguf_head {
     struct arena *arena; /* arena of text and tables */
     const struct regular_file *at;
     struct gguf head;
+    const struct gguf *encoder; /* head of the vision encoder's file beside it; NULL: none */
 };
 #define GGUF_HEAD_NONE ((struct gguf_head){.arena = NULL})
 

@@ -2,6 +2,7 @@
 #include "gguf/gguf_view.h"
 
 #include "base/check.h"
+#include "gguf/gguf_vision.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,6 +24,12 @@ static int read_generation(const struct gguf_head *file, json_t **ret, struct er
     return *ret ? 0 : err_set(e, -ENOMEM, "no memory left for the end tokens");
 }
 
+static int read_preprocessor(const struct gguf_head *file, json_t **ret, struct err *e)
+{
+    return file->encoder ? gguf_vision_preprocessor(file->encoder, ret, e)
+                         : err_set(e, -ENOENT, "there is no vision encoder");
+}
+
 static const struct shown {
     const char *name;
     int (*read)(const struct gguf_head *file, json_t **ret, struct err *e);
@@ -31,6 +38,7 @@ static const struct shown {
     {"tokenizer.json", gguf_tokenizer_read},
     {"tokenizer_config.json", gguf_tokenizer_config},
     {"generation_config.json", read_generation},
+    {"preprocessor_config.json", read_preprocessor},
     {"modules.json", gguf_config_modules},
     {GGUF_POOLING_FOLDER "/config.json", gguf_config_pooling},
 };

@@ -1,7 +1,8 @@
 /* gguf_view.h - the head of a GGUF file as the files of a directory: config.json, tokenizer.json,
  * tokenizer_config.json, generation_config.json, modules.json and the pooling's configuration as objects,
- * chat_template.jinja as text. The list of added tokens in tokenizer.json is whole, and add_bos_token of
- * tokenizer_config.json counts. Pure. */
+ * chat_template.jinja as text; with a vision encoder's file (gguf_vision.h) preprocessor_config.json,
+ * too. The list of added tokens in tokenizer.json is whole, and add_bos_token of tokenizer_config.json
+ * counts. Pure. */
 #ifndef PLATEAU_GGUF_GGUF_VIEW_H
 #define PLATEAU_GGUF_GGUF_VIEW_H
 

@@ -169,11 +169,36 @@ static const struct checkpoint_file *file_of(const struct checkpoint *c, const s
     return &c->files[t->file];
 }
 
+static bool is_woven(const struct checkpoint *c, const struct tensor *t)
+{
+    return c->woven.at > 0 && t->file == c->woven.file && t->offset >= c->woven.at;
+}
+
+/* Bytes [from, from + len) of the woven tensor. */
+static int read_woven(const struct checkpoint *c, uint64_t from, char *into, size_t len, struct err *e)
+{
+    const struct checkpoint_woven *w = &c->woven;
+    const struct checkpoint_file *f = &c->files[w->file];
+    while (len > 0) {
+        const uint64_t run = from / w->run, within = from % w->run;
+        const size_t n = MIN_OF(len, w->run - (size_t)within);
+        int r = regular_file_read(f->at, w->parts[run % 2] + run / 2 * w->run + within, into, n, e);
+        if (r < 0)
+            return err_prefix(e, r, "%s", f->name);
+        from += n;
+        into += n;
+        len -= n;
+    }
+    return 0;
+}
+
 int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t from, void *into, size_t len,
                     struct err *e)
 {
     const struct checkpoint_file *f = file_of(c, t);
     ASSERT(from <= t->bytes && len <= t->bytes - from);
+    if (is_woven(c, t))
+        return read_woven(c, t->offset + from - c->woven.at, into, len, e);
     int r = regular_file_read(f->at, t->offset + from, into, len, e);
     return r < 0 ? err_prefix(e, r, "%s", f->name) : 0;
 }
@@ -190,7 +215,8 @@ int checkpoint_check(const struct checkpoint *c, struct err *e)
 
 void checkpoint_ahead(const struct checkpoint *c, const struct tensor *t)
 {
-    regular_file_ahead(file_of(c, t)->at, t->offset, t->bytes);
+    if (!is_woven(c, t))
+        regular_file_ahead(file_of(c, t)->at, t->offset, t->bytes);
 }
 
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
@@ -198,6 +224,6 @@ void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
     /* Whole pages inside only: a page at the border also holds a neighbour that may not have been read. */
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t from = ROUND_UP(t->offset, page), to = (t->offset + t->bytes) / page * page;
-    if (from < to)
+    if (from < to && !is_woven(c, t))
         regular_file_drop(file_of(c, t)->at, from, to - from);
 }

@@ -6,6 +6,7 @@
 #include "weights/checkpoint_table.h"
 
 #include "gguf/gguf_head.h"
+#include "gguf/gguf_vision.h"
 #include "weights/weights_name.h"
 
 #include "base/check.h"
@@ -22,6 +23,7 @@
 struct parts {
     uint32_t count;
     uint64_t tensors; /* tensors of all parts */
+    uint32_t more;    /* tensors of a vision encoder's file */
 };
 
 /* A number of the metadata that is absent in a file without parts. */
@@ -113,6 +115,52 @@ static int add_others(struct checkpoint *c, const struct parts *p, struct err *e
     return r;
 }
 
+/* ---- the vision encoder's file ---- */
+
+/* The filters of two frames become one tensor, [out, channels, frames, height, width]. */
+static int add_filters(struct checkpoint *c, uint32_t file, const struct gguf_head *h, struct err *e)
+{
+    const struct gguf_tensor *first = gguf_vision_filters(&h->head, 0),
+                             *second = gguf_vision_filters(&h->head, 1);
+    if (!first || !second || first->rank != 4 || first->form != second->form || second->rank != 4 ||
+        memcmp(first->shape, second->shape, sizeof(first->shape)) != 0 || first->form->values != 1)
+        return err_set(e, -EINVAL,
+                       "tensors v.patch_embd.weight and v.patch_embd.weight.1 must be filters of "
+                       "floats with equal shapes");
+    struct tensor t = tensor_of(first);
+    t.rank = 5;
+    t.shape[4] = t.shape[3];
+    t.shape[3] = t.shape[2];
+    t.shape[2] = 2;
+    t.bytes *= 2;
+    t.offset = h->at->bytes;
+    c->woven = (struct checkpoint_woven){.file = file,
+                                         .at = t.offset,
+                                         .parts = {first->offset, second->offset},
+                                         .run = (size_t)(t.shape[3] * t.shape[4]) * first->form->bytes};
+    return checkpoint_table_add(c, SLICE("model.visual.patch_embed.proj.weight"), file, &t, e);
+}
+
+static int add_encoder(struct checkpoint *c, const struct gguf_head *h, struct err *e)
+{
+    char name[GGUF_VISION_NAME_BYTES];
+    const char *file_name = model_files_encoder(c->model);
+    const uint32_t file = c->file_count;
+    int r = checkpoint_table_add_file(c, file_name, strlen(file_name), e);
+    if (r < 0)
+        return r;
+    c->files[file].at = h->at;
+    c->file_bytes += h->at->bytes;
+    for (uint32_t i = 0; r == 0 && i < h->head.tensor_count; i++) {
+        const struct tensor t = tensor_of(&h->head.tensors[i]);
+        if (gguf_vision_name(&h->head, h->head.tensors[i].name, name))
+            r = checkpoint_table_add(c, slice_of(name), file, &t, e);
+    }
+    if (r == 0)
+        r = add_filters(c, file, h, e);
+    return r < 0 && r != -ENOMEM ? err_prefix(e, r, "%s", file_name) : r;
+}
+
 static int add_first(struct checkpoint *c, struct parts *p, const struct gguf_head *first, struct err *e)
 {
     char name[NAME_BYTES];
@@ -126,7 +174,7 @@ static int add_first(struct checkpoint *c, struct parts *p, const struct gguf_he
                        model_files_path(c->model), p->count);
     int r = count_tensors(c, &first->head, p, e);
     if (r == 0)
-        r = checkpoint_table_make(c, (uint32_t)p->tensors, e);
+        r = checkpoint_table_make(c, (uint32_t)p->tensors + p->more, e);
     if (r == 0)
         r = model_files_part(c->model, 0, p->count, name, e);
     return r == 0 ? add_part(c, name, first, e) : r;
@@ -134,13 +182,21 @@ static int add_first(struct checkpoint *c, struct parts *p, const struct gguf_he
 
 int checkpoint_gguf_open(struct checkpoint *c, struct err *e)
 {
-    struct parts p;
-    struct gguf_head first = GGUF_HEAD_NONE;
-    int r = model_files_head(c->model, c->account, &first, e);
+    struct parts p = {0};
+    struct gguf_head first = GGUF_HEAD_NONE, encoder = GGUF_HEAD_NONE;
+    int r = model_files_encoder_head(c->model, c->account, &encoder, e);
+    if (r == 0 || r == -ENOENT)
+        r = model_files_head(c->model, c->account, &first, e);
+    p.more = encoder.at ? encoder.head.tensor_count : 0;
     if (r == 0)
         r = add_first(c, &p, &first, e);
     gguf_head_done(&first);
-    return r == 0 ? add_others(c, &p, e) : r;
+    if (r == 0)
+        r = add_others(c, &p, e);
+    if (r == 0 && encoder.at)
+        r = add_encoder(c, &encoder, e);
+    gguf_head_done(&encoder);
+    return r;
 }
 
 int checkpoint_gguf_head_bytes(const struct regular_file *at, uint64_t *ret, struct err *e)

@@ -28,6 +28,14 @@ struct checkpoint_entry {
     struct tensor tensor;
 };
 
+/* A tensor whose runs come from two tensors of a file in turn. Its offsets begin at the file's end. */
+struct checkpoint_woven {
+    uint32_t file;
+    uint64_t at;       /* offset of the woven tensor; 0: the checkpoint has none */
+    uint64_t parts[2]; /* offsets of the two tensors */
+    size_t run;        /* bytes of a run */
+};
+
 struct checkpoint {
     struct arena *arena;
     struct account *account; /* charged with a text while there is one; may be NULL */
@@ -36,6 +44,7 @@ struct checkpoint {
     const char *folder; /* in the model's directory; "": the directory itself */
     struct checkpoint_file *files;
     uint32_t file_count;
+    struct checkpoint_woven woven;
     bool has_side; /* the last file is the MTP side file of a directory of safetensors */
     struct checkpoint_entry *entries;
     uint32_t entry_count, entries_max;

@@ -9,6 +9,7 @@
 #include "base/slice.h"
 #include "weights/weights_name.h"
 #include "gguf/gguf_view.h"
+#include "gguf/gguf_vision.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -33,9 +34,11 @@ struct model_files {
     char *folder; /* directory of the files, for messages */
     int dir;      /* its descriptor; -1: there are no other files */
     bool directory, gguf, packed;
-    char first[MODEL_FILES_NAME_BYTES]; /* name of a GGUF model's first part */
-    struct bundle bundle;               /* with `packed` */
-    const struct tensor_naming *naming; /* names of a GGUF model's tensors, once they are known */
+    char first[MODEL_FILES_NAME_BYTES];   /* name of a GGUF model's first part */
+    struct bundle bundle;                 /* with `packed` */
+    bool looked;                          /* whether an encoder was looked for */
+    char encoder[MODEL_FILES_NAME_BYTES]; /* name of the vision encoder's file; "": none */
+    const struct tensor_naming *naming;   /* names of a GGUF model's tensors, once they are known */
     struct opened *opened;
     uint32_t opened_count;
 };
@@ -444,6 +447,67 @@ int model_files_head(struct model_files *f, struct account *account, struct gguf
     struct opened *o;
     ASSERT(f->gguf);
     int r = open_file(f, f->first, &o, e);
+    if (r < 0)
+        return r;
+    r = gguf_head_read(&o->at, account, ret, e);
+    return r < 0 ? err_prefix(e, r, "%s", o->path) : 0;
+}
+
+/* ---- a vision encoder beside it ---- */
+
+struct encoder_search {
+    struct model_files *files;
+    struct gguf_head model; /* read for the first candidate */
+};
+
+/* Keeps the name of the file if it fits. One that cannot be read, or belongs to another model, is passed
+ * over. */
+static int try_encoder(void *arg, const char *name, struct err *e)
+{
+    struct encoder_search *s = arg;
+    struct model_files *f = s->files;
+    struct gguf_head head = GGUF_HEAD_NONE;
+    struct opened *o;
+    (void)e;
+    if (f->encoder[0] || strlen(name) >= sizeof(f->encoder) || open_file(f, name, &o, NULL) < 0)
+        return 0;
+    if (!s->model.at && model_files_head(f, NULL, &s->model, NULL) < 0)
+        return 0;
+    if (gguf_head_read(&o->at, NULL, &head, NULL) == 0 && gguf_vision_fits(&s->model.head, &head.head))
+        snprintf(f->encoder, sizeof(f->encoder), "%s", name);
+    gguf_head_done(&head);
+    return 0;
+}
+
+/* A model that is one file opens its directory for this search alone. */
+static void find_encoder(struct model_files *f)
+{
+    struct encoder_search s = {f, GGUF_HEAD_NONE};
+    const bool own = !f->packed && f->dir < 0;
+    if (own)
+        f->dir = open(f->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    f->looked = model_files_each(f, "", weights_name_is_mmproj, try_encoder, &s, NULL) == 0;
+    gguf_head_done(&s.model);
+    if (own && f->dir >= 0)
+        close(f->dir);
+    if (own)
+        f->dir = -1;
+}
+
+const char *model_files_encoder(struct model_files *f)
+{
+    if (f->gguf && !f->looked)
+        find_encoder(f);
+    return f->encoder[0] ? f->encoder : NULL;
+}
+
+int model_files_encoder_head(struct model_files *f, struct account *account, struct gguf_head *ret,
+                             struct err *e)
+{
+    struct opened *o;
+    if (!model_files_encoder(f))
+        return -ENOENT;
+    int r = open_file(f, f->encoder, &o, e);
     if (r < 0)
         return r;
     r = gguf_head_read(&o->at, account, ret, e);

@@ -3,7 +3,7 @@
  * Opening decides what a path is: a directory of safetensors, a GGUF model, or a packed file of either
  * (bundle.h). A GGUF model is a file *.gguf, a file of Ollama's store (sha256-HEX), or a directory with files
  * *.gguf and without *.safetensors; its config.json is not read. Such a directory holds one model: one file,
- * or the parts NAME-00001-of-0000N.gguf. Files mmproj*.gguf, which hold vision encoders, do not count.
+ * or the parts NAME-00001-of-0000N.gguf. Files mmproj*.gguf hold vision encoders, and are not models.
  *
  * A file has a descriptor from the first time that it is asked for until model_files_close(). A file that is
  * replaced or renamed meanwhile is still the one that was opened: all readers see the files of one model. One
@@ -72,5 +72,11 @@ int model_files_part(const struct model_files *f, uint32_t index, uint32_t count
 /* Reads the head of a GGUF model's first part (gguf_head.h). `account` may be NULL. As gguf_head_read(), but
  * e begins with the path. */
 int model_files_head(struct model_files *f, struct account *account, struct gguf_head *ret, struct err *e);
+/* Returns the name of the file with a GGUF model's vision encoder, the first in its directory that fits it
+ * (gguf_vision.h); NULL without one. */
+const char *model_files_encoder(struct model_files *f);
+/* As `model_files_head()`, but of the encoder's file. -ENOENT: the model has none. */
+int model_files_encoder_head(struct model_files *f, struct account *account, struct gguf_head *ret,
+                             struct err *e);
 
 #endif

@@ -146,7 +146,8 @@ static int add_parts(struct fingerprint *f)
         if (r == 0)
             r = add_file(f, name, i ? name : ".gguf", true);
     }
-    return r;
+    const char *encoder = model_files_encoder(f->model);
+    return r == 0 && encoder ? add_file(f, encoder, ".mmproj", true) : r;
 }
 
 /* A packed file's first page has a checksum of all its checksums. */

@@ -92,11 +92,16 @@ int model_json_list(struct model_files *files, const char *name, json_t **ret, s
 
 int model_json_view(struct model_files *files, const char *name, json_t **ret, struct err *e)
 {
-    struct gguf_head head = GGUF_HEAD_NONE;
+    struct gguf_head head = GGUF_HEAD_NONE, encoder = GGUF_HEAD_NONE;
     int r = model_files_head(files, NULL, &head, e);
     if (r < 0)
         return r;
-    r = gguf_view_json(&head, name, ret, e);
+    if (strcmp(name, "config.json") == 0 || strcmp(name, "preprocessor_config.json") == 0)
+        r = model_files_encoder_head(files, NULL, &encoder, e);
+    head.encoder = encoder.at ? &encoder.head : NULL;
+    if (r == 0 || r == -ENOENT)
+        r = gguf_view_json(&head, name, ret, e);
+    gguf_head_done(&encoder);
     gguf_head_done(&head);
     return r < 0 ? err_prefix(e, r, "%s", model_files_path(files)) : 0;
 }

@@ -387,6 +387,10 @@ def as_is(c, name, values):
     return name, values
 
 
+def qwen3_vl(c):
+    return {**common(c), "rope.dimension_sections": [*c["rope_parameters"]["mrope_section"], 0]}
+
+
 # model_type: architecture, keys, names before the common ones, what happens to a tensor
 FAMILIES = {
     "arcee": ("arcee", arcee, {}, pairs_of_heads),
@@ -400,6 +404,7 @@ FAMILIES = {
     "gemma": ("gemma", common, {}, raised_norms),
     "falcon_h1": ("falcon-h1", falcon_h1, FALCON_NAMES, falcon_parts),
     "granitemoehybrid": ("granitehybrid", granite_hybrid, GRANITE_NAMES, granite_parts),
+    "qwen3_vl_text": ("qwen3vl", qwen3_vl, {}, as_is),
     "qwen3_next": ("qwen3next", qwen3_next, NEXT_NAMES, next_parts),
     "nemotron_h": ("nemotron_h", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
     "nemotron_h_moe": ("nemotron_h_moe", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
@@ -419,6 +424,7 @@ FAMILIES = {
 
 def renamed(name, own):
     """The name of a tensor, and its expert."""
+    name = name.replace(".language_model.", ".")
     layer = re.fullmatch(r"(?:model|backbone)\.layers\.(\d+)\.(.*)", name)
     prefix, end = (f"blk.{layer[1]}.", layer[2]) if layer else ("", re.sub(r"^(model|backbone)\.", "", name))
     expert = re.search(r"\bexperts\.(\d+)\.", end)
@@ -448,12 +454,52 @@ def twin_of(config, tensors, kind=None):
     return arch, keys(config), {n: v for one in changed for n, v in (one.items() if isinstance(one, dict) else [one])}
 
 
+VISION_NAMES = {
+    "pos_embed": "v.position_embd", "blocks.#.norm1": "v.blk.#.ln1", "blocks.#.norm2": "v.blk.#.ln2", "blocks.#.attn.qkv": "v.blk.#.attn_qkv",
+    "blocks.#.attn.proj": "v.blk.#.attn_out", "blocks.#.mlp.linear_fc1": "v.blk.#.ffn_up", "blocks.#.mlp.linear_fc2": "v.blk.#.ffn_down",
+    "merger.norm": "v.post_ln", "merger.linear_fc1": "mm.0", "merger.linear_fc2": "mm.2", "patch_embed.proj": "v.patch_embd",
+    "deepstack_merger_list.#.norm": "v.deepstack.#.norm", "deepstack_merger_list.#.linear_fc1": "v.deepstack.#.fc1",
+    "deepstack_merger_list.#.linear_fc2": "v.deepstack.#.fc2",
+}
+
+
+def frames(values):
+    """Filters of a patch, a tensor for each frame."""
+    out, channels, count, height, width = values.shape
+    runs = values.shaped(out * channels * count, height * width)
+    return [runs.take(range(f, runs.shape[0], count)).shaped(out, channels, height, width) for f in range(count)]
+
+
+def vision_of(config, tensors):
+    """The file of the vision encoder: its architecture, keys and tensors."""
+    c, found = config["vision_config"], {}
+    deep = c.get("deepstack_visual_indexes", [])
+    keys = {"has_vision_encoder": True, "projector_type": "qwen3vl_merger", "vision.block_count": c["depth"], "vision.embedding_length": c["hidden_size"],
+            "vision.attention.head_count": c["num_heads"], "vision.feed_forward_length": c["intermediate_size"], "vision.patch_size": c["patch_size"],
+            "vision.projection_dim": c["out_hidden_size"], "vision.spatial_merge_size": c["spatial_merge_size"],
+            "vision.attention.layer_norm_epsilon": 1e-6, "vision.image_mean": [0.5] * 3, "vision.image_std": [0.5] * 3,
+            "vision.is_deepstack_layers": [i in deep for i in range(c["depth"])]}
+    for name, values in tensors.items():
+        stem, dot, kind = name.removeprefix("model.visual.").rpartition(".")
+        number = re.search(r"(?<=\.)\d+", stem)
+        to = VISION_NAMES[re.sub(r"(?<=\.)\d+", "#", stem)]
+        if number:
+            to = to.replace("#", str(deep[int(number[0])] if "deepstack" in to else number[0]))
+        if len(values.shape) == 5:
+            found["v.patch_embd.weight"], found["v.patch_embd.weight.1"] = frames(values)
+        else:
+            found[to + dot + kind] = values
+    return "clip", keys, found
+
+
 def text(s):
     return struct.pack("<Q", len(s.encode())) + s.encode()
 
 
 def value(v):
     """A value with its type: an integer is a u32, and an i32 in a list."""
+    if isinstance(v, list) and isinstance(v[0], str):
+        return struct.pack("<IIQ", 9, 8, len(v)) + b"".join(map(text, v))
     if isinstance(v, list):
         kind = {bool: (7, "?"), int: (5, "i"), float: (6, "f")}[type(v[0])]
         return struct.pack(f"<IIQ{len(v)}{kind[1]}", 9, kind[0], len(v), *v)
@@ -463,8 +509,9 @@ def value(v):
     return struct.pack("<I" + kind[1], kind[0], v)
 
 
-def write(path, arch, keys, tensors):
+def write(path, arch, keys, tensors, tokens=None):
     pairs = [text("general.architecture") + value(arch), *(text(f"{arch}.{k}") + value(v) for k, v in keys.items())]
+    pairs += [text("tokenizer.ggml.tokens") + value(tokens)] if tokens else []
     table, data = b"", b""
     for name, t in tensors.items():
         table += text(name) + struct.pack(f"<I{len(t.shape)}QIQ", len(t.shape), *t.shape[::-1], 0, len(data))

@@ -66,6 +66,50 @@ def test_deepseek_v2(whole, tmp_path):
     same(config, tensors, tmp_path, "deepseek_v2_whole" if whole else None)
 
 
+def pair(folder, tmp_path, change=lambda keys: keys):
+    """Writes the twin of a model that sees: two files."""
+    config, tensors = gguf_twin.read(folder)
+    words = [f"t{i}" for i in range(config["text_config"]["vocab_size"])]
+    for key, word in {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>", "vision_start_token_id": "<|vision_start|>",
+                      "vision_end_token_id": "<|vision_end|>"}.items():
+        words[config[key]] = word
+    sees = {name: values for name, values in tensors.items() if ".visual." in name}
+    model = tmp_path / "model"
+    model.mkdir()
+    gguf_twin.write(model / "tiny.gguf", *gguf_twin.twin_of(config["text_config"], {n: v for n, v in tensors.items() if n not in sees}), words)
+    arch, keys, found = gguf_twin.vision_of(config, sees)
+    gguf_twin.write(model / "mmproj-F32.gguf", arch, change(keys), found)
+    return model
+
+
+def sees(model):
+    """The exit status and output of the golden with an image, run against the model."""
+    ran = subprocess.run([BUILD / "golden", "--compute", "f32", "--model", model, DATA / "qwen3_vl"], capture_output=True, text=True, timeout=120)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def test_a_vision_encoder_lies_beside_the_model(tmp_path):
+    """Images of a directory, of a file, and of a packed file."""
+    model, packed = pair(DATA / "qwen3_vl", tmp_path), tmp_path / "tiny.plateau"
+    (model / "mmproj-BF16.gguf").write_bytes(b"GGUF")
+    subprocess.run([BUILD / "plateau", "pack", model, packed, "--compute", "f32"], check=True, capture_output=True, timeout=120)
+    for path in model, model / "tiny.gguf", packed:
+        code, said = sees(path)
+        assert code == 0 and "image" in said, said
+
+
+def test_an_encoder_of_another_model_is_passed_over(tmp_path):
+    model = pair(DATA / "qwen3_vl", tmp_path, lambda keys: {**keys, "vision.projection_dim": 48})
+    code, said = sees(model)
+    assert code != 0 and "image" in said, said
+
+
+def test_an_encoder_with_another_epsilon_is_refused(tmp_path):
+    model = pair(DATA / "qwen3_vl", tmp_path, lambda keys: {**keys, "vision.attention.layer_norm_epsilon": 1e-5})
+    code, said = sees(model)
+    assert code != 0 and "clip.vision.attention.layer_norm_epsilon: 1e-05 is not supported" in said, said
+
+
 def test_gemma(tmp_path):
     """Norms are 1 more in the file, which rounds them."""
     holds(DATA / "gemma", tmp_path)

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "chat/chat_syntax.h"
 #include "hub/hub_cache.h"
+#include "weights/model_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -25,8 +26,18 @@ static int count_one(void *arg, const char *path, const char *id, struct err *e)
     return 0;
 }
 
-/* The vision encoder beside a model that the user named. Those below a --model-dir are counted. A folder of
- * several models is refused later. */
+/* True if the model has images of the encoder beside it. */
+static bool reads_encoder(const char *dir)
+{
+    struct model_files *files = NULL;
+    struct err ignored;
+    const bool reads = model_files_open(dir, &files, &ignored) == 0 && model_files_encoder(files);
+    model_files_close(files);
+    return reads;
+}
+
+/* A vision encoder beside a model that the user named, which is not read. Those below a --model-dir are
+ * counted. A folder of several models is refused later. */
 static void tell_encoder(const struct model_settings *s)
 {
     char file[256];
@@ -35,10 +46,10 @@ static void tell_encoder(const struct model_settings *s)
     /* Names first: most models have no such file, and are not opened for it. */
     if (!catalog_encoder_beside(s->dir, file, sizeof(file)) || !catalog_is_gguf(s->dir))
         return;
-    if (catalog_files_in(s->dir, count_one, &beside, &ignored) == 0 && beside <= 1)
+    if (catalog_files_in(s->dir, count_one, &beside, &ignored) == 0 && beside <= 1 && !reads_encoder(s->dir))
         LOG_WARN("vision_encoder_passed_over",
-                 "model=%s file=\"%s\" reason=\"vision encoders of GGUF models are not read: the model is "
-                 "served for text, and requests with images are refused\"",
+                 "model=%s file=\"%s\" reason=\"no vision encoder that belongs to the model and is read: "
+                 "it is served for text, and requests with images are refused\"",
                  s->id, file);
 }
 

@@ -57,8 +57,8 @@ static void tell_others(const char *dir, const struct models_others *o)
 {
     if (o->mmprojs + o->bins > 0)
         LOG_WARN("files_passed_over",
-                 "model_dir=\"%s\" mmproj=%u bin=%u first=\"%s\" reason=\"vision encoders of GGUF "
-                 "models and weights in .bin files are not read\"",
+                 "model_dir=\"%s\" mmproj=%u bin=%u first=\"%s\" reason=\"not models: vision "
+                 "encoders, which are read with the model beside them, and weights in .bin files\"",
                  dir, o->mmprojs, o->bins, o->first);
 }
 
