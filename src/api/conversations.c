@@ -60,7 +60,7 @@ struct conversations {
     struct entry *entries;
 };
 
-static const struct charge *charge_of(const struct conversations *c)
+const struct charge *conversations_charge(const struct conversations *c)
 {
     return c->opts.account ? &c->charge : NULL;
 }
@@ -81,7 +81,7 @@ static void unref(struct conversations *c, struct text *t)
     size_t bytes = sizeof(*t) + t->len;
     ASSERT(c->numbers.bytes >= bytes);
     c->numbers.bytes -= bytes;
-    charge_give(charge_of(c), bytes);
+    charge_give(conversations_charge(c), bytes);
     free(t);
 }
 
@@ -105,11 +105,11 @@ static struct text *ref(struct conversations *c, uint32_t share, struct slice te
         return t;
     }
     size_t bytes = sizeof(*t) + text.len;
-    if (!make_room(c, bytes) || charge_take(charge_of(c), bytes) < 0)
+    if (!make_room(c, bytes) || charge_take(conversations_charge(c), bytes) < 0)
         return NULL;
     t = malloc(bytes);
     if (!t) {
-        charge_give(charge_of(c), bytes);
+        charge_give(conversations_charge(c), bytes);
         return NULL;
     }
     c->numbers.bytes += bytes;

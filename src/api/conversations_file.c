@@ -193,9 +193,9 @@ static bool read_text(const struct reader *r, struct text_at t, char **into, con
 }
 
 /* The chain of a turn is known where a change or its end stands. */
-static bool adopt(const struct reader *r, const struct saved *s, uint64_t *chain, char *texts)
+static bool adopt(const struct reader *r, const struct saved *s, uint64_t *chain, char *texts, size_t bytes)
 {
-    char *at = texts, *end = texts + r->text_max;
+    char *at = texts, *end = texts + bytes;
     struct conversation_past past = {.tools = s->tools, .change_count = s->change_count};
     struct conversation_turn turn = {
         .key = s->key, .tenant = s->tenant, .tools = s->tools, .chain = chain, .count = s->count};
@@ -215,24 +215,49 @@ static bool adopt(const struct reader *r, const struct saved *s, uint64_t *chain
     return ok;
 }
 
-static int read_conversation(const struct reader *r, uint64_t at, char *texts)
+/* Room for one conversation, in the account of them all: older ones make way, for it and for its entry. */
+static void *take_room(const struct reader *r, size_t bytes)
+{
+    const struct charge *charge = conversations_charge(r->c);
+    struct conversations_numbers n = conversations_numbers(r->c);
+    if (charge && n.bytes + 2 * bytes > n.bytes_max)
+        conversations_give(r->c, 2 * bytes);
+    if (charge_take(charge, bytes) < 0)
+        return NULL;
+    void *room = calloc(1, bytes);
+    if (!room)
+        charge_give(charge, bytes);
+    return room;
+}
+
+/* Bytes of the texts; above text_max: the file is damaged. */
+static uint64_t text_bytes(const struct reader *r, const struct saved *s)
+{
+    uint64_t sum = MIN_OF(s->head.len, r->file.bytes);
+    for (uint32_t i = 0; i < s->change_count; i++)
+        sum += MIN_OF(s->changes[i].text.len, r->file.bytes);
+    return sum;
+}
+
+static int read_conversation(const struct reader *r, uint64_t at)
 {
     struct saved s;
     if (!read_at(r, at, &s, sizeof(s)) || s.count == 0 || s.count > CONVERSATIONS_MESSAGES_MAX ||
-        s.change_count > CONVERSATIONS_CHANGES_MAX)
+        s.change_count > CONVERSATIONS_CHANGES_MAX || text_bytes(r, &s) > r->text_max)
         return -EINVAL;
-    uint64_t *chain = calloc((size_t)s.count + 1, sizeof(*chain));
+    size_t chain_bytes = ((size_t)s.count + 1) * sizeof(uint64_t), texts = (size_t)text_bytes(r, &s);
+    uint64_t *chain = take_room(r, chain_bytes + texts);
     if (!chain)
         return -ENOMEM;
-    bool ok = adopt(r, &s, chain, texts);
+    bool ok = adopt(r, &s, chain, (char *)chain + chain_bytes, texts);
     free(chain);
+    charge_give(conversations_charge(r->c), chain_bytes + texts);
     return ok ? 0 : -EINVAL;
 }
 
 static int read_items(const struct reader *r, uint32_t items)
 {
-    char *texts = malloc(r->text_max);
-    int error = texts ? 0 : -ENOMEM;
+    int error = 0;
     uint64_t at = sizeof(struct header);
     for (uint32_t i = 0; error == 0 && i < items; i++) {
         struct item item;
@@ -241,10 +266,9 @@ static int read_items(const struct reader *r, uint32_t items)
             (item.kind == ITEM_CONVERSATION && item.bytes != sizeof(struct saved)))
             error = -EINVAL;
         else if (item.kind == ITEM_CONVERSATION)
-            error = read_conversation(r, at + sizeof(item), texts);
+            error = read_conversation(r, at + sizeof(item));
         at += sizeof(item) + item.bytes;
     }
-    free(texts);
     return error;
 }
 

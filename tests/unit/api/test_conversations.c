@@ -291,6 +291,21 @@ TEST(a_file_has_the_conversations_and_the_seed)
     end(&s);
 }
 
+TEST(what_is_read_of_a_file_is_charged)
+{
+    uint64_t chain[MESSAGES_MAX + 1];
+    struct err e = {0};
+    save(chain);
+    struct scene s = begin(1 << 20);
+    struct account_numbers n = account_numbers(s.account);
+    assert_int_equal(account_reserve(s.account, n.limit - n.used), 0);
+    assert_int_equal(conversations_load(s.store, path, 20, &e), -ENOMEM);
+    account_release(s.account, n.limit - n.used);
+    assert_int_equal(conversations_numbers(s.store).entries, 0);
+    end(&s);
+    unlink(path);
+}
+
 /* A start neither waits for a pipe nor follows a link. */
 TEST(only_a_file_of_its_own_is_read)
 {
