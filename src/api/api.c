@@ -10,7 +10,6 @@
 #include "api/report/figures.h"
 #include "api/report/metrics.h"
 #include "api/report/watch.h"
-#include "api/responses_store.h"
 #include "api/routes.h"
 #include "api/turn_memory.h"
 #include "api/warm.h"
@@ -169,19 +168,6 @@ static int open_media(struct api *a, struct err *e)
     return media_create(&opts, &a->media, e);
 }
 
-static int open_responses(struct api *a)
-{
-    struct account *account = a->opts.responses;
-    struct responses_store_opts opts = {account, 0, a->opts.response_ttl_ns};
-    uint64_t limit = account ? account_numbers(account).limit : 0;
-    if (limit <= responses_store_bytes())
-        return 0;
-    opts.bytes_max = limit - responses_store_bytes();
-    int r = responses_store_create(&opts, &a->responses);
-    a->limits.responses = a->responses;
-    return r;
-}
-
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
@@ -209,8 +195,6 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     r = a->models_fd < 0 ? -errno : make_tables(a);
     if (r == 0)
         r = make_mailboxes(a);
-    if (r == 0)
-        r = open_responses(a);
     if (r == 0)
         r = turn_memory_open(a);
     if (r == 0)
@@ -384,7 +368,6 @@ void api_free(struct api *a)
     api_stop(a);
     warm_free(a->warm);
     media_free(a->media);
-    responses_store_free(a->responses);
     turn_memory_close(a);
     api_history_close(a);
     prep_queue_done(&a->to_prepare);

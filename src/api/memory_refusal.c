@@ -12,6 +12,7 @@
 #include "gen/request_memory.h"
 #include "memory/domain.h"
 #include "memory/ledger.h"
+#include "reclaim/guard.h"
 #include "registry/registry.h"
 
 #include <ctype.h>
@@ -123,4 +124,13 @@ bool memory_refusal_of(struct api *a, const struct request_memory *m, struct rej
     if (!m->refused && others == 0)
         return refuse_by_system(a, why);
     return memory_refusal(a, m->account, m->wanted + m->spare, others, why);
+}
+
+bool memory_refusal_by_guard(struct api *a, struct reject *why)
+{
+    struct err e = {""};
+    if (!a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
+        return false;
+    reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", e.text);
+    return true;
 }

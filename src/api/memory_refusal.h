@@ -21,6 +21,9 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
 /* A running request got no memory: 413 when its own limit refused, 507 when the system did, otherwise as
  * above. */
 bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why);
+/* True: the machine's memory is so short that no new work starts. Requests that take no memory, and requests
+ * that free some, continue. */
+bool memory_refusal_by_guard(struct api *a, struct reject *why);
 /* Retry-After in seconds, from the work that the engines have queued; at least 1. */
 uint32_t memory_refusal_retry_s(struct api *a);
 

@@ -26,7 +26,6 @@
 #include "base/json/json_out.h"
 #include "base/log.h"
 #include "http/http_server.h"
-#include "reclaim/guard.h"
 
 #include <stdio.h>
 
@@ -600,17 +599,6 @@ static int refuse_early(struct api *a, struct http_request *r, struct request_id
     return (int)envelope->status(why);
 }
 
-/* Memory of the machine is so short that no new work starts. Requests that take no memory, and requests that
- * free some, continue. */
-static bool is_out_of_memory(struct api *a, const struct route *t, struct reject *why)
-{
-    struct err e = {""};
-    if (!t->wire || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
-        return false;
-    reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", e.text);
-    return true;
-}
-
 /* The holders of several keys share the connections. */
 static bool has_share(const struct api *a, struct http_request *r, const struct auth *auth,
                       struct reject *why)
@@ -652,7 +640,7 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
+    if (!api_is_ready(a, &why) || (t->wire && memory_refusal_by_guard(a, &why)))
         return refuse_early(a, r, id, auth, &why);
     struct responses_page page = {0};
     int model_index = model_of(a, t, rest, &why);

@@ -1,9 +1,10 @@
-/* turn_memory.c - a share of the account for each. */
+/* turn_memory.c - conversations and the parts of prompts share an account. */
 #include "api/turn_memory.h"
 
 #include "api/api_state.h"
 #include "api/conversations.h"
 #include "api/conversations_file.h"
+#include "api/responses_store.h"
 #include "api/turns/prompt_parts.h"
 
 #include "base/clock.h"
@@ -28,8 +29,21 @@ static void save(struct api *a)
         LOG_WARN("conversations_not_saved", "reason=\"%s\"", e.text);
 }
 
+static int open_responses(struct api *a)
+{
+    struct account *account = a->opts.responses;
+    struct responses_store_opts opts = {account, 0, a->opts.response_ttl_ns};
+    uint64_t limit = account ? account_numbers(account).limit : 0;
+    if (limit <= responses_store_bytes())
+        return 0;
+    opts.bytes_max = limit - responses_store_bytes();
+    int r = responses_store_create(&opts, &a->responses);
+    a->limits.responses = a->responses;
+    return r;
+}
+
 /* A quarter of the account is for the parts of prompts. */
-int turn_memory_open(struct api *a)
+static int open_conversations(struct api *a)
 {
     struct conversations_opts opts = {.account = a->opts.conversations};
     uint64_t limit = opts.account ? account_numbers(opts.account).limit : 0;
@@ -47,11 +61,19 @@ int turn_memory_open(struct api *a)
     return r;
 }
 
+int turn_memory_open(struct api *a)
+{
+    int r = open_responses(a);
+    return r == 0 ? open_conversations(a) : r;
+}
+
 void turn_memory_close(struct api *a)
 {
     save(a);
+    responses_store_free(a->responses);
     conversations_free(a->conversations);
     prompt_parts_free(a->parts);
+    a->responses = NULL;
     a->conversations = NULL;
     a->parts = NULL;
 }

@@ -1,5 +1,5 @@
-/* turn_memory.h - the memory of conversations between turns, in one account: conversations.h and
- * prompt_parts.h. */
+/* turn_memory.h - what is kept between turns: responses in one account (responses_store.h), conversations in
+ * another (conversations.h, prompt_parts.h). */
 #ifndef PLATEAU_API_TURN_MEMORY_H
 #define PLATEAU_API_TURN_MEMORY_H
 

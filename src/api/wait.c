@@ -129,10 +129,10 @@ static struct json_out begin_reply(struct exchange *x, const char *status)
 /* Sessions that end with the model. */
 static void write_ends(const struct exchange *x, struct json_out *j)
 {
-    const struct registry_sessions *ends = &x->unloading.ends;
+    const struct engine_held *ends = &x->unloading.ends;
     uint64_t now_ns = clock_now_ns(), left_ns = ends->until_ns - MIN_OF(now_ns, ends->until_ns);
-    if (ends->count > 0)
-        JSON_PUT_U64S(j, {"sessions_ended", ends->count}, {"session_bytes", ends->bytes},
+    if (ends->sessions > 0)
+        JSON_PUT_U64S(j, {"sessions_ended", ends->sessions}, {"session_bytes", ends->bytes},
                       {"session_tokens", ends->tokens},
                       {"sessions_until", (uint64_t)clock_wall_s() + left_ns / NS_PER_S});
 }

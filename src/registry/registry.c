@@ -535,19 +535,18 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 
 /* ---- unloading ---- */
 
-static int refuse_for_sessions(const struct entry *e, const struct registry_sessions *held, struct err *why)
+static int refuse_for_sessions(const struct entry *e, const struct engine_held *held, struct err *why)
 {
     uint64_t now_ns = clock_now_ns();
     return err_set(why, -ETXTBSY,
                    "%s holds %u session%s (%s, %llu tokens), the last one for %llu s more. Unload it with "
                    "\"force\": true (plateau unload --force), which ends them.",
-                   e->known.id, held->count, held->count > 1 ? "s" : "", bytes_text(held->bytes).text,
+                   e->known.id, held->sessions, held->sessions > 1 ? "s" : "", bytes_text(held->bytes).text,
                    (ull)held->tokens, (ull)((held->until_ns - MIN_OF(now_ns, held->until_ns)) / NS_PER_S));
 }
 
 /* Under the lock. */
-static int refuse_unload(const struct entry *e, bool force, const struct registry_sessions *held,
-                         struct err *why)
+static int refuse_unload(const struct entry *e, bool force, const struct engine_held *held, struct err *why)
 {
     const char *id = e->known.id;
     if (e->pinned && e->state != MODEL_LOADING)
@@ -559,7 +558,7 @@ static int refuse_unload(const struct entry *e, bool force, const struct registr
     case MODEL_FAILED:
         return err_set(why, -EALREADY, "%s is not loaded.", id);
     case MODEL_READY:
-        if (!force && held->count > 0)
+        if (!force && held->sessions > 0)
             return refuse_for_sessions(e, held, why);
         break;
     case MODEL_DRAINING:
@@ -572,7 +571,7 @@ int registry_unload(struct registry *r, uint32_t index, bool force, struct regis
                     struct err *why)
 {
     struct entry *e = lock_entry(r, index);
-    struct registry_sessions held = registry_held(e);
+    struct engine_held held = registry_held(e);
     int error = refuse_unload(e, force, &held, why);
     if (error == 0)
         e->ordered = false;

@@ -20,6 +20,7 @@
 #include "registry/model_use.h"
 
 #include "base/err.h"
+#include "engine/engine.h"
 #include "memory/domain.h"
 #include "model/config/generation_config.h"
 #include "sample/sampler_params.h"
@@ -212,18 +213,10 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 
 /* ---- unloading ---- */
 
-/* Sessions of a model: how many, bytes that they hold together, tokens of all their prefixes, and the last
- * deadline, 0 without a session. */
-struct registry_sessions {
-    uint32_t count;
-    uint64_t bytes, tokens, until_ns;
-    uint64_t agents_until_ns; /* when the last agent's place is free; 0: no agent has one */
-};
-
 struct registry_unloading {
-    uint32_t leases;               /* how many requests it waits for */
-    uint64_t ticket;               /* for registry_unloaded() */
-    struct registry_sessions ends; /* sessions that end with it */
+    uint32_t leases;         /* how many requests it waits for */
+    uint64_t ticket;         /* for registry_unloaded() */
+    struct engine_held ends; /* sessions that end with it */
 };
 /* Begins to unload, or stops a load, whose waiters then fail. 0: poll registry_unloaded(); -EPERM: pinned;
  * -EBUSY: the server's start loads it; -EALREADY: it is not loaded; -ETXTBSY: without `force`, and it has

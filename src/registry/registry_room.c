@@ -29,8 +29,8 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, bo
         const struct entry *e = &r->entries[i];
         if (!registry_is_idle(e) || e->pinned || e->looks > 0)
             continue;
-        struct registry_sessions held = registry_held(e);
-        if (!sessions && (held.count > 0 || held.agents_until_ns > 0))
+        struct engine_held held = registry_held(e);
+        if (!sessions && (held.sessions > 0 || held.agents_until_ns > 0))
             continue;
         struct account *a = loaded_model_account(&e->loaded, domain);
         if (a)

@@ -65,13 +65,13 @@ void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns)
     e->leaves_for = NULL;
 }
 
-struct registry_sessions registry_held(const struct entry *e)
+struct engine_held registry_held(const struct entry *e)
 {
     if ((e->state != MODEL_READY && e->state != MODEL_DRAINING) || e->closing)
-        return (struct registry_sessions){0};
+        return (struct engine_held){0};
     struct engine_held h = engine_held(e->loaded.engine);
     ASSERT((h.sessions > 0) == (h.until_ns > 0));
-    return (struct registry_sessions){h.sessions, h.bytes, h.tokens, h.until_ns, h.agents_until_ns};
+    return h;
 }
 
 const char *registry_unload_name(enum unload_reason why)

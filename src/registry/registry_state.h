@@ -109,7 +109,7 @@ void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns);
 void registry_unload_now(struct entry *e);
 
 /* Under the lock: sessions of a ready or draining model; zeros in other states. */
-struct registry_sessions registry_held(const struct entry *e);
+struct engine_held registry_held(const struct entry *e);
 
 /* registry_room.c: bytes that the domain lacks before `bytes` more fit, by the driver's figures: other
  * programs have them. 0 where the driver gives no figures. */

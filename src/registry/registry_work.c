@@ -540,7 +540,7 @@ static uint64_t ttl_end_ns(const struct entry *e)
 {
     if (!registry_is_idle(e) || e->known.options.ttl_ns == 0 || e->pinned)
         return UINT64_MAX;
-    struct registry_sessions held = registry_held(e);
+    struct engine_held held = registry_held(e);
     return MAX_OF(e->last_used_ns + e->known.options.ttl_ns, MAX_OF(held.until_ns, held.agents_until_ns));
 }
 
