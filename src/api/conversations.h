@@ -60,7 +60,7 @@ int conversations_create(const struct conversations_opts *opts, struct conversat
 /* NULL is fine. */
 void conversations_free(struct conversations *c);
 
-/* Pays for the store, and for what is read of its file. NULL: nothing is counted. */
+/* The charge of the store, and of texts that are read from its file. NULL: nothing is counted. */
 const struct charge *conversations_charge(const struct conversations *c);
 
 /* The conversation that the turn continues; with `turn->first`, one with the same tools and no change.

@@ -1,4 +1,4 @@
-/* turn_memory.h - what is kept between turns: responses in one account (responses_store.h), conversations in
+/* turn_memory.h - stores between turns: responses in one account (responses_store.h), conversations in
  * another (conversations.h, prompt_parts.h). */
 #ifndef PLATEAU_API_TURN_MEMORY_H
 #define PLATEAU_API_TURN_MEMORY_H

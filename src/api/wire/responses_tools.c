@@ -130,7 +130,7 @@ static json_t *schema_of(const struct responses_conversion *c, const json_t *too
     return schema;
 }
 
-/* Adds a tool to those of the request, or to those of an item. */
+/* Adds a tool to the request's tools, or to an item's. */
 static bool offer(struct responses_conversion *c, const json_t *given, json_t *tool)
 {
     bool deferred = c->defers && json_is_true(json_object_get(given, "defer_loading"));
