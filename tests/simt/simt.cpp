@@ -13,21 +13,6 @@
 #include <link.h>
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SIMT_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SIMT_ASAN 1
-#endif
-#endif
-#if defined(SIMT_ASAN)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at))
-#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at))
-#endif
-
 #define WARP          32u
 #define THREADS_MAX   1024u
 #define BARRIERS      16u
@@ -108,8 +93,6 @@ warp warps[THREADS_MAX / WARP];
 meeting all, barriers[BARRIERS];
 fiber *running;
 void *scheduler; /* on the process's stack: where it goes on */
-const void *main_stack;
-size_t main_bytes;
 uint64_t random_state;
 
 [[noreturn]] void stop(const char *what)
@@ -127,31 +110,14 @@ uint32_t random_below(uint32_t n)
 
 /* ---- fibers ---- */
 
-/* The sanitizer learns which stack is meant: `to` is a place on it. */
-void go(void **from, void *to, const void *stack, size_t bytes)
-{
-#if defined(SIMT_ASAN)
-    void *fake;
-    __sanitizer_start_switch_fiber(&fake, stack, bytes);
-    simt_hop(from, to);
-    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
-#else
-    (void)stack, (void)bytes;
-    simt_hop(from, to);
-#endif
-}
-
-/* Of the running thread, until it is resumed. */
+/* The running thread waits until it is resumed. */
 void pause()
 {
-    go(&running->place, scheduler, main_stack, main_bytes);
+    simt_hop(&running->place, scheduler);
 }
 
 void run_threads()
 {
-#if defined(SIMT_ASAN)
-    __sanitizer_finish_switch_fiber(NULL, &main_stack, &main_bytes);
-#endif
     for (;;) {
         launch.kernel->run(launch.kernel->kernel, launch.arguments);
         running->ended = true;
@@ -185,7 +151,7 @@ void resume(uint32_t index)
     threadIdx = {index, 0, 0};
     if (!f->stack)
         make(f);
-    go(&scheduler, f->place, f->stack, STACK_BYTES);
+    simt_hop(&scheduler, f->place);
 }
 
 /* ---- the order of threads ---- */
@@ -254,16 +220,22 @@ int find_memory(struct dl_phdr_info *info, size_t, void *ret)
     return 0;
 }
 
-/* Nothing is known of it. Beyond the launch's own there is nothing. */
+/* A block finds NaNs, also beyond the launch's own memory. */
 void begin_memory(uint32_t bytes)
 {
     static block_memory m;
     if (!m.at && dl_iterate_phdr(find_memory, &m) == 0)
         stop("its shared memory is not found");
-    ASAN_UNPOISON_MEMORY_REGION(shared, SHARED_MAX);
     memset(m.at, UNINITIALISED, (size_t)(shared - m.at) + bytes);
     memset(shared + SHARED_MAX, UNINITIALISED, (size_t)(m.at + m.bytes - (shared + SHARED_MAX)));
-    ASAN_POISON_MEMORY_REGION(shared + bytes, SHARED_MAX - bytes);
+}
+
+/* Stops if a block wrote past the launch's own memory. */
+void check_memory(uint32_t bytes)
+{
+    for (uint32_t i = bytes; i < SHARED_MAX; i++)
+        if (shared[i] != UNINITIALISED)
+            stop("a byte past its shared memory was written");
 }
 
 /* ---- launches ---- */
@@ -421,9 +393,11 @@ void simt_launch(const struct simt_kernel *k, struct simt_grid grid, void **argu
     gridDim = {grid.x, grid.y, grid.z};
     std::vector<uint32_t> blocks(grid.x * grid.y * grid.z);
     order(blocks, how);
+    memset(shared, UNINITIALISED, SHARED_MAX);
     for (uint32_t b : blocks) {
         blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
         begin_block(grid.shared_bytes);
         run_block(how);
     }
+    check_memory(grid.shared_bytes);
 }

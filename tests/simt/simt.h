@@ -9,7 +9,10 @@
  *    and of blocks, changes with each launch: up, down, random. A race makes launches differ, and tests
  *    compare the bits of launches;
  *  - threads that wait for each other, and lanes of a warp that call different operations;
- *  - under AddressSanitizer, accesses past the shared memory of a launch; under UBSan, misaligned ones.
+ *  - a write past the shared memory of a launch, where reads find NaNs;
+ *  - misaligned accesses, indices beyond an array, and what else UBSan finds: a trap stops the test.
+ *
+ * Only the release build has it. AddressSanitizer added nothing else: it marks no byte of a device's memory.
  *
  * It does not show:
  *  - how long anything takes;
