@@ -93,6 +93,8 @@ enum tensor_role {
     ROLE_EXPERTS_UP,
     ROLE_EXPERTS_DOWN,
     ROLE_EXPERTS_DOWN_FUSED, /* beside ROLE_EXPERTS_GATE_UP */
+    ROLE_EXPERTS_LATENT_IN,  /* in front of the experts, which are narrower than the residual stream */
+    ROLE_EXPERTS_LATENT_OUT, /* behind their sum */
     ROLE_SHARED_SCALE,       /* the gate of the shared expert's result */
     ROLE_SHARED_GATE,
     ROLE_SHARED_UP,

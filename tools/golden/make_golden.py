@@ -286,6 +286,22 @@ ENTRIES = {
                                                                "partial_rotary_factor": 0.334},
                                             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0,
                                                                   "partial_rotary_factor": 0.334}}),
+    # Sinks, windows, and a theta of each layer, of which one is none.
+    "granite_swa": Entry("granite_swa", tie_word_embeddings=False, **{**SMALL, "num_hidden_layers": 4}, sliding_window=12, embedding_multiplier=6.0,
+                         residual_multiplier=0.6, attention_multiplier=0.2, logits_scaling=0.5,
+                         layer_rope_theta=[0, 5000.0, 100.0, 5000.0],
+                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    "granitemoe_swa": Entry("granitemoe_swa", tie_word_embeddings=False, **{**SMALL, "intermediate_size": 8}, sliding_window=12,
+                            num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=10,
+                            residual_multiplier=0.6, attention_multiplier=0.2,
+                            rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Experts between two projections of a narrower space.
+    "nemotron_h_latent": Entry("nemotron_h", vocab_size=64, hidden_size=24, layers_block_type=["linear_attention",
+                               "moe", "full_attention", "moe"], head_dim=10, mamba_num_heads=4, mamba_head_dim=6,
+                               n_groups=2, ssm_state_size=8, conv_kernel=4, time_step_min=1e-12, intermediate_size=24,
+                               n_routed_experts=4, num_experts_per_tok=2, moe_latent_size=12,
+                               moe_intermediate_size=8, moe_shared_expert_intermediate_size=12, n_shared_experts=1,
+                               routed_scaling_factor=1.7, rewrite=lettered),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),

@@ -67,7 +67,8 @@ struct moe_weights {
     struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
                              them */
     struct projection shared_out;
-    struct projection up, down; /* stacks: [experts] of gate | up, and of down */
+    struct projection latent_in, latent_out; /* with config.expert_latent, around the experts */
+    struct projection up, down;              /* stacks: [experts] of gate | up, and of down */
 };
 
 struct beside_weights {

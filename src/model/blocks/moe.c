@@ -93,35 +93,40 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
     return r;
 }
 
+static uint32_t expert_width(const struct config *c)
+{
+    return c->expert_latent > 0 ? c->expert_latent : c->hidden;
+}
+
 static int find_up(struct binder *b, uint32_t layer, struct linear_source *parts, uint32_t *count)
 {
-    uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
+    uint64_t im = b->config->expert_intermediate, width = expert_width(b->config);
     int r;
     *count = 1;
     if (b->config->family->experts->plain)
         return has_stack(b, layer, ROLE_EXPERTS_UP)
-                   ? expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 1, parts)
-                   : expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
+                   ? expert_stacked(b, layer, ROLE_EXPERTS_UP, im, width, 1, parts)
+                   : expert_single(b, layer, ROLE_EXPERT_UP, im, width, 1, parts);
     if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP))
-        return expert_fused(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, hidden, parts);
+        return expert_fused(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, width, parts);
     *count = 2;
     if (has_stack(b, layer, ROLE_EXPERTS_GATE)) {
-        r = expert_stacked(b, layer, ROLE_EXPERTS_GATE, im, hidden, 2, parts);
-        return r < 0 ? r : expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 2, parts + 1);
+        r = expert_stacked(b, layer, ROLE_EXPERTS_GATE, im, width, 2, parts);
+        return r < 0 ? r : expert_stacked(b, layer, ROLE_EXPERTS_UP, im, width, 2, parts + 1);
     }
-    r = expert_single(b, layer, ROLE_EXPERT_GATE, im, hidden, 2, parts);
-    return r < 0 ? r : expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 2, parts + 1);
+    r = expert_single(b, layer, ROLE_EXPERT_GATE, im, width, 2, parts);
+    return r < 0 ? r : expert_single(b, layer, ROLE_EXPERT_UP, im, width, 2, parts + 1);
 }
 
 /* The fused stacks stand together; a family may have one name for theirs and for the other. */
 static int find_down(struct binder *b, uint32_t layer, struct linear_source *parts)
 {
-    uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
+    uint64_t im = b->config->expert_intermediate, width = expert_width(b->config);
     if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP) && has_stack(b, layer, ROLE_EXPERTS_DOWN_FUSED))
-        return expert_fused(b, layer, ROLE_EXPERTS_DOWN_FUSED, hidden, im, parts);
+        return expert_fused(b, layer, ROLE_EXPERTS_DOWN_FUSED, width, im, parts);
     if (has_stack(b, layer, ROLE_EXPERTS_DOWN))
-        return expert_stacked(b, layer, ROLE_EXPERTS_DOWN, hidden, im, 1, parts);
-    return expert_single(b, layer, ROLE_EXPERT_DOWN, hidden, im, 1, parts);
+        return expert_stacked(b, layer, ROLE_EXPERTS_DOWN, width, im, 1, parts);
+    return expert_single(b, layer, ROLE_EXPERT_DOWN, width, im, 1, parts);
 }
 
 int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
@@ -165,6 +170,15 @@ static enum route_shared shared_of(const struct config *c)
     return c->shared_intermediate > 0 ? c->family->experts->shared : ROUTE_SHARED_NONE;
 }
 
+static int bind_latent(struct binder *b, uint32_t layer, struct moe_weights *ret)
+{
+    const struct config *c = b->config;
+    const struct binder_matrix in = {ROLE_EXPERTS_LATENT_IN, c->expert_latent},
+                               out = {ROLE_EXPERTS_LATENT_OUT, c->hidden};
+    int r = binder_layer_projection(b, layer, &in, 1, c->hidden, &ret->latent_in);
+    return r == 0 ? binder_layer_projection(b, layer, &out, 1, c->expert_latent, &ret->latent_out) : r;
+}
+
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
 {
     char path[BINDER_PATH_MAX];
@@ -179,6 +193,8 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
                           &ret->correction);
     if (r == 0 && ret->shared != ROUTE_SHARED_NONE)
         r = binder_layer_projection(b, layer, &out, 1, c->shared_intermediate, &ret->shared_out);
+    if (r == 0 && c->expert_latent > 0)
+        r = bind_latent(b, layer, ret);
     return r == 0 ? moe_bind_experts(b, layer, ret) : r;
 }
 
@@ -192,6 +208,11 @@ static void check(struct json_read *r, const struct config *c)
 {
     if (c->experts == 0)
         json_read_fail(r, -EINVAL, "n_routed_experts is missing");
+    if (c->expert_latent > 0 && c->naming)
+        json_read_fail(r, -ENOTSUP, "moe_latent_size %u is not supported in GGUF files", c->expert_latent);
+    if (c->expert_latent > c->hidden)
+        json_read_fail(r, -ENOTSUP, "moe_latent_size %u above hidden_size %u is not supported",
+                       c->expert_latent, c->hidden);
     if (c->top_k > c->experts)
         json_read_fail(r, -EINVAL, "num_experts_per_tok is %u, but there are %u experts", c->top_k,
                        c->experts);
@@ -214,7 +235,9 @@ static void arrays(const struct config *c, const struct layer_config *l,
     array_raise(&arrays[ARRAY_PROJ], c->experts + 1 + 2 * shared, 0);
     array_raise(&arrays[ARRAY_MID], shared, shared);
     array_raise(&arrays[ARRAY_PAIR_UP], 2 * im, im);
-    array_raise(&arrays[ARRAY_PAIR_OUT], c->hidden, 0);
+    array_raise(&arrays[ARRAY_PAIR_OUT], expert_width(c), 0);
+    array_raise(&arrays[ARRAY_EXPERT_LATENT], c->expert_latent, 0);
+    array_raise(&arrays[ARRAY_MID], c->expert_latent, c->expert_latent);
 }
 
 /* ---- computing ---- */
@@ -222,7 +245,7 @@ static void arrays(const struct config *c, const struct layer_config *l,
 static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
 {
     ret[0] = &l->moe.in;
-    ret[1] = &l->moe.up;
+    ret[1] = l->moe.latent_in.out > 0 ? &l->moe.latent_in : &l->moe.up;
 }
 
 void moe_route(struct step *s, const struct moe_weights *w, struct act in, struct act out)
@@ -247,25 +270,58 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
                                                  .reader = &w->shared_out});
 }
 
-void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
+/* The chosen experts' results of x. */
+static void compute_experts(struct step *s, const struct moe_weights *w, struct act x)
 {
     const struct act up = step_act(ARRAY_PAIR_UP, w->up.out), pair_mid = step_act(ARRAY_PAIR_UP, w->down.in);
-    const struct act pair_out = step_act(ARRAY_PAIR_OUT, s->config->hidden);
+    const struct act pair_out = step_act(ARRAY_PAIR_OUT, w->down.out);
     const struct op_glu glu = {.function = step_glu(s),
                                .plain = s->config->family->experts->plain,
                                .clip = step_clip(s),
                                .in = up,
                                .out = pair_mid,
                                .reader = &w->down};
-    /* The shared expert's, beside the route on a GPU. */
-    if (w->shared != ROUTE_SHARED_NONE)
-        step_project(s, &w->shared_out, mid, step_out(s));
-    compute_project_glu(
-        s->compute,
-        &(struct op_product){.w = &w->up, .x = step_normed(s), .y = up, .columns = COLUMNS_EXPERTS}, &glu);
+    compute_project_glu(s->compute,
+                        &(struct op_product){.w = &w->up, .x = x, .y = up, .columns = COLUMNS_EXPERTS}, &glu);
     compute_project(
         s->compute,
         &(struct op_product){.w = &w->down, .x = pair_mid, .y = pair_out, .columns = COLUMNS_EXPERTS}, 1);
+}
+
+void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
+{
+    /* The shared expert's, beside the route on a GPU. */
+    if (w->shared != ROUTE_SHARED_NONE)
+        step_project(s, &w->shared_out, mid, step_out(s));
+    compute_experts(s, w, step_normed(s));
+}
+
+/* Experts in a narrower space than the residual stream. The shared one's result is added first, since the
+ * sum of the others has a projection behind it. */
+static void forward_latent(struct step *s, const struct moe_weights *w, struct act mid)
+{
+    const uint32_t width = w->latent_in.out;
+    const struct act latent = step_act(ARRAY_EXPERT_LATENT, width), x = step_act(ARRAY_NORMED, width),
+                     sum = step_act(ARRAY_MID, width);
+    step_project(s, &w->latent_in, step_normed(s), latent);
+    if (w->shared != ROUTE_SHARED_NONE) {
+        step_project(s, &w->shared_out, mid, step_out(s));
+        step_leave_out(s);
+        s->pending.scale = s->config->residual_scale;
+        step_add(s);
+    }
+    compute_norm(s->compute, &(struct op_norm){.h = latent, .y = x, .readers = {&w->up}});
+    compute_experts(s, w, x);
+    compute_scale(s->compute, &(struct op_scale){.x = latent, .count = 1, .parts = {{width, 0}}});
+    compute_norm(s->compute, &(struct op_norm){.add = {.kind = RESIDUAL_EXPERTS,
+                                                       .out = step_act(ARRAY_OUT, 0),
+                                                       .pairs = step_act(ARRAY_PAIR_OUT, width),
+                                                       .sum = x},
+                                               .h = latent,
+                                               .y = sum,
+                                               .readers = {&w->latent_out}});
+    step_project(s, &w->latent_out, sum, step_out(s));
+    step_leave_out(s);
 }
 
 static void forward(struct step *s, const struct layer *l)
@@ -275,6 +331,10 @@ static void forward(struct step *s, const struct layer *l)
     const struct act in = step_act(ARRAY_PROJ, w->in.out), mid = step_act(ARRAY_MID, w->shared_out.in);
     step_project(s, &w->in, step_normed(s), in);
     moe_route(s, w, in, mid);
+    if (w->latent_in.out > 0) {
+        forward_latent(s, w, mid);
+        return;
+    }
     moe_compute(s, w, mid);
     /* The normed tokens are spent by now. */
     s->pending = (struct residual){.kind = RESIDUAL_EXPERTS,

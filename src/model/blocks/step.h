@@ -20,19 +20,20 @@ struct model_step;
 
 /* Places of the workspace. */
 enum step_array {
-    ARRAY_RESIDUAL,     /* the residual stream */
-    ARRAY_NORMED,       /* it, normed: inputs of a block's first projections */
-    ARRAY_PROJ,         /* their outputs; normed rows for the logits */
-    ARRAY_MID,          /* inputs of a block's second projection */
-    ARRAY_OUT,          /* its outputs */
-    ARRAY_ANGLES,       /* cosines | sines of positions */
-    ARRAY_CONV,         /* recurrent layers: outputs of the convolution */
-    ARRAY_GATES,        /* recurrent layers: alpha | beta */
-    ARRAY_LATENT_Q,     /* latent attention: queries of all heads */
-    ARRAY_LATENT_QUERY, /* latent attention: queries in the space of the keys */
-    ARRAY_PAIR_UP,      /* experts, by pair: gate | up */
-    ARRAY_PAIR_OUT,     /* experts, by pair: outputs */
-    ARRAY_LAYER_INPUTS, /* a token's inputs to all layers */
+    ARRAY_RESIDUAL,      /* the residual stream */
+    ARRAY_NORMED,        /* it, normed: inputs of a block's first projections */
+    ARRAY_PROJ,          /* their outputs; normed rows for the logits */
+    ARRAY_MID,           /* inputs of a block's second projection */
+    ARRAY_OUT,           /* its outputs */
+    ARRAY_ANGLES,        /* cosines | sines of positions */
+    ARRAY_CONV,          /* recurrent layers: outputs of the convolution */
+    ARRAY_GATES,         /* recurrent layers: alpha | beta */
+    ARRAY_LATENT_Q,      /* latent attention: queries of all heads */
+    ARRAY_LATENT_QUERY,  /* latent attention: queries in the space of the keys */
+    ARRAY_PAIR_UP,       /* experts, by pair: gate | up */
+    ARRAY_PAIR_OUT,      /* experts, by pair: outputs */
+    ARRAY_EXPERT_LATENT, /* latent experts: their inputs, then the sum of their outputs */
+    ARRAY_LAYER_INPUTS,  /* a token's inputs to all layers */
     STEP_ARRAYS
 };
 

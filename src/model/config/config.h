@@ -201,6 +201,7 @@ struct config {
     /* Experts; 0 = none. */
     bool use_experts;
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
+    uint32_t expert_latent;  /* width of what experts read and give; 0: hidden */
     uint32_t shared_experts; /* shared experts, expert_intermediate wide each, where shared_intermediate is
                               * not given */
     float sparse_last;       /* the last layer that may have experts; -1: none is the last */

@@ -287,6 +287,46 @@ static void check_local(struct json_read *r, const struct config *c)
                        local, c->ropes[0].theta, c->family_name);
 }
 
+/* The table of theta, a copy of the first one but for it. */
+static uint32_t table_of(struct json_read *r, struct config *c, double theta)
+{
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        if (c->ropes[i].theta == theta)
+            return i;
+    if (c->rope_count == ROPES_MAX) {
+        json_read_fail(r, -ENOTSUP, "layer_rope_theta has more than %d numbers that differ", ROPES_MAX);
+        return 0;
+    }
+    c->ropes[c->rope_count] = c->ropes[0];
+    c->ropes[c->rope_count].theta = theta;
+    return c->rope_count++;
+}
+
+static void read_thetas(struct json_read *r, struct config *c)
+{
+    const json_t *list = json_read_get(r, "layer_rope_theta");
+    bool rotates = false;
+    if (!list)
+        return;
+    if (json_array_size(list) != c->layers) {
+        json_read_fail(r, -EINVAL, "layer_rope_theta must be a list of num_hidden_layers = %u numbers",
+                       c->layers);
+        return;
+    }
+    for (uint32_t i = 0; i < c->layers && !r->error; i++) {
+        const json_t *v = json_array_get(list, i);
+        const double theta = json_is_number(v) ? json_number_value(v) : -1;
+        if (theta != 0 && !(theta >= 1 && theta <= 1e12)) {
+            json_read_fail(r, -EINVAL, "layer_rope_theta[%u] must be 0 or a number in 1..1e+12", i);
+            return;
+        }
+        if (theta != 0 && !rotates)
+            c->ropes[0].theta = theta;
+        rotates |= theta != 0;
+        c->layer[i].rope = theta == 0 ? ROPE_ABSENT : table_of(r, c, theta);
+    }
+}
+
 void config_rope_read(struct json_read *r, struct config *c)
 {
     const struct family *f = c->family;
@@ -301,6 +341,10 @@ void config_rope_read(struct json_read *r, struct config *c)
     read_rope(r, c, false, theta);
     if (r->error)
         return;
+    if (f->thetas_listed) {
+        read_thetas(r, c);
+        return;
+    }
     if (!has_local(c)) {
         check_local(r, c);
         return;

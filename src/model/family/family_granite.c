@@ -14,6 +14,28 @@
 
 static const struct config_key dense_keys[] = {FACTORS(1e-6, 1e6), CONFIG_KEY_END};
 
+static const struct config_key swa_keys[] = {
+    FACTORS(1e-6, 1e6),
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 128, "sliding_window"),
+    CONFIG_KEY_END,
+};
+
+static const struct config_key moe_swa_keys[] = {
+    FACTORS(1e-6, 1e6),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 128, "sliding_window"),
+    CONFIG_U32_NEEDED(experts, 1, CONFIG_EXPERTS_MAX, "num_local_experts", "num_experts"),
+    CONFIG_U32_NEEDED(expert_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "intermediate_size"),
+    CONFIG_U32(shared_intermediate, 0, CONFIG_INTERMEDIATE_MAX, 0, "shared_intermediate_size"),
+    CONFIG_KEY_END,
+};
+
+/* Sinks, and the first of each four layers without a window. */
+#define SWA                                                                                                  \
+    .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},                                      \
+              {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},                \
+    .pattern = {.every = 4, .leads = true}, .sinks = true, .thetas_listed = true
+
 static const struct config_key moe_keys[] = {
     FACTORS(1e-6, 1e6),
     CONFIG_U32_NEEDED(experts, 1, CONFIG_EXPERTS_MAX, "num_local_experts", "num_experts"),
@@ -61,6 +83,16 @@ const struct family families_granite[] = {
      .keys = moe_keys,
      .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2}",
      .experts = &experts},
+    {.names = {"granite_swa"},
+     .defaults = "{'max_position_embeddings': 8192, 'num_key_value_heads': 4, 'tie_word_embeddings': true}",
+     .keys = swa_keys,
+     SWA},
+    {.names = {"granitemoe_swa"},
+     .tensors = tensors,
+     .keys = moe_swa_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2}",
+     .experts = &experts,
+     SWA},
     {.names = {"granitemoehybrid"},
      .tensors = tensors,
      .keys = hybrid_keys,

@@ -36,6 +36,8 @@ static const struct tensor_name nemotron_tensors[] = {
     {ROLE_EXPERTS_UP, "mixer.switch_mlp.fc1"},
     {ROLE_EXPERTS_DOWN, "mixer.experts.down_proj"},
     {ROLE_EXPERTS_DOWN, "mixer.switch_mlp.fc2"},
+    {ROLE_EXPERTS_LATENT_IN, "mixer.fc1_latent_proj"},
+    {ROLE_EXPERTS_LATENT_OUT, "mixer.fc2_latent_proj"},
     {ROLE_SHARED_UP, "mixer.shared_experts.up_proj"},
     {ROLE_SHARED_DOWN, "mixer.shared_experts.down_proj"},
     {ROLE_NONE, NULL}};
@@ -59,7 +61,7 @@ static const struct config_key nemotron_keys[] = {
     CONFIG_U32(groups, 1, ROUTE_GROUPS_MAX, 1, "n_group"),
     CONFIG_U32(groups_top, 1, ROUTE_GROUPS_MAX, 1, "topk_group"),
     CONFIG_U32(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, 7688, "moe_shared_expert_intermediate_size"),
-    CONFIG_ONLY(0, "moe_latent_size"),
+    CONFIG_U32(expert_latent, 1, CONFIG_HIDDEN_MAX, 0, "moe_latent_size"),
     CONFIG_IGNORED("mamba_proj_bias", "use_bias", "use_conv_bias"),      /* tensors show them */
     CONFIG_IGNORED("time_step_min", "time_step_max", "time_step_floor"), /* for first values of a training */
     CONFIG_IGNORED("n_shared_experts", "moe_shared_expert_overlap"),

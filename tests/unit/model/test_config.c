@@ -413,8 +413,8 @@ TEST(a_layer_of_nemotron_is_one_branch)
     refuses(NEMOTRON ",\"layers_block_type\":[\"moe\",\"mlp\",\"mlp\",\"mlp\"],\"num_experts_per_tok\":2,"
                      "\"moe_intermediate_size\":8,\"n_routed_experts\":null}",
             -EINVAL, "n_routed_experts is missing");
-    refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*M\",\"moe_latent_size\":64}", -ENOTSUP,
-            "moe_latent_size is 64");
+    refuses(NEMOTRON ",\"hybrid_override_pattern\":\"ME*M\",\"moe_latent_size\":128}", -ENOTSUP,
+            "moe_latent_size 128 above hidden_size 64");
 }
 
 TEST(mixers_side_by_side_have_both_states)
