@@ -39,6 +39,7 @@ struct encode_shape {
     uint32_t hidden, heads, head_dim;
     uint32_t patch, merge;  /* pixels of a patch's edge; patches of a token's edge */
     uint32_t frames;        /* frames of a patch, 1 or 2 */
+    uint32_t window;        /* tokens of a window's edge; 0: there are no windows */
     uint32_t slice_max;     /* patches of one operation */
     uint32_t read_max;      /* values of a patch that a product reads, at most */
     enum compute_mode mode; /* mode of the weights */
@@ -50,7 +51,8 @@ struct encode_shape {
 };
 
 /* The image under way. Patches go token by token, and within one row by row: each run of merge * merge is a
- * token. */
+ * token. Tokens go row by row, or with windows window by window: these tile the image from its first corner,
+ * and the last ones may be smaller. */
 struct encode_image {
     const struct encode_shape *shape;
     const uint8_t *frames[ENCODE_FRAMES]; /* host: [height][width][3] R, G, B */
@@ -72,6 +74,7 @@ enum encode_kind {
     ENCODE_ADD_NORM,  /* x += bias; y += x; z = norm(y) */
     ENCODE_ACT,       /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
     ENCODE_BIAS,      /* x += bias */
+    ENCODE_IN_ROWS,   /* x += bias; y, whose tokens go row by row, = x, whose tokens go by windows */
     ENCODE_POOL,      /* y = mean of norm_parts parts of x, of `width` values each */
 };
 
@@ -92,6 +95,7 @@ struct op_encode {
     const struct projection *reader;
     enum glu_function function; /* ENCODE_ACT */
     bool gated;
+    bool in_windows;                      /* ENCODE_ATTEND: a query sees the patches of its window */
     uint32_t grid;                        /* ENCODE_POSITIONS: edge of the table of positions */
     dev_ptr bias, norm_weight, norm_bias; /* bias: may be null */
 };

@@ -43,6 +43,7 @@ static struct encode_shape shape_of(const struct config *c)
                              .patch = v->shape.patch,
                              .merge = v->shape.merge,
                              .frames = v->frames,
+                             .window = v->window,
                              .rotation = v->family->rotation,
                              .slice_max = slice_patches(c->backend, v, most),
                              .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
@@ -66,7 +67,7 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
 {
     uint64_t n = s->slice_max, tokens = n / (v->shape.merge * v->shape.merge), used = 0;
     a->x = b->encode_rows(dev_add(base, used), v->hidden, true, s->sums);
-    a->merged = b->encode_rows(a->x.at, vision_merged(v), true, s->sums);
+    a->merged = b->encode_rows(a->x.at, MAX_OF(vision_merged(v), v->window > 0 ? v->out : 0), true, s->sums);
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
     a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false, s->sums);
     a->squeezed = b->encode_rows(a->y.at, v->hidden, true, s->sums);

@@ -36,6 +36,7 @@ enum op {
     OP_MERGE_GELU, /* bias, gelu */
     OP_MERGE_DOWN, /* features = product of merged_mid */
     OP_FEATURE,    /* bias */
+    OP_IN_ROWS,    /* features = merged and bias, each at its position */
 };
 
 /* ---- lists ---- */
@@ -73,7 +74,8 @@ void vision_ops_list(const struct vision_config *v, struct vision_op_list ret[EN
     add(merge, OP_MERGE_UP, up);
     add(merge, OP_MERGE_GELU, up);
     add(merge, OP_MERGE_DOWN, true);
-    add(merge, OP_FEATURE, true);
+    add(merge, OP_FEATURE, v->window == 0);
+    add(merge, OP_IN_ROWS, v->window > 0);
 }
 
 /* ---- operations ---- */
@@ -261,6 +263,7 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
         a.x = e->a.y;
         a.y = e->a.x;
         a.reader = &b->out.w;
+        a.in_windows = v->window > 0 && !vision_sees_all(v, pass->block);
         return a;
     case OP_OUT:
         return product(rows, &b->out, e->a.x, e->a.y);
@@ -301,7 +304,11 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
         return a;
     case OP_MERGE_DOWN:
         return product(tokens, &m->down, m->up.w.part_count ? e->a.merged_mid : e->a.squeezed,
-                       features_now(e));
+                       v->window > 0 ? e->a.merged : features_now(e));
+    case OP_IN_ROWS:
+        a = changing(of_tokens(e, ENCODE_IN_ROWS, v->out), e->a.merged, &m->down);
+        a.y = (struct encode_rows){.at = e->features, .stride = v->shape.feature_floats};
+        return a;
     case OP_FEATURE:
         return changing(of_tokens(e, ENCODE_BIAS, v->out), features_now(e), &m->down);
     }

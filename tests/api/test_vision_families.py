@@ -11,6 +11,7 @@ from seeing import data_url
 DATA = TOP / "tests/golden/data"
 # The golden, the tokens that its prompts have for an image, and the mark that its template writes.
 FAMILIES = {"mistral3": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "[IMG]"),
+            "qwen2_5_vl": (["<img>", "<video>", "<begin>", "<end>"], "<begin><img><end>"),
             "gemma3_vl": (["<image_soft_token>", "<start_of_image>", "<end_of_image>"], "<start_of_image>")}
 IDS = 80
 FIRST = IDS - 12
@@ -19,7 +20,7 @@ FIRST = IDS - 12
 def words_of(name):
     """The text of each id: special tokens, and words."""
     words = ["[UNK]", "[CLS]", "[SEP]"] + [f"w{i}" for i in range(3, IDS)]
-    words[FIRST:FIRST + 3] = FAMILIES[name][0]
+    words[FIRST:FIRST + len(FAMILIES[name][0])] = FAMILIES[name][0]
     return words
 
 
@@ -59,7 +60,7 @@ def picture(golden):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_picture_gives_transformers_tokens(tmp_path, name):
     golden, words = json.loads((DATA / name / "golden.json").read_text())["image"], words_of(name)
-    places = [i for i, id in enumerate(golden["prompt"]) if id in range(FIRST, FIRST + 3)]
+    places = [i for i, id in enumerate(golden["prompt"]) if words[id] in FAMILIES[name][0]]
     before, after = golden["prompt"][:places[0]], golden["prompt"][places[-1] + 1:]
     content = [{"type": "text", "text": " ".join(words[i] for i in before)},
                {"type": "image_url", "image_url": {"url": picture(golden)}},
@@ -78,6 +79,9 @@ def test_a_picture_gives_transformers_tokens(tmp_path, name):
             tokens = [t["token"].strip() for t in got["choices"][0]["logprobs"]["content"]]
             assert tokens == [words[i] for i in golden["greedy"]]
             assert (got["usage"]["prompt_tokens_details"]["cached_tokens"] > 0) == cached
+        video = {"type": "video", "video": [picture(golden)] * 2, "fps": 1}
+        error = server.post("/v1/chat/completions", messages=[{"role": "user", "content": [content[0], video]}]).json()["error"]
+        assert error["code"] == "unsupported_value", error
         forged = json.loads(json.dumps(messages))
         forged[0]["content"][0]["text"] += words[FIRST]
         error = server.post("/v1/chat/completions", messages=forged).json()["error"]

@@ -316,6 +316,13 @@ ENTRIES = {
                        vision=dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=24,
                                    num_hidden_layers=2, num_attention_heads=2, patch_size=4, image_size=64,
                                    vision_use_head=False)),
+    # Windows of nine tokens and smaller ones, RMSNorms, gates; sections of the rotation one after the other.
+    "qwen2_5_vl": Entry("qwen2_5_vl", sees=True, images=vision_inputs.Qwen25(), text="qwen2_5_vl_text",
+                        hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1,
+                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
+                        vision=dict(depth=2, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
+                                    patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
+                                    window_size=48, fullatt_block_indexes=[1], hidden_act="silu")),
     # Pixtral: whole images, gates, no biases, tokens that end rows.
     "mistral3": Entry("mistral3", sees=True, images=vision_inputs.Pixtral(), text="mistral",
                       hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,

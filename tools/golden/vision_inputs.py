@@ -14,6 +14,7 @@ def normed(image, mean, std):
 class Qwen:
     """Tokens' patches together, frames twice."""
 
+    mean, std = [0.5] * 3, [0.5] * 3
     shape = [64, 96, 3]  # height, width and channels: the first bytes of noise.rgb
 
     def config(self, first):
@@ -29,7 +30,7 @@ class Qwen:
     def inputs(self, torch, image, vision):
         patch, merge = vision["patch_size"], vision["spatial_merge_size"]
         rows, columns = image.shape[0] // patch, image.shape[1] // patch
-        pixels = normed(image, [0.5] * 3, [0.5] * 3)
+        pixels = normed(image, self.mean, self.std)
         tiles = pixels.view(rows // merge, merge, patch, columns // merge, merge, patch, 3)
         tiles = tiles.permute(0, 3, 1, 4, 6, 2, 5).reshape(rows * columns, 3, 1, patch, patch)
         tiles = tiles.expand(-1, -1, vision["temporal_patch_size"], -1, -1)
@@ -38,6 +39,13 @@ class Qwen:
 
     def more(self, torch, ids, first):
         return {"mm_token_type_ids": (torch.tensor([ids]) == first).int()}
+
+
+CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+
+
+class Qwen25(Qwen):
+    mean, std = CLIP
 
 
 class Pixtral(Qwen):
@@ -53,7 +61,7 @@ class Pixtral(Qwen):
         return ([first] * columns + [first + 1]) * (rows - 1) + [first] * columns + [first + 2]
 
     def inputs(self, torch, image, vision):
-        pixels = normed(image, [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+        pixels = normed(image, *CLIP)
         return {"pixel_values": pixels.permute(2, 0, 1)[None], "image_sizes": torch.tensor([image.shape[:2]])}
 
     def more(self, torch, ids, first):

@@ -131,11 +131,33 @@ struct patch_at {
     uint32_t row, column;
 };
 
+/* The window of a token, and the token's position. */
+struct window_at {
+    uint32_t first, count; /* its tokens */
+    uint32_t row, column;
+};
+
+static struct window_at window_of(const struct encode_image *p, uint32_t token)
+{
+    uint32_t edge = p->shape->window, rows = p->rows / p->shape->merge,
+             columns = p->columns / p->shape->merge;
+    uint32_t band = token / (edge * columns), in_band = token % (edge * columns);
+    uint32_t high = MIN_OF(edge, rows - band * edge), window = in_band / (high * edge);
+    uint32_t wide = MIN_OF(edge, columns - window * edge), within = in_band % (high * edge);
+    return (struct window_at){.first = band * edge * columns + window * high * edge,
+                              .count = high * wide,
+                              .row = band * edge + within / wide,
+                              .column = window * edge + within % wide};
+}
+
 static struct patch_at patch_of(const struct encode_image *p, uint32_t patch)
 {
     uint32_t m = p->shape->merge, per_row = p->columns / m;
     uint32_t token = patch / (m * m), within = patch % (m * m);
-    return (struct patch_at){token / per_row * m + within / m, token % per_row * m + within % m};
+    struct window_at w = {.row = token / per_row, .column = token % per_row};
+    if (p->shape->window > 0)
+        w = window_of(p, token);
+    return (struct patch_at){w.row * m + within / m, w.column * m + within % m};
 }
 
 static void read_patch(const struct stage *st, uint32_t patch, float *ret)
@@ -327,6 +349,21 @@ static void bias_tile(void *arg, uint32_t tile, uint32_t worker)
         add_bias(st, row_of(st, &op->x, i), op->width);
 }
 
+static void in_rows_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const struct op_encode *op = st->op;
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        struct window_at w = window_of(op->image, op->from + i);
+        float *x = row_of(st, &op->x, i);
+        add_bias(st, x, op->width);
+        memcpy(row_of(st, &op->y, w.row * (op->image->columns / op->image->shape->merge) + w.column), x,
+               op->width * sizeof(*x));
+    }
+}
+
 static void pool_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
@@ -450,10 +487,17 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     struct kern_query *queries = st->cpu->queries + (size_t)worker * CPU_QUERIES_MAX;
     struct kern_kv kv = kv_of(st, head);
     size_t carry = (size_t)head * s->slice_max + from, at = (size_t)head * s->head_dim;
-    for (uint32_t i = from; i < to; i++)
-        queries[i - from] = (struct kern_query){.q = row_of(st, &op->x, i) + at,
-                                                .out = row_of(st, &op->y, i) + at,
-                                                .kv_len = patches_of(op->image)};
+    for (uint32_t i = from; i < to; i++) {
+        struct kern_query *q = &queries[i - from];
+        *q = (struct kern_query){.q = row_of(st, &op->x, i) + at,
+                                 .out = row_of(st, &op->y, i) + at,
+                                 .kv_len = patches_of(op->image)};
+        if (!op->in_windows)
+            continue;
+        struct window_at w = window_of(op->image, (op->from + i) / token_patches(st));
+        q->kv_first = w.first * token_patches(st);
+        q->kv_len = (w.first + w.count) * token_patches(st);
+    }
     st->cpu->ops->attn_part(&kv, queries, to - from, range * range_keys(s), (range + 1) * range_keys(s),
                             (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry, st->a.sum + carry,
                             own_floats(st, worker));
@@ -529,6 +573,7 @@ static const struct {
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
     [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_ACT] = {act_tile, 32},
     [ENCODE_BIAS] = {bias_tile, 4},        [ENCODE_POOL] = {pool_tile, 64},
+    [ENCODE_IN_ROWS] = {in_rows_tile, 8},
 };
 
 static void set_stage(struct stage *st)

@@ -68,10 +68,13 @@ void config_serve(struct config *c, uint32_t context)
         c->ropes[i].beyond = longest > c->ropes[i].original_max;
 }
 
-/* Frequencies go to rows and columns in turn, as far as those have a section: T H W T H W ... T T. */
+/* Frequencies go to rows and columns in turn, as far as those have a section: T H W T H W ... T T. Older
+ * models have the sections one after the other. */
 static uint8_t axis_of(const struct rope_config *c, uint32_t j)
 {
     uint32_t axis = j % 3;
+    if (!c->interleaved)
+        return j < c->sections[0] || c->sections[0] == 0 ? 0 : j < c->sections[0] + c->sections[1] ? 1 : 2;
     return j < 3 * c->sections[axis] ? (uint8_t)axis : 0;
 }
 

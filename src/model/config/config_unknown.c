@@ -134,7 +134,10 @@ static const struct ignored {
      "as in config.json",
      {"model_type", "initializer_range", "dtype", "torch_dtype", "transformers_version", "architectures",
       "*attn_implementation*", "attention_dropout", "use_cache"}},
-    {CONFIG_OF_VISION, "follow from other keys or the preprocessor", {"head_dim", "image_size"}},
+    {CONFIG_OF_VISION,
+     "follow from other keys or the preprocessor",
+     {"head_dim", "image_size", "spatial_patch_size"}},
+    {CONFIG_OF_VISION, "of videos, which such a model does not read here", {"tokens_per_second"}},
 };
 
 static bool is_ignored(enum config_object object, const char *key)

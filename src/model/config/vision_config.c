@@ -91,6 +91,16 @@ static void read_pool(struct json_read *r, struct json_read *top, struct vision_
     v->shape.merge = patches / side;
 }
 
+static void read_windows(struct json_read *r, struct vision_config *v)
+{
+    uint32_t pixels = json_read_u32(r, "window_size", 1, VISION_EDGE_MAX);
+    v->window = pixels / v->shape.patch / v->shape.merge;
+    if (v->window == 0)
+        json_read_fail(r, -ENOTSUP, "window_size is %u, less than the %u pixels of a token", pixels,
+                       v->shape.patch * v->shape.merge);
+    json_read_ids(r, "fullatt_block_indexes", v->depth - 1, v->all, VISION_DEPTH_MAX, &v->all_count);
+}
+
 /* `top`: the keys beside vision_config, some of which are the encoder's. */
 static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
                        struct vision_config *v)
@@ -108,12 +118,15 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
         v->eps = (float)json_read_f64_or(r, v->family->eps_key, 0, 1, v->eps);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
     v->head_dim = v->hidden / v->heads;
-    expect(r, either(r, "in_channels", "num_channels"), VISION_CHANNELS);
+    expect(r, json_read_has(r, "in_chans") ? "in_chans" : either(r, "in_channels", "num_channels"),
+           VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
-    if (v->family->size == IMAGE_BY_AREA)
+    if (v->family->tensors[VISION_ROLE_POSITIONS] && v->family->size == IMAGE_BY_AREA)
         read_grid(r, v);
     else if (v->family->tensors[VISION_ROLE_POSITIONS])
         read_square(r, v);
+    if (v->family->windows)
+        read_windows(r, v);
     if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
         json_read_fail(r, -ENOTSUP,
                        "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
@@ -173,6 +186,7 @@ static void expect_projector(struct json_read *r)
 static void read_tokens(struct json_read *r, const struct config *text, struct model_vision *s)
 {
     s->image_token = json_read_u32(r, either(r, "image_token_id", "image_token_index"), 0, text->vocab - 1);
+    const bool older = text->vision_family->windows;
     if (s->linear) {
         expect_projector(r);
         return;
@@ -180,8 +194,9 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
     s->video_token = json_read_u32(r, "video_token_id", 0, text->vocab - 1);
     s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
     s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
-    if (!text->ropes[0].interleaved || text->ropes[0].sections[0] == 0)
-        json_read_fail(r, -ENOTSUP, "images need mrope_interleaved true and an mrope_section");
+    if (!text->ropes[0].interleaved != older || text->ropes[0].sections[0] == 0)
+        json_read_fail(r, -ENOTSUP, "images need mrope_interleaved %s and an mrope_section",
+                       older ? "false" : "true");
 }
 
 /* size.shortest_edge and longest_edge are areas, in spite of their names; min_pixels and max_pixels go
@@ -290,8 +305,8 @@ static void read_image(struct json_read *r, struct vision_config *v)
         return;
     }
     read_pixels(r, &v->shape, v->frames, v->mean, v->std);
-    v->shape.pixels_min = 65536;
-    v->shape.pixels_max = 16777216;
+    v->shape.pixels_min = v->family->pixels_min;
+    v->shape.pixels_max = v->family->pixels_max;
     read_bounds(r, &v->shape.pixels_min, &v->shape.pixels_max);
 }
 
@@ -330,6 +345,14 @@ static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max
     s->pixels_min = MIN_OF(s->pixels_min, s->pixels_max);
 }
 
+bool vision_sees_all(const struct vision_config *v, uint32_t block)
+{
+    for (uint32_t i = 0; i < v->all_count; i++)
+        if (v->all[i] == block)
+            return true;
+    return false;
+}
+
 uint32_t vision_merged_mid(const struct vision_config *v)
 {
     return v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] ? v->out : vision_merged(v);
@@ -360,7 +383,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
         v.shape.edge_max = image_size(config);
     if (!r.error)
         read_image(&p, &v);
-    if (!r.error && !p.error && !v.shape.linear)
+    if (!r.error && !p.error && !v.shape.linear && !t->no_videos)
         read_video(&q, &v);
     if (!r.error)
         cap(&p, &v.shape, pixels_max);

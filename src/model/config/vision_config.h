@@ -42,6 +42,9 @@ struct vision_config {
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
     uint32_t deepstack_count;
+    uint32_t window;                /* tokens of a window's edge; 0: no windows */
+    uint32_t all[VISION_DEPTH_MAX]; /* with windows: blocks whose attention sees the whole image */
+    uint32_t all_count;
     char unknown_keys[MODEL_UNKNOWN_MAX];              /* keys that vision_config has (config_unknown.h) */
     float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
@@ -55,6 +58,9 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
 /* As `vision_config_read()`, but from the model's files. Also the errors of reading them, but not -ENOENT. */
 int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
                        struct vision_config *ret, struct err *e);
+
+/* Whether a block sees all of an image that has windows. */
+bool vision_sees_all(const struct vision_config *v, uint32_t block);
 
 static inline uint32_t vision_patch_values(const struct vision_config *v)
 {

@@ -85,10 +85,19 @@ static const struct config_key qwen3_5_moe_keys[] = {
     CONFIG_KEY_END,
 };
 
+/* Sections of a rotation are read with any type. */
+static const struct key_word mrope_types[] = {{"mrope", ROPE_DEFAULT}, {NULL, 0}};
+
 const struct family families_qwen[] = {
     {.names = {"qwen2"},
      .defaults = "{'max_position_embeddings': 32768}",
      .keys = qwen2_keys,
+     WINDOWED_LAYERS},
+    {.names = {"qwen2_5_vl"},
+     .defaults = "{'max_position_embeddings': 32768}",
+     .keys = qwen2_keys,
+     .rope_types = mrope_types,
+     .rope_theta = 1000000,
      WINDOWED_LAYERS},
     {.names = {"qwen2_moe"},
      .keys = qwen2_moe_keys,

@@ -14,7 +14,7 @@ static const struct refused {
     {{"jamba"}, "its layers are Mamba-1"},
     {{"paligemma"}, "the tokens of its prompt see later ones"},
     {{"rwkv", "rwkv5", "rwkv6", "rwkv7"}, "its layers are RWKV's recurrence"},
-    {{"qwen2_vl", "qwen2_5_vl"}, "its vision encoder and its M-RoPE are older than Qwen3-VL's"},
+    {{"qwen2_vl"}, "its vision encoder is older than Qwen2.5-VL's"},
     {{"minimax_m3", "qwen4_exp"}, "its kinds of layers are newer than this version"},
 };
 

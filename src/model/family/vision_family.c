@@ -5,6 +5,15 @@
 
 #include <string.h>
 
+#define CLIP_MEAN                                                                                            \
+    {                                                                                                        \
+        0.48145466f, 0.4578275f, 0.40821073f                                                                 \
+    }
+#define CLIP_STD                                                                                             \
+    {                                                                                                        \
+        0.26862954f, 0.26130258f, 0.27577711f                                                                \
+    }
+
 #define QWEN3_TENSORS                                                                                        \
     [VISION_ROLE_PATCHES] = "patch_embed.proj", [VISION_ROLE_POSITIONS] = "pos_embed",                       \
     [VISION_ROLE_MIX_NORM] = "blocks.#.norm1", [VISION_ROLE_QKV] = "blocks.#.attn.qkv",                      \
@@ -22,7 +31,8 @@
 #define QWEN3_PARTS                                                                                          \
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .biases = true, .eps = 1e-6,     \
     .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "gelu_pytorch_tanh", .everywhere = true,  \
-    .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}
+    .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}, .pixels_min = 65536,                  \
+    .pixels_max = 16777216
 
 static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
 
@@ -36,6 +46,34 @@ static const struct vision_family vision_families[] = {
      .tensors = {QWEN3_TENSORS, [VISION_ROLE_DEEP_NORM] = "deepstack_merger_list.#.norm",
                  [VISION_ROLE_DEEP_UP] = "deepstack_merger_list.#.linear_fc1",
                  [VISION_ROLE_DEEP_DOWN] = "deepstack_merger_list.#.linear_fc2"}},
+    {.names = {"qwen2_5_vl"},
+     .prefixes = {"model.visual.", "visual.", "vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "patch_embed.proj",
+                 [VISION_ROLE_MIX_NORM] = "blocks.#.norm1",
+                 [VISION_ROLE_QKV] = "blocks.#.attn.qkv",
+                 [VISION_ROLE_OUT] = "blocks.#.attn.proj",
+                 [VISION_ROLE_MLP_NORM] = "blocks.#.norm2",
+                 [VISION_ROLE_GATE] = "blocks.#.mlp.gate_proj",
+                 [VISION_ROLE_UP] = "blocks.#.mlp.up_proj",
+                 [VISION_ROLE_DOWN] = "blocks.#.mlp.down_proj",
+                 [VISION_ROLE_MERGE_NORM] = "merger.ln_q",
+                 [VISION_ROLE_MERGE_UP] = "merger.mlp.0",
+                 [VISION_ROLE_MERGE_DOWN] = "merger.mlp.2"},
+     .frames = 2,
+     .biases = true,
+     .patches_unbiased = true,
+     .rms = true,
+     .eps = 1e-6,
+     .rotation = ENCODE_ROTATE_EQUAL,
+     .theta = 10000,
+     .activation = "silu",
+     .windows = true,
+     .no_videos = true,
+     .merge = 2,
+     .pixels_min = 3136,
+     .pixels_max = 12845056,
+     .mean = CLIP_MEAN,
+     .std = CLIP_STD},
     {.names = {"gemma3"},
      .prefixes = {"model.", ""},
      .roots = {"vision_tower.vision_model.", "vision_tower."},
@@ -86,8 +124,8 @@ static const struct vision_family vision_families[] = {
      .activation = "gelu",
      .merge = 2,
      .size = IMAGE_BY_LONGEST,
-     .mean = {0.48145466f, 0.4578275f, 0.40821073f},
-     .std = {0.26862954f, 0.26130258f, 0.27577711f},
+     .mean = CLIP_MEAN,
+     .std = CLIP_STD,
      .marks = &pixtral_marks,
      .linear = true},
 };

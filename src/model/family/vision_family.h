@@ -46,19 +46,23 @@ struct vision_family {
     const char *roots[3];    /* stands for '@' in names, and some name begins so: the first that the
                               * checkpoint has. None: any name will do */
     const char *tensors[VISION_ROLES];
-    uint32_t frames;               /* frames of a patch, 1 or 2 */
-    bool biases;                   /* products must have biases; else they may */
-    bool rms;                      /* norms are RMSNorms, without biases */
-    double eps;                    /* default epsilon of norms */
-    enum encode_rotation rotation; /* rotation of queries and keys by row and column */
-    double theta;                  /* default base of the rotation */
-    const char *activation;        /* default activation of the MLP */
-    bool everywhere;               /* GPUs compute it, too */
-    bool text_eps;                 /* the merger's norm has the text's epsilon */
-    bool text_norm;                /* the merger's norm is an RMSNorm as the text's, which may hold w - 1 */
-    const char *eps_key;           /* key of the epsilon; NULL: none */
-    uint32_t filter;               /* model_vision.filter */
-    uint32_t merge;                /* default of patches of a token's edge */
+    uint32_t frames;                 /* frames of a patch, 1 or 2 */
+    bool biases;                     /* products must have biases; else they may */
+    bool rms;                        /* norms are RMSNorms, without biases */
+    double eps;                      /* default epsilon of norms */
+    enum encode_rotation rotation;   /* rotation of queries and keys by row and column */
+    double theta;                    /* default base of the rotation */
+    const char *activation;          /* default activation of the MLP */
+    bool everywhere;                 /* GPUs compute it, too */
+    bool text_eps;                   /* the merger's norm has the text's epsilon */
+    bool text_norm;                  /* the merger's norm is an RMSNorm as the text's, which may hold w - 1 */
+    const char *eps_key;             /* key of the epsilon; NULL: none */
+    uint32_t filter;                 /* model_vision.filter */
+    bool windows;                    /* attention of most blocks stays in windows of tokens (window_size) */
+    bool patches_unbiased;           /* the patch embedding has no bias, although blocks have some */
+    bool no_videos;                  /* videos have positions in time that are not computed */
+    uint64_t pixels_min, pixels_max; /* IMAGE_BY_AREA: where the preprocessor's file has none */
+    uint32_t merge;                  /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
     const struct model_image_marks *marks;

@@ -217,7 +217,7 @@ static int bind_patches(struct binder *b, struct vision_weights *t)
                            last[flat], &t->channels_last, &s);
     if (r == 0)
         r = binder_projection(b, &s, 1, &t->patches.w);
-    if (r == 0 && (v->family->biases ||
+    if (r == 0 && ((v->family->biases && !v->family->patches_unbiased) ||
                    binder_is_shaped(b, path_of(b, VISION_ROLE_PATCHES, 0, "bias", path), 1, &first[0][0])))
         r = binder_vector(b, path_of(b, VISION_ROLE_PATCHES, 0, "bias", path), v->hidden, &t->patches.bias);
     return r;

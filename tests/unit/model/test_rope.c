@@ -8,7 +8,8 @@
 static void expect_plain(uint32_t rot)
 {
     uint32_t section = rot / 6 + 1; /* frequencies of each axis: all have one */
-    struct rope_config c = {.rot = rot, .theta = 10000, .sections = {section, section, section}};
+    struct rope_config c = {
+        .rot = rot, .theta = 10000, .interleaved = true, .sections = {section, section, section}};
     struct rope r;
     float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
     config_rope_init(&r, &c);
@@ -29,6 +30,18 @@ TEST(every_width_up_to_the_widest_head_has_plain_angles)
 {
     for (uint32_t rot = 2; rot <= CONFIG_HEAD_DIM_MAX; rot += 2)
         expect_plain(rot);
+}
+
+TEST(sections_may_follow_one_another)
+{
+    static const uint8_t axes[8] = {0, 0, 0, 0, 1, 1, 2, 2};
+    struct rope_config c = {.rot = 16, .theta = 10000, .sections = {4, 2, 2}};
+    struct rope r;
+    config_rope_init(&r, &c);
+    assert_memory_equal(r.axis, axes, sizeof(axes));
+    c.sections[0] = c.sections[1] = c.sections[2] = 0;
+    config_rope_init(&r, &c);
+    assert_int_equal(r.axis[7], 0);
 }
 
 TEST_MAIN()

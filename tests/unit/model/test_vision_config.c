@@ -195,6 +195,30 @@ TEST(images_of_gemma3_are_squares)
     assert_non_null(strstr(e.text, "896 x 896 pixels, over --max-image-pixels"));
 }
 
+/* The keys of a published file, without text_config. */
+#define QWEN25                                                                                               \
+    "\"model_type\":\"qwen2_5_vl\",\"image_token_id\":500,\"video_token_id\":501,\"vision_start_token_id\":" \
+    "502,\"vision_end_token_id\":503,\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"  \
+    "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096,\"rope_scaling\":{"       \
+    "\"type\":\"mrope\",\"mrope_section\":[4,2,2]}"
+#define QWEN25_VISION                                                                                        \
+    "\"depth\":3,\"num_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":14,\"in_"        \
+    "chans\":3,"                                                                                             \
+    "\"out_hidden_size\":64,\"spatial_merge_size\":2,\"fullatt_block_indexes\":[0,2],\"hidden_act\":"        \
+    "\"silu\""
+
+TEST(qwen2_5_vl_has_windows)
+{
+    struct vision_config v =
+        reads("{" QWEN25 ",\"vision_config\":{" QWEN25_VISION ",\"window_size\":112}}", NULL, NULL, NULL);
+    assert_true(v.window == 4 && v.all_count == 2 && v.grid == 0 && v.gated && v.frames == 2);
+    assert_true(vision_sees_all(&v, 0) && !vision_sees_all(&v, 1) && vision_sees_all(&v, 2));
+    assert_true(v.shape.pixels_min == 3136 && v.shape.pixels_max == VISION_PIXELS_USUAL);
+    assert_true(!v.shape.linear && v.shape.video_frames_max == 0);
+    refuses("{" QWEN25 ",\"vision_config\":{" QWEN25_VISION ",\"window_size\":27}}", NULL, -ENOTSUP,
+            "window_size is 27");
+}
+
 TEST(a_vision_config_that_is_not_supported_is_named)
 {
     refuses("{" TEXT "}", NULL, -EINVAL, "vision_config is missing");
