@@ -15,7 +15,6 @@
 #include "api/timings.h"
 #include "api/turns/cache_miss.h"
 #include "api/wait.h"
-#include "api/wire/messages.h"
 #include "api/wire/wire.h"
 
 #include "base/clock.h"
@@ -419,13 +418,13 @@ void exchange_prepared(struct exchange *x)
         field_note_ignored(&x->request, "reasoning_effort");
     if (x->request.gen.budget_unused)
         field_note_ignored(&x->request,
-                           x->wire == &wire_messages ? "thinking.budget_tokens" : "thinking_token_budget");
+                           x->wire->budget_field ? x->wire->budget_field : "thinking_token_budget");
     if (x->request.gen.tools_unused)
         field_note_ignored(&x->request, "tools");
     if (x->request.gen.calls.strict_unused)
         field_note_ignored(&x->request, "tools.strict");
-    if (x->wire == &wire_messages)
-        messages_note_betas(&x->request, x->http);
+    if (x->wire && x->wire->note_headers)
+        x->wire->note_headers(&x->request, x->http);
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     tell_max_tokens(x);

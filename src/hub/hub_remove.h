@@ -8,7 +8,7 @@
 struct err;
 struct hub_name;
 
-/* Removes a directory and all below it, in the same way. What fails stays. */
+/* Removes a directory and all below it, and follows no link. What fails stays. */
 void hub_remove_tree(const char *dir);
 /* The files of one GGUF model, `n` with its quantisation, below the folder of its repository: counts the
  * bytes, and `removes` them. *whole: there is no other model, and nothing was done; the folder is to be

@@ -11,6 +11,7 @@
 #include "gen/reply_part.h"
 
 struct exchange;
+struct http_request;
 struct reply;
 
 /* Common parts of the dialects of one API: errors, and the frame of a stream. The functions write whole
@@ -29,7 +30,10 @@ struct wire_frame {
 struct wire {
     const char *route; /* "/v1/chat/completions" */
     const struct wire_frame *frame;
-    struct request_form form;          /* form of its bodies; read on a prep thread */
+    struct request_form form; /* form of its bodies; read on a prep thread */
+    const char *budget_field; /* field of the thinking budget; NULL: thinking_token_budget */
+    /* Notes what the request's headers ask for without effect. NULL: nothing. */
+    void (*note_headers)(struct request *r, const struct http_request *http);
     const char *id_prefix;             /* prefix of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* "object" of a reply, and of a piece of it */
     size_t own_bytes;                  /* size of reply.own: the dialect's own state of a choice, zero at
