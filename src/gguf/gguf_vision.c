@@ -81,15 +81,19 @@ bool gguf_vision_fits(const struct gguf *model, const struct gguf *encoder)
     return number(encoder, "clip.vision.projection_dim") == number(model, width);
 }
 
-/* Whether features of a block go to the text's first layers. */
-static bool is_deep(const struct gguf *g, uint64_t block)
+/* A walk over the blocks: whether the features of each go to the text's first layers. */
+static struct gguf_walk deep_blocks(const struct gguf *g)
 {
-    struct gguf_walk w = {.value = gguf_find(g, "clip.vision.is_deepstack_layers")};
+    return (struct gguf_walk){.value = gguf_find(g, "clip.vision.is_deepstack_layers")};
+}
+
+static bool next_is_deep(struct gguf_walk *w, bool *deep)
+{
     struct gguf_item item;
-    bool deep = false;
-    for (uint64_t i = 0; i <= block && w.value; i++)
-        deep = gguf_next(&w, &item) && item.kind == GGUF_IS_BOOL && item.flag;
-    return deep;
+    if (!w->value || w->index >= BLOCKS_MAX || !gguf_next(w, &item))
+        return false;
+    *deep = item.kind == GGUF_IS_BOOL && item.flag;
+    return true;
 }
 
 /* Matches a name with a pattern; *number is that of '#'. */
@@ -114,9 +118,11 @@ static bool matches(struct slice name, const char *pattern, uint64_t *number)
 /* Mergers of DeepStack are a list: one's place is how many blocks before its own have one. */
 static uint64_t place_of(const struct gguf *g, uint64_t block)
 {
+    struct gguf_walk w = deep_blocks(g);
     uint64_t place = 0;
-    for (uint64_t i = 0; i < MIN_OF(block, (uint64_t)BLOCKS_MAX); i++)
-        place += is_deep(g, i);
+    bool deep;
+    while (w.index < block && next_is_deep(&w, &deep))
+        place += deep;
     return place;
 }
 
@@ -163,12 +169,14 @@ static void put(json_t *object, const char *name, uint64_t value)
     json_object_set_new(object, name, json_integer((json_int_t)MIN_OF(value, (uint64_t)UINT32_MAX)));
 }
 
-static json_t *deep_blocks(const struct gguf *g, uint64_t blocks)
+static json_t *deep_indexes(const struct gguf *g)
 {
+    struct gguf_walk w = deep_blocks(g);
     json_t *list = json_array();
-    for (uint64_t i = 0; i < MIN_OF(blocks, (uint64_t)BLOCKS_MAX); i++) {
-        if (is_deep(g, i))
-            json_array_append_new(list, json_integer((json_int_t)i));
+    bool deep;
+    while (next_is_deep(&w, &deep)) {
+        if (deep)
+            json_array_append_new(list, json_integer((json_int_t)(w.index - 1)));
     }
     return list;
 }
@@ -217,8 +225,7 @@ int gguf_vision_config(const struct gguf *model, const struct gguf *encoder, jso
         put(vision, keys[i].to, number(encoder, keys[i].from));
     put(vision, "spatial_merge_size", merge_of(encoder));
     put(vision, "num_position_embeddings", positions ? positions->shape[0] : 0);
-    json_object_set_new(vision, "deepstack_visual_indexes",
-                        deep_blocks(encoder, number(encoder, "clip.vision.block_count")));
+    json_object_set_new(vision, "deepstack_visual_indexes", deep_indexes(encoder));
     json_object_set_new(root, "vision_config", vision);
     put_tokens(model, root);
     if (fabs(eps - EPS) > 1e-9)

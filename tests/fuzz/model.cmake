@@ -1,5 +1,6 @@
 plateau_fuzz(fuzz_safetensors weights)
 plateau_fuzz(fuzz_gguf gguf)
+plateau_fuzz(fuzz_gguf_vision gguf)
 plateau_fuzz(fuzz_bundle model)
 plateau_fuzz(fuzz_config model)
 plateau_fuzz(fuzz_gguf_model model chat)
