@@ -76,6 +76,13 @@ static const struct gguf_key corrected_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key ernie_keys[] = {
+    {"expert_shared_count", "moe_num_shared_experts"},
+    {"interleave_moe_layer_step", "moe_layer_interval"},
+    {"leading_dense_block_count", "moe_layer_start_index"},
+    {NULL, NULL},
+};
+
 static const struct gguf_key lfm_keys[] = {
     {"attention.layer_norm_rms_epsilon", "norm_eps"},
     {"expert_weights_scale", "routed_scaling_factor"},
@@ -281,6 +288,8 @@ static const struct gguf_arch archs[] = {
     {"deepseek2", GGUF_NAMES, .model_type = "youtu", .latent = true},
     {"dots1", GGUF_NAMES, .experts = true, .model_type = "dots1", .keys = corrected_keys},
     {"ernie4_5", GGUF_NAMES, .model_type = "ernie4_5"},
+    {"ernie4_5-moe", GGUF_NAMES, .experts = true, .model_type = "ernie4_5_moe", .keys = ernie_keys,
+     .flag = {"blk.0.attn_q.bias", "use_bias"}},
     {"exaone4", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "exaone4"},
     {"exaone4", GGUF_NAMES, .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
     {"falcon-h1", GGUF_NAMES, .ssm = true, .model_type = "falcon_h1", .keys = falcon_keys,
@@ -297,6 +306,7 @@ static const struct gguf_arch archs[] = {
     {"granitehybrid", GGUF_NAMES, .ssm = true, .model_type = "granitemoehybrid", .keys = granite_keys,
      .kinds = {"mamba", "attention"}, .naming.own = apart, .naming.ordered = paired},
     {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
+    {"hunyuan-moe", GGUF_NAMES, .experts = true, .model_type = "hunyuan_v1_moe"},
     {"lfm2", GGUF_NAMES, .model_type = "lfm2", .keys = lfm_keys, .kinds = {"conv", "full_attention"},
      .facts = "{\"block_auto_adjust_ff_dim\": false}", .naming.own = norm_of_embedding},
     {"lfm2moe", GGUF_NAMES, .experts = true, .model_type = "lfm2_moe", .keys = lfm_keys,
@@ -335,6 +345,38 @@ static const struct gguf_arch refused[] = {
     {"rwkv6", GGUF_NAMES, .refused = true, .model_type = "rwkv6"},
     {"rwkv7", GGUF_NAMES, .refused = true, .model_type = "rwkv7"},
 };
+
+/* Architectures that no family computes, with what they have and no family has. */
+static const struct {
+    const char *names[8], *why;
+} unserved[] = {
+    {{"gpt2", "starcoder"}, "its positions are learned"},
+    {{"bloom", "jais", "jina-bert-v2", "mpt", "refact"}, "its scores fall with the distance of keys (ALiBi)"},
+    {{"falcon", "gptj", "gptneox", "phi2", "plamo"}, "its attention and MLP read one norm side by side"},
+    {{"dream", "llada", "llada-moe", "rnd1"}, "its text is denoised, and not one token after the other"},
+    {{"mamba", "mamba2"}, "all of its layers are recurrences"},
+    {{"arwkv7", "rwkv6qwen2"}, "its layers are RWKV's recurrence"},
+    {{"plamo2"}, "its layers are Mamba-1"},
+    {{"minimax-01"}, "its layers are lightning attention"},
+    {{"eurobert", "jina-bert-v3", "modern-bert", "neo-bert", "nomic-bert", "nomic-bert-moe"},
+     "an encoder whose positions rotate"},
+    {{"t5", "t5encoder"}, "its encoder has positions by distance, and a decoder of its own"},
+    {{"bitnet"}, "its attention and MLP have norms inside"},
+    {{"cogvlm"}, "tokens of images have weights of their own"},
+    {{"dflash", "eagle3", "gemma4-assistant"}, "a drafter of tokens for another model"},
+    {{"wavtokenizer-dec"}, "a decoder of sound"},
+};
+
+const char *gguf_arch_unserved(struct slice name)
+{
+    for (size_t i = 0; i < COUNT_OF(unserved); i++) {
+        for (size_t n = 0; n < COUNT_OF(unserved[i].names) && unserved[i].names[n]; n++) {
+            if (slice_eq(name, slice_of(unserved[i].names[n])))
+                return unserved[i].why;
+        }
+    }
+    return "no family here computes it";
+}
 
 static bool has_key(const struct gguf *g, const struct gguf_arch *a)
 {

@@ -49,6 +49,8 @@ struct gguf_arch {
 /* The row of the file `g`; NULL for a file without the keys that some rows need. Returns NULL if the
  * architecture is not read. */
 const struct gguf_arch *gguf_arch_find(const struct gguf *g, struct slice name, bool experts);
+/* Why an architecture that gguf_arch_find() does not find is not read. */
+const char *gguf_arch_unserved(struct slice name);
 /* Keys that all architectures share. */
 extern const struct gguf_key gguf_arch_keys[];
 

@@ -27,11 +27,12 @@ static int find_arch(struct gguf_meta *v)
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
         experts = 0;
     v->arch = gguf_arch_find(&v->file->head, name, experts > 0);
-    return v->arch ? 0
-                   : err_set(v->e, -ENOTSUP,
-                             "GGUF files of architecture '%.*s'%s are not supported; docs/models.md lists "
-                             "those that are",
-                             SLICE_ARGS(name), experts > 0 ? " with experts" : "");
+    return v->arch
+               ? 0
+               : err_set(v->e, -ENOTSUP,
+                         "GGUF files of architecture '%.*s'%s are not supported: %s; docs/models.md lists "
+                         "those that are",
+                         SLICE_ARGS(name), experts > 0 ? " with experts" : "", gguf_arch_unserved(name));
 }
 
 /* Rows of tables are numbers of config.json. The MTP head's layers count as blocks. */

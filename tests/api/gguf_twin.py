@@ -60,6 +60,10 @@ NEXT_NAMES = {
 GEMMA_NAMES = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
 }
+HUNYUAN_NAMES = {
+    "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
+    **{f"mlp.shared_mlp.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")},
+}
 MINIMAX_NAMES = {
     "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
     "block_sparse_moe.experts.w1": "ffn_gate_exps", "block_sparse_moe.experts.w3": "ffn_up_exps", "block_sparse_moe.experts.w2": "ffn_down_exps",
@@ -194,6 +198,17 @@ def arcee(c):
     return {**common(c), **yarn(c)}
 
 
+def ernie_moe(c):
+    return {**common(c), **experts({**c, "num_experts_per_tok": c["moe_k"]}, "moe_num_experts", "moe_intermediate_size"),
+            "expert_shared_count": c["moe_num_shared_experts"], "interleave_moe_layer_step": c["moe_layer_interval"],
+            "leading_dense_block_count": c["moe_layer_start_index"]}
+
+
+def hunyuan_moe(c):
+    return {**common(c), "expert_count": c["num_experts"][0], "expert_used_count": c["moe_topk"][0], "expert_shared_count": 1,
+            "expert_feed_forward_length": c["intermediate_size"], "expert_shared_feed_forward_length": c["intermediate_size"]}
+
+
 def falcon_h1(c):
     return {**common(c), **mamba(*(c["mamba_" + k] for k in ["d_conv", "d_state", "n_groups", "n_heads", "d_ssm"]))}
 
@@ -292,6 +307,10 @@ def pairs_of_heads(c, name, values):
 def raised_norms(c, name, values):
     """Norms are w - 1 in the checkpoint."""
     return name, values.mapped(lambda x: x + 1) if "norm" in name else values
+
+
+def flat_correction(c, name, values):
+    return name, values.shaped(len(values.numbers)) if "exp_probs" in name else values
 
 
 def squeezed(c, name, values):
@@ -402,6 +421,8 @@ FAMILIES = {
     "dots1": ("dots1", dots1, {}, as_is),
     "embeddinggemma": ("gemma-embedding", gemma_embedding, GEMMA_NAMES, raised_norms),
     "gemma": ("gemma", common, {}, raised_norms),
+    "ernie4_5_moe": ("ernie4_5-moe", ernie_moe, {"mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias"}, flat_correction),
+    "hunyuan_v1_moe": ("hunyuan-moe", hunyuan_moe, HUNYUAN_NAMES, as_is),
     "falcon_h1": ("falcon-h1", falcon_h1, FALCON_NAMES, falcon_parts),
     "granitemoehybrid": ("granitehybrid", granite_hybrid, GRANITE_NAMES, granite_parts),
     "qwen3_vl_text": ("qwen3vl", qwen3_vl, {}, as_is),

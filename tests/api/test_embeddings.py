@@ -14,6 +14,7 @@ import pytest
 
 from conftest import ANSWER_S, FEW_PAGES, MODEL, TOP, Open, Server, all_returned, openai, settled, until
 from hostile import draws
+import gguf_twin
 
 EMBEDDING = TOP / "tests/golden/data/qwen3_embedding"
 VECTORS = json.loads((EMBEDDING / "golden.json").read_text())["embedding"]
@@ -74,6 +75,31 @@ def refused(reply, param, *words):
 
 
 # ---- embeddings ----
+
+
+def test_a_gguf_file_of_embeddinggemma_is_the_checkpoint(tmp_path):
+    """Without Dense modules, and with a window in every layer: of two, none is the sixth."""
+    config, tensors = gguf_twin.read(TOP / "tests/golden/data/embeddinggemma")
+    config.update(layer_types=["sliding_attention"] * 2)
+    tensors = {f"model.{name}": values for name, values in tensors.items()}
+    plain, twin = tmp_path / "plain", tmp_path / "twin.gguf"
+    (plain / "1_Pooling").mkdir(parents=True)
+    gguf_twin.write_safetensors(plain, config, tensors)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    (plain / "modules.json").write_text(json.dumps([{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]))
+    (plain / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    gguf_twin.write(twin, *gguf_twin.twin_of(config, tensors, "embeddinggemma"))
+
+    class Two(Server):
+        def arguments(self):
+            return [str(plain), str(twin), FEW_PAGES]
+
+    server = Two("--compute", "f32")
+    ids = [[35], [15, 20], [18, 24, 24, 13, 26, 18, 15, 17, 7, 3, 9, 11, 30, 31, 2, 5]]
+    got = [embed(server, ids, name) for name in ("plain", "twin")]
+    assert all(abs(x - y) < 1e-5 for a, b in zip(*got) for x, y in zip(a, b))
+    assert server.stop() == 0
+
 
 
 def test_the_longest_text_is_the_one_of_its_sentence_transformer(tmp_path):

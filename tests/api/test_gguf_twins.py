@@ -115,6 +115,21 @@ def test_gemma(tmp_path):
     holds(DATA / "gemma", tmp_path)
 
 
+def test_hunyuan_moe(tmp_path):
+    """The converter computes the base of the rotation."""
+    config, tensors = gguf_twin.read(DATA / "hunyuan_v1_moe")
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 5000.0}
+    same(config, tensors, tmp_path)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_ernie_moe(biases, tmp_path):
+    """A file has no bias of logits."""
+    config, tensors = gguf_twin.read(DATA / "ernie4_5_moe")
+    config.update(use_bias=biases, moe_layer_end_index=-1, num_hidden_layers=3)
+    same(config, {n: v for n, v in tensors.items() if "layers.3." not in n and n != "lm_head.bias" and (biases or not n.endswith("proj.bias"))}, tmp_path)
+
+
 def test_dots1(tmp_path):
     """A file has no windows."""
     config, tensors = gguf_twin.read(DATA / "dots1")

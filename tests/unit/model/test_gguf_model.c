@@ -461,7 +461,9 @@ TEST(an_encoder_says_which_rows_make_its_vector)
 TEST(metadata_that_are_refused)
 {
     begin_model("mamba", 0);
-    refuses(-ENOTSUP, "architecture 'mamba' are not supported; docs/models.md lists");
+    refuses(
+        -ENOTSUP,
+        "architecture 'mamba' are not supported: all of its layers are recurrences; docs/models.md lists");
     begin_model("qwen3", 1);
     test_gguf_key_u32(&file, "qwen3.expert_count", 8);
     refuses(-ENOTSUP, "architecture 'qwen3' with experts");
