@@ -171,6 +171,19 @@ static inline size_t state_hidden_offset(const struct compute_shape *c, uint32_t
     return c->hidden_offset + index * ROUND_UP(c->hidden * sizeof(float), (size_t)64);
 }
 
+/* With MTP and no state, pages of the first group have hidden states behind K and V: of the last tokens that
+ * are computed, as many as a draft and its known token, each at its position's remainder. */
+static inline size_t page_hidden_bytes(const struct compute_shape *c)
+{
+    size_t one = ROUND_UP(c->hidden * sizeof(float), (size_t)64);
+    return c->mtp_count && c->recurrent_count == 0 ? (1 + c->drafts_max) * one : 0;
+}
+static inline size_t page_hidden_offset(const struct compute_shape *c, uint32_t position)
+{
+    size_t one = ROUND_UP(c->hidden * sizeof(float), (size_t)64);
+    return c->page_hidden + position % (1 + c->drafts_max) * one;
+}
+
 /* Sets the layers' offsets, and in `c` what is known of a state then. */
 static inline void state_lay_out(struct compute_shape *c, struct recurrent_layer *layers)
 {

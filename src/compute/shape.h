@@ -59,6 +59,8 @@ struct compute_shape {
     uint32_t recurrent_count;
     size_t hidden_offset; /* with MTP: of the hidden states, in bytes from the state's begin */
     size_t state_bytes;
+    size_t
+        page_hidden; /* with MTP and no state: of the hidden states, in bytes from a page's begin; else 0 */
     /* Delta nets, short convolutions (conv_width alone); zeros without. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
     struct ssm_shape ssm;

@@ -185,10 +185,13 @@ static int measure_head(struct config *c, struct model_files *files, struct bind
 {
     struct mtp_weights weights;
     struct draft_vocab draft_vocab;
-    if (!c->family->mtp)
+    if (!family_has_mtp(c->family))
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
-    if (c->recurrent_count == 0 || c->drafts_max == 0)
-        return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
+    if (c->drafts_max == 0)
+        return err_set(b->e, -ENOTSUP, "pages and states have no room for drafts");
+    if (c->recurrent_count == 0 && !c->backend->page_hidden)
+        return err_set(b->e, -ENOTSUP, "%s devices compute the heads of models with recurrent layers alone",
+                       c->backend->name);
     int r = mtp_bind_init(b, files);
     if (r == 0)
         r = mtp_bind(b, &weights);

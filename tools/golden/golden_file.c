@@ -293,6 +293,7 @@ static int read_all(const json_t *root, const char *path, struct golden_file *f,
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "text");
         r = read_case(text, &text_keys, c, e);
+        f->mtp += c->mtp_argmax.count > 0;
     }
     if (r == 0 && image) {
         struct golden_case *c = &f->cases[f->case_count++];

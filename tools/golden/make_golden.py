@@ -60,17 +60,18 @@ class Entry:
     `pooling`: it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
     function that changes the random weights by name, before anything is computed from them.
-    `made_by`: a class of transformers that its list of model types does not name."""
+    `made_by`: a class of transformers that its list of model types does not name. `mtp`: its last layer is an
+    MTP head (mtp_head.py)."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, text=None, images=vision_inputs.Qwen(), sees=False, served=False, pooling=None,
                  lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None, made_by=None,
-                 **config):
+                 mtp=False, **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
         self.images, self.sees, self.served = images, sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
-        self.weights, self.made_by = weights, made_by
+        self.weights, self.made_by, self.mtp = weights, made_by, mtp
         self.config = {**BASE, **config}
         if scores:
             self.config["num_labels"] = 1
@@ -514,6 +515,15 @@ ENTRIES = {
                            rope_interleave=False, attention_bias=True, intermediate_size=24,
                            change=mtp_layer,
                            rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    # MTP heads as a layer after the model's: with latent attention, and with biases.
+    "deepseek_v3_mtp": Entry("deepseek_v3", mtp=True, num_hidden_layers=3, num_key_value_heads=4, q_lora_rank=8,
+                             kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, hidden_size=16,
+                             n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+                             weights=small_corrections, moe_intermediate_size=12, n_shared_experts=1,
+                             first_k_dense_replace=1),
+    "glm4_moe_mtp": Entry("glm4_moe", mtp=True, num_hidden_layers=3, hidden_size=16, head_dim=8, n_routed_experts=4,
+                          num_experts_per_tok=2, moe_intermediate_size=12, n_shared_experts=1, attention_bias=True,
+                          weights=small_corrections, first_k_dense_replace=1, partial_rotary_factor=0.5),
 }
 
 
@@ -739,16 +749,28 @@ def make(name, out, seeds):
     entry = ENTRIES[name]
     for seed in range(entry.seed, entry.seed + seeds):
         torch, model = make_model(entry, seed)
+        head = None
+        if entry.mtp:
+            import mtp_head
+            head = mtp_head.Head(model, getattr(torch, entry.dtype), seed)
         parts = {"text": text_part(torch, model, entry, seed)}
+        clear = True
+        if head:
+            drafts, margin = head.part(parts["text"]["prompt"] + parts["text"]["greedy"])
+            parts["text"] |= drafts
+            clear = margin > MARGIN_MIN
         if entry.sees:
             parts["image"] = image_part(torch, model, entry, seed)
-        if all(min(p["greedy_margin"]) > MARGIN_MIN and len(set(p["greedy"])) >= DIFFERENT_MIN
+        if clear and all(min(p["greedy_margin"]) > MARGIN_MIN and len(set(p["greedy"])) >= DIFFERENT_MIN
                for p in parts.values()):
             break
     else:
         sys.exit(f"{name}: no seed of {seeds} gives {DIFFERENT_MIN} tokens and margins above {MARGIN_MIN}")
     folder = out / name
     empty(folder)
+    if head:
+        entry.change, entry.rewrite = head.add, head.configure
+        model.config.num_hidden_layers += 1
     save(torch, model, entry, folder)
     part = parts["text"]
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))

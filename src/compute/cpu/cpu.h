@@ -225,6 +225,8 @@ float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer);
 float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer);
 /* With an MTP head: the hidden state of pending token `index`. */
 float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index);
+/* The hidden state of the sequence's token at `position`, in its page. */
+float *cpu_page_hidden(const struct cpu *c, const struct batch_seq *seq, uint32_t position);
 
 static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {

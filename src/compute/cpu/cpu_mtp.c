@@ -8,8 +8,6 @@
 #include "compute/rope.h"
 #include "compute/shape.h"
 
-#include "base/none.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -49,9 +47,12 @@ static void set_embedding(const struct cpu *c, const struct op_pair *a, uint32_t
         rope_tables_at(a->ropes, seq->previous, angles);
 }
 
-/* The hidden state after the last of the accepted tokens, or after the state. */
+/* The hidden state of the last token before the sequence's first: after the last of the accepted tokens, or
+ * after the state, or in a page. NULL: there is no such token. */
 static const float *last_hidden(const struct cpu *c, const struct batch_seq *seq)
 {
+    if (c->shape->page_hidden > 0)
+        return seq->position > 0 ? cpu_page_hidden(c, seq, seq->position - 1) : NULL;
     return cpu_state_hidden(c, seq->state_in, seq->pending > 0 ? seq->pending - 1 : 0);
 }
 
@@ -67,10 +68,11 @@ static void pair_token(struct cpu *c, const void *arg, uint32_t t)
         set_half(c, a, t + 1, true, h);
     if (t > seq->first)
         return;
-    if (seq->state_in == NONE) /* entry 0: no query sees it */
+    const float *before = last_hidden(c, seq);
+    if (before)
+        set_half(c, a, t, true, before);
+    else /* entry 0: no query sees it */
         memset(cpu_row(c, a->pair, t) + a->h.width, 0, a->h.width * sizeof(float));
-    else
-        set_half(c, a, t, true, last_hidden(c, seq));
 }
 
 static void pair_draft(struct cpu *c, const void *arg, uint32_t t)

@@ -162,11 +162,24 @@ void cpu_add_features(struct compute *compute, const struct op_features *a)
 
 /* ---- norms ---- */
 
+/* Keeps the hidden state if the token is one of the last of its sequence or of its page. */
+static void keep_in_page(const struct cpu *c, const struct batch_seq *seq, struct act h, uint32_t t)
+{
+    uint32_t position = seq->position + t - seq->first;
+    uint32_t end = MIN_OF(seq->position + seq->count, ROUND_UP(position + 1, PAGE_TOKENS));
+    if (position + 1 + c->shape->drafts_max >= end)
+        memcpy(cpu_page_hidden(c, seq, position), cpu_row(c, h, t), h.width * sizeof(float));
+}
+
 /* By now every sequence has read its state_in. */
 static void keep_hidden(const struct cpu *c, struct act h, uint32_t t)
 {
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     uint32_t index = t - seq->first;
+    if (c->shape->page_hidden > 0) {
+        keep_in_page(c, seq, h, t);
+        return;
+    }
     if (!seq->keep_pending && index + 1 < seq->count)
         return;
     memcpy(cpu_state_hidden(c, seq->state_out, seq->keep_pending ? index : 0), cpu_row(c, h, t),

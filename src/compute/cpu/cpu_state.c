@@ -26,3 +26,10 @@ float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)
 {
     return state_part(c, state, state_hidden_offset(c->shape, index));
 }
+
+float *cpu_page_hidden(const struct cpu *c, const struct batch_seq *seq, uint32_t position)
+{
+    uint64_t page = seq->pages[0][position / PAGE_TOKENS];
+    return cpu_memory(c, dev_add(c->in->pages[0], page * c->shape->groups[0].page_bytes +
+                                                      page_hidden_offset(c->shape, position)));
+}

@@ -83,7 +83,7 @@ static int bind_in(struct binder *b, uint32_t layer, bool mtp, struct binder_mat
     int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
     if (r < 0)
         return r;
-    return mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
+    return mtp && b->config->family->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
 }
 
 static uint32_t gates_of(const struct config *c, const struct layer_config *l)
@@ -189,13 +189,18 @@ static void forward(struct step *s, const struct layer *l)
     step_leave_out(s);
 }
 
-void attention_put(struct step *s, const struct layer *l)
+const struct projection *attention_put_reader(const struct layer *l)
 {
-    const struct attention_weights *w = &l->attention;
+    return l->attention.kv.out > 0 ? &l->attention.kv : &l->attention.in;
+}
+
+static void put(struct step *s, const struct layer *l)
+{
     const struct op_attention a = op_of(s, l, true);
-    step_project(s, &w->kv, step_normed(s), act_part(a.qkv, w->in.out - w->kv.out, w->kv.out));
+    const struct projection *w = attention_put_reader(l);
+    step_project(s, w, step_normed(s), act_part(a.qkv, a.qkv.width - w->out, w->out));
     compute_append(s->compute, &a);
 }
 
 const struct block block_attention = {
-    .state = BLOCK_KV, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward};
+    .state = BLOCK_KV, .arrays = arrays, .bind = bind, .readers = readers, .forward = forward, .put = put};

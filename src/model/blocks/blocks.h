@@ -38,6 +38,9 @@ struct block {
     /* The projections that read the normed tokens first; the second may be NULL. */
     void (*readers)(const struct layer *l, const struct projection *ret[OP_READERS_MAX]);
     void (*forward)(struct step *s, const struct layer *l);
+    /* Writes only K and V of the normed tokens to the pages, in the layer of an MTP head. NULL: no head has
+     * such a layer. */
+    void (*put)(struct step *s, const struct layer *l);
 };
 
 extern const struct block block_attention;      /* softmax attention over pages (attention.c) */
@@ -54,8 +57,8 @@ extern const struct block block_experts_beside; /* experts and an MLP, both norm
 /* All of them; ends with NULL (layer.c). */
 extern const struct block *const blocks[];
 
-/* Writes only K and V of the normed tokens to the pages: of an MTP head's layer. */
-void attention_put(struct step *s, const struct layer *l);
+/* The projection that reads the normed tokens before block_attention.put. */
+const struct projection *attention_put_reader(const struct layer *l);
 
 /* Returns the growth of queries with position / *every; 0 for ROPE_ABSENT. */
 float attention_growth(const struct config *c, uint32_t rope, uint32_t *every);

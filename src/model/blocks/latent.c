@@ -176,15 +176,14 @@ static struct act project_queries(struct step *s, const struct latent_weights *w
     return q;
 }
 
-static void forward(struct step *s, const struct layer *l)
+/* Queries, in their array, and keys, in the pages. */
+static void put(struct step *s, const struct layer *l)
 {
     const struct config *c = s->config;
     const struct latent_weights *w = &l->latent;
     const struct layer_config *n = l->config;
     const struct act in = step_act(ARRAY_PROJ, w->in.out);
     const struct act query = step_act(ARRAY_LATENT_QUERY, n->heads * n->head_dim);
-    const struct act seen = step_act(ARRAY_PROJ, n->heads * n->value_dim),
-                     mid = step_act(ARRAY_MID, w->out.in);
     uint32_t every;
     const float growth = attention_growth(c, n->rope, &every);
     step_project(s, &w->in, step_normed(s), in);
@@ -201,9 +200,22 @@ static void forward(struct step *s, const struct layer *l)
                                                    .angles = step_angles(s, n->rope),
                                                    .growth = growth,
                                                    .growth_every = every});
-    compute_attend(s->compute,
-                   &(struct op_attention){
-                       .layer = n->index, .heads = n->heads, .scale = w->scale, .qkv = query, .out = seen});
+}
+
+static void forward(struct step *s, const struct layer *l)
+{
+    const struct latent_weights *w = &l->latent;
+    const struct layer_config *n = l->config;
+    const struct act query = step_act(ARRAY_LATENT_QUERY, n->heads * n->head_dim);
+    const struct act seen = step_act(ARRAY_PROJ, n->heads * n->value_dim),
+                     mid = step_act(ARRAY_MID, w->out.in);
+    put(s, l);
+    compute_attend(s->compute, &(struct op_attention){.layer = n->index,
+                                                      .heads = n->heads,
+                                                      .scale = w->scale,
+                                                      .mtp = l->mtp,
+                                                      .qkv = query,
+                                                      .out = seen});
     const struct op_product values = {
         .w = &w->value, .x = seen, .y = mid, .columns = COLUMNS_HEADS, .reader = &w->out};
     compute_project(s->compute, &values, 1);
@@ -218,4 +230,5 @@ const struct block block_latent = {.state = BLOCK_KV,
                                    .arrays = arrays,
                                    .bind = bind,
                                    .readers = readers,
-                                   .forward = forward};
+                                   .forward = forward,
+                                   .put = put};

@@ -6,6 +6,7 @@
 
 #include "model/blocks/blocks.h"
 #include "model/blocks/mrope.h"
+#include "model/family/family.h"
 
 #include "base/check.h"
 #include "base/none.h"
@@ -74,12 +75,15 @@ struct op_product mtp_pair(struct step *s, const struct mtp *m)
 void mtp_put(struct step *s, const struct mtp *m)
 {
     const struct layer *l = &m->weights.layer;
-    compute_norm(s->compute, &(struct op_norm){.h = step_out(s),
-                                               .y = step_normed(s),
-                                               .norm = l->norm_mixer.before,
-                                               .readers = {&l->attention.kv},
-                                               .keep = step_residual(s)});
-    attention_put(s, l);
+    const struct block *mixer = l->config->mixer;
+    struct op_norm norm = {
+        .h = step_out(s), .y = step_normed(s), .norm = l->norm_mixer.before, .keep = step_residual(s)};
+    ASSERT(mixer->put);
+    mixer->readers(l, norm.readers);
+    if (mixer == &block_attention)
+        norm.readers[0] = attention_put_reader(l);
+    compute_norm(s->compute, &norm);
+    mixer->put(s, l);
 }
 
 /* ---- drafts ---- */
@@ -111,12 +115,13 @@ static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t 
     return count;
 }
 
-/* The hidden state that the head reads, and the next pass starts from, is left in the normed tokens. */
+/* The hidden state that the output matrix reads is left in the normed tokens. The next pass starts from it,
+ * or in DeepSeek's form from the residual stream before that norm. */
 static void draft_pass(struct step *s, const struct mtp *m, bool first)
 {
     bool some = m->draft_vocab->size > 0;
     struct op_pair pair = op_pair_of(s, m);
-    pair.h = step_normed(s);
+    pair.h = s->config->family->mtp_layer ? step_residual(s) : step_normed(s);
     pair.draft = true;
     pair.from_states = first;
     compute_pair(s->compute, &pair);
@@ -161,7 +166,7 @@ static void take_drafts(const struct step *s, const struct model_draft *d, uint3
 
 static void check_draft(const struct step *s, const struct model_draft *d)
 {
-    ASSERT(d->seq_count <= s->seqs_max && !dev_is_null(d->states));
+    ASSERT(d->seq_count <= s->seqs_max && (s->shape.page_hidden > 0 || !dev_is_null(d->states)));
     for (uint32_t i = 0; i < d->seq_count; i++) {
         const struct model_draft_seq *r = &d->seqs[i];
         ASSERT(r->position > 0 && r->token < s->config->vocab);

@@ -7,6 +7,7 @@
 #include "model/blocks/blocks.h"
 #include "model/blocks/mtp.h"
 #include "model/config/json_read.h"
+#include "model/family/family.h"
 #include "model/load/binder.h"
 #include "tensor/role.h"
 
@@ -22,10 +23,16 @@
 static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
 static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
 
-/* Its tensors beside the layer are of no layer; in a GGUF file they and the layer are one more block. */
+/* The head is a layer after the model's: in a GGUF file, and in DeepSeek's form. */
+static bool is_layer(const struct config *c)
+{
+    return c->naming || c->family->mtp_layer;
+}
+
+/* Its tensors beside the layer are of that layer, or of none. */
 static const char *path_of(const struct binder *b, enum tensor_role role, char ret[BINDER_PATH_MAX])
 {
-    return binder_path(b, b->config->naming ? b->config->layers : NONE, role, ret);
+    return binder_path(b, is_layer(b->config) ? b->config->layers : NONE, role, ret);
 }
 
 /* The file of the head's first matrix; NULL: no head. */
@@ -34,7 +41,8 @@ static const char *find_head(struct binder *b)
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
-        b->prefix = b->config->naming ? "" : prefixes[i];
+        if (!b->config->family->mtp_layer)
+            b->prefix = b->config->naming ? "" : prefixes[i];
         binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
         if (binder_find_optional(b, name, &t))
             return checkpoint_file_of(b->checkpoint, name);
@@ -44,7 +52,13 @@ static const char *find_head(struct binder *b)
 
 bool mtp_exists(const struct checkpoint *c, const struct config *config)
 {
+    static const char *const models[] = {"model.", "language_model.model.", "model.language_model."};
     char head[64];
+    for (size_t i = 0; !config->naming && config->family->mtp_layer && i < COUNT_OF(models); i++) {
+        snprintf(head, sizeof(head), "%slayers.%u.eh_proj", models[i], config->layers);
+        if (checkpoint_any(c, head))
+            return true;
+    }
     if (!config->naming)
         return checkpoint_any(c, prefixes[0]) || checkpoint_any(c, prefixes[1]);
     snprintf(head, sizeof(head), "%s.%u.nextn.", config->naming->layers, config->layers);
@@ -79,7 +93,9 @@ int mtp_bind_init(struct binder *b, struct model_files *files)
     const char *file = find_head(b);
     if (!file)
         return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
-                       b->config->naming ? "nextn.eh_proj.weight" : "mtp.fc.weight");
+                       b->config->naming              ? "nextn.eh_proj.weight"
+                       : b->config->family->mtp_layer ? "eh_proj.weight"
+                                                      : "mtp.fc.weight");
     b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {
@@ -107,5 +123,5 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret)
         r = bind_norm(b, ROLE_MTP_NORM_HIDDEN, &ret->norm_hidden);
     if (r == 0)
         r = bind_norm(b, ROLE_MTP_NORM, &ret->norm);
-    return r == 0 ? layer_bind(b, c->naming ? c->layers : 0, &ret->layer) : r;
+    return r == 0 ? layer_bind(b, is_layer(c) ? c->layers : 0, &ret->layer) : r;
 }

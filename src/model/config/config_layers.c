@@ -260,6 +260,8 @@ static void number_layers(struct config *c)
         if (layer_block(&c->layer[i], BLOCK_RECURRENT))
             c->layer[i].recurrent = c->recurrent_count++;
     }
+    if (family_has_mtp(c->family) && c->mtp_layer.mixer->numbers)
+        c->mtp_layer.mixer->numbers(c, &c->mtp_layer);
     c->mtp_layer.index = c->kv_count;
 }
 
@@ -272,7 +274,7 @@ static bool is_used(const struct config *c, const struct block *b)
         if (l->mixer == b || l->beside == b || l->mlp == b || l->extra == b)
             return true;
     }
-    return c->family->mtp && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
+    return family_has_mtp(c->family) && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
 }
 
 /* Layers of the family can be made of it. */

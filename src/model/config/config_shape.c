@@ -222,7 +222,9 @@ int config_lay_out(struct arena *a, struct config *c)
                                       .draft_vocab = c->draft_vocab};
     fill_layers(c, kv, recurrent);
     page_lay_out(kv, c->shape.kv_count, c->shape.groups, c->shape.group_count);
-    c->shape.groups[0].page_bytes += c->page_beside;
+    if (page_hidden_bytes(&c->shape) > 0)
+        c->shape.page_hidden = c->shape.groups[0].page_bytes;
+    c->shape.groups[0].page_bytes += page_hidden_bytes(&c->shape) + c->page_beside;
     if (c->page_stride > 0)
         share_pages(&c->shape, kv, c->page_stride);
     state_lay_out(&c->shape, recurrent);

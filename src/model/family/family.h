@@ -133,7 +133,13 @@ struct family {
     bool positions_after_pad; /* the first position's row is the one after the pad token's id, and a pad
                                token has the row of its id */
     bool mtp;                 /* its checkpoints may have an MTP head, one of its full-attention layers */
+    bool mtp_layer;           /* they may have one as the layer after the others, as DeepSeek's */
 };
+
+static inline bool family_has_mtp(const struct family *f)
+{
+    return f->mtp || f->mtp_layer;
+}
 
 /* A file's families; the last one has no names. */
 extern const struct family families_llama[];

@@ -10,6 +10,10 @@
 static const struct tensor_name tensors[] = {{ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
                                              {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},
                                              {ROLE_SHARED_DOWN, "mlp.shared_experts.down_proj"},
+                                             {ROLE_MTP_PAIR, "eh_proj"},
+                                             {ROLE_MTP_NORM_EMBEDDING, "enorm"},
+                                             {ROLE_MTP_NORM_HIDDEN, "hnorm"},
+                                             {ROLE_MTP_NORM, "shared_head.norm"},
                                              {ROLE_NONE, NULL}};
 
 static const struct expert_form corrected = {
@@ -86,7 +90,8 @@ const struct family families_deepseek[] = {
                  "'v_head_dim': 128, " LATENT_DEFAULTS
                  ", 'n_routed_experts': 256, 'num_experts_per_tok': 8, 'moe_intermediate_size': 2048}",
      LATENT_LAYERS,
-     .experts = &corrected},
+     .experts = &corrected,
+     .mtp_layer = true},
     {.names = {"deepseek_v2"},
      .keys = v2_keys,
      .defaults = "{'max_position_embeddings': 2048, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "
@@ -119,6 +124,7 @@ const struct family families_deepseek[] = {
                  "'rms_norm_eps': 1e-5}",
      LATENT_LAYERS,
      .experts = &corrected,
-     .rotary_part = 1},
+     .rotary_part = 1,
+     .mtp_layer = true},
     {{NULL}},
 };

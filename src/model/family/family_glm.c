@@ -11,6 +11,10 @@ static const struct expert_form experts = {
 static const struct tensor_name tensors[] = {{ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
                                              {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},
                                              {ROLE_SHARED_DOWN, "mlp.shared_experts.down_proj"},
+                                             {ROLE_MTP_PAIR, "eh_proj"},
+                                             {ROLE_MTP_NORM_EMBEDDING, "enorm"},
+                                             {ROLE_MTP_NORM_HIDDEN, "hnorm"},
+                                             {ROLE_MTP_NORM, "shared_head.norm"},
                                              {ROLE_NONE, NULL}};
 
 #define EXPERT_KEYS(normal)                                                                                  \
@@ -66,7 +70,8 @@ const struct family families_glm[] = {
                  "'num_experts_per_tok': 8, 'n_routed_experts': 128}",
      .experts = &experts,
      .qk_norm = QK_NORM_OPTION,
-     .rotary_part = 0.5},
+     .rotary_part = 0.5,
+     .mtp_layer = true},
     {.names = {"solar_open"},
      .tensors = tensors,
      .keys = solar_keys,

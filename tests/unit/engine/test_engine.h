@@ -97,14 +97,15 @@ __attribute__((constructor)) static void test_engine_accounts(void)
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
     struct err e = {""};
-    struct model_opts opts = {.tokens_max = TEST_TOKENS_MAX,
-                              .seqs_max = TEST_SEQS_MAX,
-                              .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
-                              .parts = {.compute = test_compute(),
-                                        .vision = true,
-                                        .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
-                                        .drafts_max = TEST_DRAFTS_MAX},
-                              .device = test_device_get()};
+    struct model_opts opts = {
+        .tokens_max = TEST_TOKENS_MAX,
+        .seqs_max = TEST_SEQS_MAX,
+        .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
+        .parts = {.compute = test_compute(),
+                  .vision = true,
+                  .mtp = TEST_DRAFTS_MAX > 0 && (strcmp(dir, CANARY) == 0 || strstr(dir, "_mtp")),
+                  .drafts_max = TEST_DRAFTS_MAX},
+        .device = test_device_get()};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);
     if (model_load_at(dir, &opts, &m->model, &e) < 0)
         fail_msg("%s", e.text);

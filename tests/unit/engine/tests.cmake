@@ -9,14 +9,14 @@ plateau_test(test_budget engine)
 plateau_test(test_fingerprint engine)
 plateau_test(test_stream engine LABELS threads)
 foreach(name test_engine test_engine_turns test_engine_ends test_engine_phases test_engine_faults test_engine_pressure test_engine_prefix test_engine_leases test_engine_agents test_engine_trim
-    test_engine_plan test_invariants test_engine_image_sched test_engine_image_sched_ends test_engine_tier test_engine_draft test_engine_draft_model test_engine_head test_engine_canary
+    test_engine_plan test_invariants test_engine_image_sched test_engine_image_sched_ends test_engine_tier test_engine_draft test_engine_draft_model test_engine_head_layer test_engine_head test_engine_canary
     test_engine_grammar test_engine_grammar_tiny test_engine_vectors test_engine_think test_engine_windows)
   # The bundled model is too slow under ThreadSanitizer; what it adds there, the tiny ones have too. So is it under
   # AddressSanitizer, but for one test.
   set(labels threads)
   if(name STREQUAL test_engine_canary)
     set(labels)
-  elseif(name MATCHES "test_engine_head|test_engine_grammar$")
+  elseif(name MATCHES "test_engine_head$|test_engine_grammar$")
     set(labels slow)
   endif()
   plateau_test(${name} engine LABELS ${labels})
@@ -25,6 +25,6 @@ endforeach()
 plateau_checked_kernel(thread test_engine test_engine_prefix test_engine_phases)
 plateau_fake_test(test_engine test_engine_canary test_engine_turns test_engine_grammar_tiny test_engine_vectors test_engine_phases test_engine_prefix test_engine_tier test_engine_image_sched_ends)
 # Under ThreadSanitizer too, for the thread of the fake device: requests that end, preemption, drafts, images.
-plateau_fake_test(test_engine_ends test_engine_pressure test_engine_draft test_engine_draft_model test_engine_image_sched LABELS threads)
+plateau_fake_test(test_engine_ends test_engine_pressure test_engine_draft test_engine_draft_model test_engine_head_layer test_engine_image_sched LABELS threads)
 plateau_test(test_engine_holders engine LABELS threads)
 target_link_libraries(test_engine_holders PRIVATE PkgConfig::JANSSON)
