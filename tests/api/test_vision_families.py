@@ -1,4 +1,5 @@
 """Models of each family of vision encoders, served: prompts, and tokens of transformers for an image."""
+import concurrent.futures
 import io
 import json
 
@@ -49,7 +50,7 @@ class Seeing(Server):
         return [str(self.model), "--memory-limit", "512M"]
 
 
-def picture(golden):
+def image_of(golden):
     height, width, _ = golden["image_shape"]
     image = Image.frombytes("RGB", (width, height), (DATA / "noise.rgb").read_bytes()[:width * height * 3])
     out = io.BytesIO()
@@ -58,12 +59,12 @@ def picture(golden):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_picture_gives_transformers_tokens(tmp_path, name):
+def test_an_image_gives_the_tokens_of_transformers(tmp_path, name):
     golden, words = json.loads((DATA / name / "golden.json").read_text())["image"], words_of(name)
     places = [i for i, id in enumerate(golden["prompt"]) if words[id] in FAMILIES[name][0]]
     before, after = golden["prompt"][:places[0]], golden["prompt"][places[-1] + 1:]
     content = [{"type": "text", "text": " ".join(words[i] for i in before)},
-               {"type": "image_url", "image_url": {"url": picture(golden)}},
+               {"type": "image_url", "image_url": {"url": image_of(golden)}},
                {"type": "text", "text": " ".join(words[i] for i in after)}]
     messages = [{"role": "user", "content": content}]
     Seeing.model = make_model(tmp_path, name)
@@ -79,7 +80,7 @@ def test_a_picture_gives_transformers_tokens(tmp_path, name):
             tokens = [t["token"].strip() for t in got["choices"][0]["logprobs"]["content"]]
             assert tokens == [words[i] for i in golden["greedy"]]
             assert (got["usage"]["prompt_tokens_details"]["cached_tokens"] > 0) == cached
-        video = {"type": "video", "video": [picture(golden)] * 2, "fps": 1}
+        video = {"type": "video", "video": [image_of(golden)] * 2, "fps": 1}
         error = server.post("/v1/chat/completions", messages=[{"role": "user", "content": [content[0], video]}]).json()["error"]
         assert error["code"] == "unsupported_value", error
         forged = json.loads(json.dumps(messages))
@@ -88,3 +89,30 @@ def test_a_picture_gives_transformers_tokens(tmp_path, name):
         assert error["code"] == "invalid_value", error
     finally:
         assert server.stop() == 0
+
+
+def asked(server, i, words, image):
+    """A conversation of two images between texts of other lengths."""
+    text = [" ".join(words[3 + (7 * i + 3 * k) % 60] for k in range(5 + 6 * i + 3 * part)) for part in range(3)]
+    content = [{"type": "text", "text": text[0]}, image, {"type": "text", "text": text[1]}, image,
+               {"type": "text", "text": text[2]}]
+    got = server.post("/v1/chat/completions", messages=[{"role": "user", "content": content}], temperature=0,
+                      logprobs=True, ignore_eos=True, max_tokens=12, cache_salt=str(i)).json()
+    assert "choices" in got, got
+    return [(t["token"], t["logprob"]) for t in got["choices"][0]["logprobs"]["content"]]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_images_in_a_batch_give_the_same_bits(tmp_path, name):
+    golden, words = json.loads((DATA / name / "golden.json").read_text())["image"], words_of(name)
+    image = {"type": "image_url", "image_url": {"url": image_of(golden)}}
+    Seeing.model = make_model(tmp_path, name)
+    answers = []
+    for together in (False, True):
+        server = Seeing("--max-num-seqs", "4", "--step-ms", "1")
+        try:
+            with concurrent.futures.ThreadPoolExecutor(5 if together else 1) as pool:
+                answers.append(list(pool.map(lambda i: asked(server, i, words, image), range(5))))
+        finally:
+            assert server.stop() == 0
+    assert answers[0] == answers[1] and len({str(a) for a in answers[0]}) == 5
