@@ -7,10 +7,13 @@
 #include "model/config/config.h"
 #include "gguf/gguf_arch.h"
 #include "model/config/pooling.h"
+#include "compute/backend.h"
 #include "compute/ops.h"
 #include "model/family/family.h"
+#include "model/load/binder.h"
 #include "model/load/weight_staging.h"
 #include "tensor/block_form.h"
+#include "tensor/tensor_naming.h"
 #include "weights/checkpoint.h"
 
 #include <errno.h>
@@ -119,6 +122,24 @@ TEST(pieces_of_every_form_are_right_in_every_order)
         rows_are_right(type, pairs, none, 2000);
         rows_are_right(type, none, heads, 2000);
         rows_are_right(type, pairs, all, 0);
+    }
+}
+
+TEST(words_of_codebooks_need_a_backend_that_multiplies_them)
+{
+    static const struct tensor_naming naming = {.layers = "blk"};
+    const uint32_t types[] = {16, 17, 18, 19, 21, 22, 29};
+    struct backend backend = backend_cpu;
+    struct config config = {.naming = &naming, .backend = &backend};
+    struct err e = {{0}};
+    struct binder b = {.config = &config, .e = &e};
+    backend.codebooks = false;
+    for (size_t i = 0; i < COUNT_OF(types); i++) {
+        struct linear_source s = {.experts = 1, .out = 1, .in = 256};
+        s.weight = (struct tensor){.dtype = DTYPE_BLOCKS, .form = block_form_find(types[i]), .rank = 2};
+        assert_int_equal(binder_naming_source(&b, "t", "m", &s), -ENOTSUP);
+        assert_non_null(strstr(e.text, s.weight.form->name));
+        assert_non_null(strstr(e.text, "is read on CPUs alone"));
     }
 }
 
