@@ -61,6 +61,7 @@ struct metrics_counts *exchange_metrics_own(struct exchange *x)
 /* Its finish record will not arrive. */
 static void count_cut(struct exchange *x, const struct choice *c)
 {
+    ASSERT(c->prompt_index < x->gen.prompt_count);
     EXCHANGE_COUNT(x, finished[x->cut_reason]);
     exchange_metrics_own(x)->prompt_tokens += x->gen.prompts[c->prompt_index].count;
     exchange_metrics_own(x)->completion_tokens += c->tokens;
@@ -115,6 +116,7 @@ static void given(struct exchange *x)
 /* The reply is not copied: it has been paid for. */
 void exchange_reply_send(struct exchange *x)
 {
+    ASSERT(x->http);
     request_memory_hand_over(&x->gen.memory, &x->reply);
     http_respond_buf(x->http, x->status, "application/json", &x->reply);
     given(x);
@@ -271,6 +273,7 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
     }
     if (c->over) {
         x->choices_over++;
+        ASSERT(x->choices_over <= x->gen.choice_count);
         metrics_finish(exchange_metrics(x), exchange_metrics_own(x), &c->finish);
     }
     if (!failed(x, r, &why)) {

@@ -2,6 +2,7 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "gen/choice.h"
 
@@ -12,6 +13,7 @@ static struct list *bucket_of(struct api *a, const struct stream *s)
 
 void exchange_watch_choices(struct exchange *x, uint32_t from)
 {
+    ASSERT(from <= x->gen.submitted && x->gen.submitted <= x->gen.choice_count);
     for (uint32_t i = from; i < x->gen.submitted; i++)
         list_push_back(bucket_of(x->api, x->gen.choices[i].stream), &x->gen.choices[i].by_stream);
 }

@@ -115,6 +115,7 @@ static bool read_parts(struct exchange *x)
 {
     if (!x->api->parts || x->kind != REQUEST_GENERATE || !x->request.gen.messages)
         return true;
+    ASSERT(!x->compared);
     x->compared = request_memory_alloc(&x->gen.memory, sizeof(*x->compared));
     if (!x->compared)
         return out_of_memory(x);

@@ -70,6 +70,7 @@ static struct prep_past *past_of(struct prep_queue *q, uint64_t tenant)
 
 static void wake(struct waiter *w)
 {
+    ASSERT(!list_empty(&w->link));
     list_remove(&w->link);
     pthread_cond_signal(&w->woken);
 }

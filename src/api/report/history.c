@@ -88,11 +88,13 @@ static void clear_row(row r)
 
 static struct wide *wide_at(struct history *h, uint32_t level, uint64_t index)
 {
+    ASSERT(level == 1 || level == 2);
     return &(level == 1 ? h->minutes : h->halves)[index % COARSE_COUNT];
 }
 
 static void clear_bucket(struct history *h, uint32_t level, uint64_t index)
 {
+    ASSERT(level < LEVELS);
     if (level == 0) {
         clear_row(h->fine[index % FINE_COUNT]);
         return;
@@ -151,6 +153,7 @@ void history_add(struct history *h, uint64_t now_ns, const float given[HISTORY_S
 
 static uint64_t last_index(enum history_range range, uint64_t now_ns)
 {
+    ASSERT(range < HISTORY_RANGE_COUNT);
     return now_ns / levels[ranges[range].level].step_ns;
 }
 
@@ -166,6 +169,7 @@ struct history_window history_window_of(enum history_range range, uint64_t now_n
 
 static struct history_point bucket(const struct history *h, uint32_t level, uint64_t index, uint32_t series)
 {
+    ASSERT(level < LEVELS && series < HISTORY_SERIES_COUNT);
     struct history_point none = {NAN, NAN, NAN};
     if (index >= h->newest[level] || index + levels[level].count < h->newest[level])
         return none;

@@ -116,6 +116,7 @@ static void end_part(struct marking *m)
 
 static void begin_part(struct marking *m, uint32_t part)
 {
+    ASSERT(m->used <= PROMPT_MARKS_MAX);
     m->part = part;
     m->text = (struct prompt_text){.stride = m->turn->mark_stride,
                                    .marks = m->turn->marks + m->used,
@@ -202,6 +203,7 @@ void prompt_turn_tokens(struct prompt_turn *t, const uint32_t *ids, uint32_t cou
 
 static uint32_t common_of(const struct prompt_turn *before, const uint32_t *ids, uint32_t count)
 {
+    ASSERT(before->stride > 0);
     uint64_t hash = 0;
     uint32_t strides = MIN_OF(before->tokens, count) / before->stride, i = 0;
     for (; i < strides; i++) {
@@ -322,6 +324,7 @@ static void unlink_entry(struct prompt_parts *p, uint32_t index)
 
 static void link_entry(struct prompt_parts *p, uint32_t index)
 {
+    ASSERT(index < p->count);
     struct entry *e = &p->entries[index];
     e->share = share_list_of(e->turn.tenant);
     struct share_list *s = &p->shares[e->share];
@@ -336,6 +339,7 @@ static void link_entry(struct prompt_parts *p, uint32_t index)
 /* An unused entry, else the victim's. */
 static uint32_t take_entry(struct prompt_parts *p)
 {
+    ASSERT(p->used <= p->count);
     if (p->used < p->count) {
         p->entries[p->used].turn.key = 0;
         return p->used++;

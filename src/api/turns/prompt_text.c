@@ -14,6 +14,7 @@
 
 static void at_mark(struct prompt_text *t)
 {
+    ASSERT(t->same <= t->known_count);
     uint16_t mark = (uint16_t)(t->hash >> 40 ^ t->hash);
     if (t->marks && t->count < t->most)
         t->marks[t->count++] = mark;
@@ -42,6 +43,7 @@ static void put(struct prompt_text *t, const char *bytes, size_t count, bool cou
 /* Names are a client's text, and the path stands in headers: only characters of tokens stay. */
 static size_t enter(struct prompt_text *t, const char *name, size_t index)
 {
+    ASSERT(t->path_bytes < sizeof(t->path));
     size_t before = t->path_bytes;
     char *to = t->path + before, number[24];
     if (!name)

@@ -33,6 +33,7 @@ bool responses_list_find(const struct http_request *r, struct responses_page *re
 
 bool responses_list_begin(struct exchange *x, struct slice id, const struct responses_page *page)
 {
+    ASSERT(!x->list.after);
     struct exchange_list *l = &x->list;
     snprintf(l->id, sizeof(l->id), "%.*s", (int)MIN_OF(id.len, sizeof(l->id) - 1), id.ptr);
     l->page = *page;
