@@ -148,6 +148,16 @@ bool measure_sees(const struct config *c, const struct checkpoint *checkpoint)
     return f && (f->everywhere || c->backend->all_encoders) && vision_exists(f, checkpoint);
 }
 
+/* Another form of a known encoder does not keep the text from being served. */
+static int read_vision(struct config *c, struct model_files *files, uint64_t pixels_max, struct err *e)
+{
+    int r = vision_config_load(files, c, pixels_max, &c->vision, e);
+    if (r != -ENOTSUP || !e)
+        return r;
+    const struct err why = *e;
+    return err_set(e, r, "%s; --max-image-pixels 0 serves the text alone", why.text);
+}
+
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, struct model_files *files,
                       const struct model_parts *p, struct err *e)
@@ -178,7 +188,7 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;
-    return vision_config_load(files, c, p->image_pixels_max, &c->vision, e);
+    return read_vision(c, files, p->image_pixels_max, e);
 }
 
 static int measure_head(struct config *c, struct model_files *files, struct binder *b, struct bind_mark *head)

@@ -8,6 +8,7 @@ from PIL import Image
 
 from conftest import TOP, Server
 from seeing import data_url
+from test_generate import run
 
 DATA = TOP / "tests/golden/data"
 # The golden, the tokens that its prompts have for an image, and the mark that its template writes.
@@ -89,6 +90,18 @@ def test_an_image_gives_the_tokens_of_transformers(tmp_path, name):
         assert error["code"] == "invalid_value", error
     finally:
         assert server.stop() == 0
+
+
+def test_another_form_of_an_encoder_leaves_the_text(tmp_path):
+    model = make_model(tmp_path, "mistral3")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").unlink()
+    (model / "config.json").write_text(json.dumps(config | {"vision_feature_layer": -2}))
+    command = ["plan", str(model), "--memory-limit", "512M"]
+    refused = run(*command)
+    assert refused.returncode == 1 and "vision_feature_layer" in refused.stderr
+    assert "--max-image-pixels 0 serves the text alone" in refused.stderr
+    assert run(*command, "--max-image-pixels", "0").returncode == 0
 
 
 def asked(server, i, words, image):
