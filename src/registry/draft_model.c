@@ -11,9 +11,11 @@
 #include "store/store_identity.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/model_files.h"
+#include "weights/model_json.h"
 #include "weights/model_fingerprint.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +48,21 @@ static int check_shape(const struct draft_model_plan *p, struct err *e)
     return 0;
 }
 
+/* EAGLE checkpoints are a layer that reads hidden states of its target, and no model by themselves. */
+static int check_kind(struct model_files *files, struct err *e)
+{
+    struct err ignored = {{0}};
+    json_t *root = NULL;
+    if (model_json(files, "config.json", &root, &ignored) < 0)
+        return 0;
+    const char *name = json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    int r = name && strstr(name, "Eagle")
+                ? err_set(e, -ENOTSUP, "%s is an EAGLE checkpoint; only whole models can draft", name)
+                : 0;
+    json_decref(root);
+    return r;
+}
+
 int draft_model_probe(struct draft_model_plan *p, const struct model_shape *target,
                       const struct model_parts *parts, struct err *e)
 {
@@ -60,6 +77,8 @@ int draft_model_probe(struct draft_model_plan *p, const struct model_shape *targ
                                     .kv_form = parts->kv_form,
                                     .quant = parts->quant};
     r = model_files_open(p->dir, &files, &why);
+    if (r == 0)
+        r = check_kind(files, &why);
     if (r == 0)
         r = model_probe(files, &p->parts, &p->shape, &why);
     if (r == 0)

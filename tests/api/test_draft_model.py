@@ -156,4 +156,9 @@ def test_what_cannot_draft_is_refused_by_name(dense, tmp_path):
     assert "does not generate text" in refusal("--model", dense, "--draft-model", GOLDEN / "bert")
     said = run("plan", str(GOLDEN / "bert"), "--draft-model", str(dense))
     assert said.returncode == 1 and "drafts for a model that generates text" in said.stderr
+    eagle = tmp_path / "eagle"
+    shutil.copytree(dense, eagle)
+    config = json.loads((eagle / "config.json").read_text()) | {"architectures": ["LlamaForCausalLMEagle3"]}
+    (eagle / "config.json").write_text(json.dumps(config))
+    assert "LlamaForCausalLMEagle3 is an EAGLE checkpoint" in refusal("--model", dense, "--draft-model", eagle)
     assert "nowhere" in refusal("--model", dense, "--draft-model", "nowhere/at-all")
