@@ -41,6 +41,7 @@ struct backend {
     const char *layout; /* layout of its weights in packed files, renewed with each change; NULL: it maps
                          * none */
     bool bf16;          /* it has COMPUTE_BF16 */
+    bool fp8;           /* it has COMPUTE_FP8 */
     bool samples;       /* it samples tokens from rows of logits */
     bool codebooks;     /* it multiplies words of codebooks (tensor/codebook.h) */
     bool page_hidden;   /* it keeps hidden states for an MTP head in pages, too (layout.h) */

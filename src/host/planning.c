@@ -236,7 +236,7 @@ int planning_arithmetic(const struct settings *settings, struct model_parts *ret
     const char *compute = settings->model.compute ? settings->model.compute : "auto";
     const char *kv = settings->model.kv_dtype ? settings->model.kv_dtype : "auto";
     if (!compute_mode_parse(compute, &ret->compute))
-        return err_set(e, -EINVAL, "--compute %s: auto, f32, bf16, int16 or int8 is expected", compute);
+        return err_set(e, -EINVAL, "--compute %s: auto, f32, bf16, fp8, int16 or int8 is expected", compute);
     ret->kv_form = KV_AUTO;
     if (strcmp(kv, "auto") != 0 && !kv_form_parse(kv, &ret->kv_form))
         return err_set(e, -EINVAL, "--kv-dtype %s: auto, f32, bf16 or int8 is expected", kv);

@@ -90,8 +90,8 @@ const struct setting_row settings_table[] = {
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,
-     "arithmetic of products: f32, bf16, and on the CPU int16 or int8; auto: bf16 on a GPU, int16 on the "
-     "CPU, bf16 there with BF16 weights and AMX"},
+     "arithmetic of products: f32, bf16, on a GPU fp8, on the CPU int16 or int8; auto: bf16 on a GPU, int16 "
+     "on the CPU, bf16 there with BF16 weights and AMX"},
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "

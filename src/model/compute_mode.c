@@ -5,11 +5,9 @@
 
 #include <string.h>
 
-static const char *const mode_names[] = {[COMPUTE_AUTO] = "auto",
-                                         [COMPUTE_F32] = "f32",
-                                         [COMPUTE_BF16] = "bf16",
-                                         [COMPUTE_INT16] = "int16",
-                                         [COMPUTE_INT8] = "int8"};
+static const char *const mode_names[] = {
+    [COMPUTE_AUTO] = "auto",   [COMPUTE_F32] = "f32",   [COMPUTE_BF16] = "bf16",
+    [COMPUTE_INT16] = "int16", [COMPUTE_INT8] = "int8", [COMPUTE_FP8] = "fp8"};
 
 bool compute_mode_parse(const char *name, enum compute_mode *ret)
 {

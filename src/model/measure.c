@@ -174,7 +174,10 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->page_stride = p->page_stride;
     if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
         return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32 is", c->backend->name);
-    if (c->compute > COMPUTE_BF16 && !c->backend->integers)
+    if (c->compute == COMPUTE_FP8 && !c->backend->fp8)
+        return err_set(e, -ENOTSUP, "compute mode fp8 belongs to GPUs; it is not supported on %s",
+                       c->backend->name);
+    if ((c->compute == COMPUTE_INT16 || c->compute == COMPUTE_INT8) && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
                        compute_mode_name(c->compute), c->backend->name);
     enum kv_form own = config_own_kv_form(c);
@@ -241,7 +244,16 @@ static int measure_text_auto(struct config *c, const struct model_parts *p, cons
     return measure_text(c, s, ret, e);
 }
 
-/* A wish that changes nothing is an error. */
+/* Wishes that change nothing are errors. */
+static int check_floats(const struct binder *b, struct err *e)
+{
+    if (b->config->compute != COMPUTE_FP8 || b->floats)
+        return 0;
+    return err_set(
+        e, -ENOTSUP,
+        "compute mode fp8 is for FP8 weights with rows of 128 values or a multiple, which the model "
+        "does not have; bf16 computes it");
+}
 static int check_quant(const struct binder *b, struct err *e)
 {
     char form[WEIGHT_FORMS_BYTES];
@@ -263,6 +275,8 @@ int measure_model(struct config *c, const struct model_parts *parts, struct mode
         r = measure_text_auto(c, parts, s, ret, e);
     if (r == 0)
         r = check_quant(&ret->text, e);
+    if (r == 0)
+        r = check_floats(&ret->text, e);
     if (r == 0)
         r = find_vector_head(c, files, &ret->text, s, e);
     if (r == 0)

@@ -252,6 +252,21 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
 }
 
+TEST(fp8_is_for_fp8_weights_on_a_gpu)
+{
+    struct model_shape s;
+    struct err e = {0};
+    struct backend device = backend_cpu;
+    struct model_parts parts = {.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_FP8};
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "compute mode fp8 belongs to GPUs; it is not supported on cpu"));
+    device.integers = false;
+    device.fp8 = true;
+    e = (struct err){0};
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "compute mode fp8 is for FP8 weights"));
+}
+
 TEST(the_plan_is_what_a_load_takes)
 {
     const char *dir = write_quantised(4, 64, DTYPE_BF16, false);

@@ -288,6 +288,96 @@ TEST(small_floats_have_the_bits_of_bf16)
     }
 }
 
+/* ---- small floats on both sides: docs/exactness.md ---- */
+
+#define SMALL_GROUP 128u
+
+/* The nearest value of E4M3, of equally near ones the even; at most 448. */
+static float nearest_e4m3(float x)
+{
+    float size = fminf(fabsf(x), 448), step = 0x1p-9f;
+    int exponent;
+    frexpf(size, &exponent);
+    if (exponent > -5)
+        step = ldexpf(1, exponent - 4);
+    return copysignf(rintf(size / step) * step, x);
+}
+
+/* A row of inputs as its small floats. Returns its scale. */
+static float quantise_row(const float *x, uint32_t k, float *codes)
+{
+    float most = 0x1p-100f;
+    for (uint32_t i = 0; i < k; i++)
+        most = fmaxf(most, fabsf(as_bf16(x[i])));
+    for (uint32_t i = 0; i < k; i++)
+        codes[i] = nearest_e4m3(as_bf16(x[i]) * (448 / most));
+    return most * (1.0f / 448);
+}
+
+/* Tensor cores align 32 products and the sum so far to the largest of them, of which they keep 13 bits after
+ * the first one: in each of a group's four steps each addend loses 2^-13 of the largest at most. */
+static void check_small_sums(const struct products *p, const struct linear_source *s, const float *y,
+                             uint32_t column)
+{
+    float *codes = malloc(p->k * sizeof(float));
+    assert_non_null(codes);
+    const double scale = (double)quantise_row(p->x + (size_t)(column % VOCAB) * p->k, p->k, codes);
+    for (uint32_t row = 0; row<p->n; row += p->n> 1000 ? 97 : 1) {
+        double want = 0, error = 0;
+        for (uint32_t from = 0; from < p->k; from += SMALL_GROUP) {
+            double sum = 0, largest = 0;
+            for (uint32_t k = from; k < from + SMALL_GROUP; k++) {
+                const double v = (double)linear_source_at(s, 0, row, k) * (double)codes[k];
+                sum += v;
+                largest = fmax(largest, fmax(fabs(v), fabs(sum)));
+            }
+            want += sum;
+            error += (4 * 33 * 0x1p-13 + (p->k / SMALL_GROUP + 8) * EPS) * largest;
+        }
+        assert_within((double)y[row], want * scale, error * scale, "product of small floats");
+    }
+    free(codes);
+}
+
+/* Without NaNs among the codes. */
+static struct linear_source small_weights(struct rng *r, enum dtype scales, uint32_t n, uint32_t k)
+{
+    const struct kern_form form = {"fp8", 8, SMALL_GROUP, CODES_E4M3, scales, BIASES_CENTRED, 0};
+    struct linear_source s = random_form(r, &form, 1, n, k);
+    uint8_t *codes = (uint8_t *)(uintptr_t)s.weight.data;
+    for (uint64_t i = 0; i < (uint64_t)n * k; i++)
+        if ((codes[i] & 0x7f) == 0x7f)
+            codes[i] ^= 0x40;
+    return s;
+}
+
+TEST(small_floats_multiply_small_floats)
+{
+    static const struct {
+        uint32_t n, k;
+        enum dtype scales;
+    } cases[] = {
+        {90, 1280, DTYPE_BF16}, {272, 4096, DTYPE_F32}, {16400, 384, DTYPE_BF16}, {40, 128, DTYPE_F32}};
+    NEEDS_GPU
+    struct rng r = {11, 0};
+    for (uint32_t i = 0; i < COUNT_OF(cases); i++) {
+        const uint32_t n = cases[i].n, k = cases[i].k;
+        struct products p;
+        struct linear_source s = small_weights(&r, cases[i].scales, n, k);
+        products_init(&p, COMPUTE_FP8, n, k, &r);
+        const struct weight w = put(&p, &s, COMPUTE_FP8);
+        assert_int_equal(w.mode, COMPUTE_FP8);
+        float *all = multiply(&p, &w, 0, p.columns);
+        for (uint32_t c = 0; c < p.columns; c += p.columns / 6)
+            check_small_sums(&p, &s, all + (size_t)c * n, c);
+        alone_is_batched(&p, &w, all);
+        print_message("fp8, %u x %u: good\n", n, k);
+        free(all);
+        products_done(&p);
+        source_drop(&s);
+    }
+}
+
 /* With 2112 values a column alone has more groups than its block has slices. */
 TEST(products_in_f32_do_not_depend_on_the_columns)
 {

@@ -24,8 +24,11 @@ static void wrong(struct compare *k, const char *format, ...)
 /* In bf16 and int8 a router's near tie can choose another expert: of few logits the error is large. */
 double compare_bound(enum compute_mode mode, enum kv_form kv)
 {
-    static const double of_mode[] = {
-        [COMPUTE_F32] = 1e-3, [COMPUTE_BF16] = 2, [COMPUTE_INT16] = 5e-3, [COMPUTE_INT8] = 4};
+    static const double of_mode[] = {[COMPUTE_F32] = 1e-3,
+                                     [COMPUTE_BF16] = 2,
+                                     [COMPUTE_INT16] = 5e-3,
+                                     [COMPUTE_INT8] = 4,
+                                     [COMPUTE_FP8] = 2};
     static const double of_kv[KV_FORMS] = {[KV_F32] = 0, [KV_BF16] = 2, [KV_INT8] = 4};
     return fmax(of_mode[mode], of_kv[kv]);
 }
@@ -38,7 +41,8 @@ static double bf16_mean_bound(const char *family)
 
 double compare_mean_bound(const char *family, enum compute_mode mode, enum kv_form kv)
 {
-    static const double of_mode[] = {[COMPUTE_F32] = 1e-4, [COMPUTE_INT16] = 1e-3, [COMPUTE_INT8] = 0.25};
+    static const double of_mode[] = {
+        [COMPUTE_F32] = 1e-4, [COMPUTE_INT16] = 1e-3, [COMPUTE_INT8] = 0.25, [COMPUTE_FP8] = 0.12};
     static const double of_kv[KV_FORMS] = {[KV_F32] = 0, [KV_BF16] = 0.03, [KV_INT8] = 0.1};
     return fmax(mode == COMPUTE_BF16 ? bf16_mean_bound(family) : of_mode[mode], of_kv[kv]);
 }

@@ -162,7 +162,7 @@ static int run_texts(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
 
 static double bound_of(const struct model_shape *s)
 {
-    return s->compute == COMPUTE_BF16 ? VECTOR_BOUND_BF16
+    return compute_rounds(s->compute) ? VECTOR_BOUND_BF16
            : s->kv_form == KV_F32     ? VECTOR_BOUND
                                       : VECTOR_BOUND_KV;
 }

@@ -115,11 +115,13 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->best, PER_SEQ, FLOATS(2));
         NEED(&c->draft_ids, PER_MODEL, best_rows(s) * sizeof(uint32_t));
     }
-    for (uint32_t i = 0; o->mode == COMPUTE_BF16 && i < COUNT_OF(c->rounded); i++)
+    for (uint32_t i = 0; compute_rounds(o->mode) && i < COUNT_OF(c->rounded); i++)
         NEED(&c->rounded[i], PER_TOKEN, rounded_bytes(o));
-    if (o->mode == COMPUTE_BF16 && s->experts)
+    if (o->mode == COMPUTE_FP8)
+        NEED(&c->small, PER_TOKEN, rounded_bytes(o) / 2 + 16 * sizeof(float));
+    if (compute_rounds(o->mode) && s->experts)
         NEED(&c->rounded_shared, PER_MODEL, CUDA_SHARED_TOKENS * shared_bytes(o));
-    if (o->mode == COMPUTE_BF16) {
+    if (compute_rounds(o->mode)) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
         NEED(&c->attend_ended, PER_MODEL, CUDA_ATTEND_ENDS * sizeof(uint32_t));
         NEED(&c->meet, PER_MODEL, 2 * sizeof(uint32_t));

@@ -296,8 +296,9 @@ struct cuda_product {
 #define CUDA_EXPERTS_GROUPS       4u /* whose inputs a block has, at most */
 #define CUDA_EXPERTS_UNITS(bits)  ((bits) == 4 ? 2u : 1u)
 #define CUDA_EXPERTS_STAGES(bits) ((bits) == 16 ? 2u : 4u)
-/* k steps of a unit (kernels/fragment.cuh). */
-#define CUDA_UNIT 64u
+/* k steps of a unit (kernels/fragment.cuh), and of one where inputs are small floats, too. */
+#define CUDA_UNIT       64u
+#define CUDA_SMALL_UNIT 128u
 /* Bytes in which gates meet their values, in tiles of experts and in others. */
 #define CUDA_WALK_GLU_BYTES (CUDA_TILE_COLUMNS / 2 * CUDA_TILE_ROWS * 4)
 #define CUDA_WIDE_GLU_BYTES 32768u
@@ -309,6 +310,14 @@ struct cuda_round {
     struct cuda_rows x;
     struct cuda_rounded to;
     uint32_t units;
+};
+
+/* Rows of x become small floats: [units of 128][rows][128], with scales. */
+struct cuda_quantise {
+    struct cuda_rounded x;
+    uint8_t *to;
+    float *scales; /* [rows] */
+    uint32_t rows, units;
 };
 
 /* A product by tiles: x is rounded. */
@@ -328,6 +337,7 @@ struct cuda_tiles {
     /* Few columns and 8 chains: where chains' sums are, and two words where blocks meet. */
     float *parts;
     uint32_t *meet;
+    const float *scales; /* [count]: scales of x, which has small floats; NULL: x has bf16 */
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */

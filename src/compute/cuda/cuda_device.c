@@ -264,6 +264,7 @@ static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *
 const struct backend backend_cuda = {.name = "cuda",
                                      .apart = true,
                                      .bf16 = true,
+                                     .fp8 = true,
                                      .ranges = true,
                                      .samples = true,
                                      .cost = cuda_cost,

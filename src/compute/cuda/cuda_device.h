@@ -34,6 +34,7 @@ struct linear_source;
     X(rows, best)                                                                                            \
     X(rows, copy_row)                                                                                        \
     X(bf16, round)                                                                                           \
+    X(few_small, quantise)                                                                                   \
     X(bf16, narrow16_1)                                                                                      \
     X(bf16, narrow16_8)                                                                                      \
     X(bf16, narrow8_1)                                                                                       \
@@ -64,6 +65,10 @@ struct linear_source;
     X(few, few8_8)                                                                                           \
     X(few, few4_1)                                                                                           \
     X(few, few4_8)                                                                                           \
+    X(wide_small, wide_small_1)                                                                              \
+    X(wide_small, wide_small_8)                                                                              \
+    X(few_small, few_small_1)                                                                                \
+    X(few_small, few_small_8)                                                                                \
     X(wide, walk16)                                                                                          \
     X(wide, walk8)                                                                                           \
     X(wide, walk4)                                                                                           \
@@ -147,6 +152,8 @@ enum {
     CUDA_KERNEL_WAITS_experts = 1,
     CUDA_KERNEL_WAITS_wide = 1,
     CUDA_KERNEL_WAITS_few = 1,
+    CUDA_KERNEL_WAITS_few_small = 1,
+    CUDA_KERNEL_WAITS_wide_small = 1,
     CUDA_KERNEL_WAITS_repack = 0,
     CUDA_KERNEL_WAITS_project = 1,
     CUDA_KERNEL_WAITS_attention = 1,

@@ -34,7 +34,7 @@ struct arrays {
 static uint32_t key_width(const struct encode_shape *s)
 {
     static const uint32_t widths[] = {32, 64, 80, 128};
-    for (uint32_t i = 0; s->mode == COMPUTE_BF16 && i < COUNT_OF(widths); i++)
+    for (uint32_t i = 0; compute_rounds(s->mode) && i < COUNT_OF(widths); i++)
         if (s->head_dim <= widths[i])
             return widths[i];
     return 0;
@@ -58,7 +58,7 @@ static struct arrays lay_out(const struct encode_shape *s, uint64_t patches, uin
     a.pixels = a.levels + ENCODE_CHANNELS * CUDA_LEVELS * sizeof(float);
     a.rounded = ROUND_UP(a.pixels + pixels, (uint64_t)ALIGN);
     a.bytes = a.rounded;
-    if (s->mode == COMPUTE_BF16)
+    if (compute_rounds(s->mode))
         a.bytes += (uint64_t)s->slice_max * ROUND_UP(s->read_max, CUDA_UNIT) * sizeof(uint16_t);
     return a;
 }

@@ -45,10 +45,17 @@ static struct weight shape_of(const struct linear_source *s, uint32_t count)
     return w;
 }
 
+/* Whether products with fragments of w take small floats, too: in whole units that have one scale. */
+static bool fits_small(const struct weight *w)
+{
+    return w->codes == CODES_E4M3 && w->experts == 1 && w->group == CUDA_SMALL_UNIT &&
+           w->k % CUDA_SMALL_UNIT == 0;
+}
+
 /* Groups of other widths keep their form, in f32. */
 bool cuda_takes_fragments(const struct linear_source *s, uint32_t count, enum compute_mode mode)
 {
-    bool exact = mode != COMPUTE_BF16 || s->transposed;
+    bool exact = !compute_rounds(mode) || s->transposed;
     for (uint32_t i = 0; i < count; i++)
         exact |= s[i].exact;
     return !exact && (!s->affine || s->group == 16 || s->group == 32 || s->group % CUDA_UNIT == 0);
@@ -67,7 +74,7 @@ struct weight cuda_fragments_begin(const struct linear_source *s, uint32_t count
 {
     struct weight w = shape_of(s, count);
     w.data = at;
-    w.mode = mode;
+    w.mode = mode == COMPUTE_FP8 && !fits_small(&w) ? COMPUTE_BF16 : mode;
     return w;
 }
 
@@ -239,7 +246,8 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
 static struct cuda_grid walk_grid(const struct cuda_device *d, const struct weight *w, struct cuda_tiles *t,
                                   uint32_t columns, uint32_t tiles, uint32_t down, uint32_t room)
 {
-    uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w));
+    const bool small = t->scales != NULL;
+    uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * (small ? 16 : w->bits) + side_bytes(w));
     uint32_t stage = ROUND_UP(weights + columns * 2 * CUDA_UNIT, 1024u);
     t->stages = MIN_OF((room - 1024) / stage, CUDA_WIDE_STAGES);
     ASSERT(t->stages >= 2);
@@ -255,10 +263,10 @@ static uint32_t wide_tiles(const struct weight *w, const struct cuda_tiles *t, u
 }
 
 /* About what a tile takes, in clocks of a unit: tensor cores bind, or what a multiprocessor reads of L2. */
-static uint64_t wide_clocks(const struct weight *w, uint32_t columns)
+static uint64_t wide_clocks(const struct weight *w, bool small, uint32_t columns)
 {
-    return CUDA_WIDE_FIXED / DIV_UP(w->k, CUDA_UNIT) +
-           MAX_OF(4 * columns, (1024u * w->bits + 64 * columns) / CUDA_WIDE_L2);
+    return CUDA_WIDE_FIXED / DIV_UP(w->k, small ? CUDA_SMALL_UNIT : CUDA_UNIT) +
+           MAX_OF(4 * columns, (1024u * (small ? 16 : w->bits) + 64 * columns) / CUDA_WIDE_L2);
 }
 
 /* The columns of a tile that take the least time. */
@@ -268,8 +276,9 @@ static uint32_t wide_columns(const struct cuda_device *d, const struct weight *w
     uint64_t least = UINT64_MAX;
     for (uint32_t columns = most; columns >= 64; columns /= 2) {
         uint64_t rounds = DIV_UP(wide_tiles(w, t, columns), MAX_OF(d->units / CUDA_WIDE_DOWN, 1u));
-        if (rounds * wide_clocks(w, columns) < least) {
-            least = rounds * wide_clocks(w, columns);
+        const uint64_t clocks = rounds * wide_clocks(w, t->scales != NULL, columns);
+        if (clocks < least) {
+            least = clocks;
             best = columns;
         }
     }
@@ -278,16 +287,17 @@ static uint32_t wide_columns(const struct cuda_device *d, const struct weight *w
 
 static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
-    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_wide16_8, CUDA_KERNEL_wide16_1},
+    static const enum cuda_kernel kernels[4][2] = {{CUDA_KERNEL_wide16_8, CUDA_KERNEL_wide16_1},
                                                    {CUDA_KERNEL_wide8_8, CUDA_KERNEL_wide8_1},
-                                                   {CUDA_KERNEL_wide4_8, CUDA_KERNEL_wide4_1}};
+                                                   {CUDA_KERNEL_wide4_8, CUDA_KERNEL_wide4_1},
+                                                   {CUDA_KERNEL_wide_small_8, CUDA_KERNEL_wide_small_1}};
     const struct cuda_device *d = c->device;
     uint32_t glu = t->glu ? CUDA_WIDE_GLU_BYTES : 0;
     t->columns = wide_columns(d, w, t);
     struct cuda_grid grid = walk_grid(d, w, t, has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8,
                                       wide_tiles(w, t, t->columns), CUDA_WIDE_DOWN, d->shared_max - glu);
     grid.shared_bytes += glu;
-    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)], grid, t);
+    cuda_run_product(c, kernels[t->scales ? 3 : index_of(w)][has_one_chain(w)], grid, t);
 }
 
 /* Products of experts' columns. */
@@ -304,11 +314,16 @@ static void run_walk(struct cuda *c, const struct weight *w, struct cuda_tiles *
 
 struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t, bool one)
 {
-    const uint32_t groups = one ? CUDA_FEW_GROUPS_1 : CUDA_FEW_GROUPS_8, bits = t->w.bits;
-    const uint32_t sides =
-        bits == 16 ? 0 : MAX_OF(CUDA_UNIT / t->w.group, 1u) * CUDA_PANEL * (t->w.qparams == CUDA_F32 ? 8 : 4);
+    const bool small = t->scales != NULL;
+    const uint32_t groups = one ? CUDA_FEW_GROUPS_1 : CUDA_FEW_GROUPS_8, bits = small ? 16 : t->w.bits;
+    const uint32_t sides = t->w.bits == 16 ? 0
+                                           : MAX_OF(CUDA_UNIT / t->w.group, 1u) * CUDA_PANEL *
+                                                 (t->w.qparams == CUDA_F32 ? 8 : 4);
     const uint32_t stage = 4 * groups * CUDA_FEW_UNITS(bits) * (128 * bits + sides);
-    t->columns = t->count <= 32 ? 32 : t->count <= 64 ? 64 : 128;
+    t->columns = small && t->count <= 16            ? 16
+                 : t->count <= 32                   ? 32
+                 : t->count <= 64 || (small && one) ? 64
+                                                    : 128;
     const uint32_t items =
         DIV_UP(t->w.n, 64 * groups) * DIV_UP(t->count, t->columns) * (one ? 1 : CUDA_CHAINS);
     const uint32_t rest = 1024 + CUDA_FEW_INPUTS(t->columns) * t->columns * 2 * CUDA_UNIT +
@@ -320,25 +335,27 @@ struct cuda_grid cuda_few_grid(const struct cuda_device *d, struct cuda_tiles *t
 
 /* Whether the kernel for few columns takes them. With 8 chains their sums have room, and beyond 128 columns
  * only codes of 4 bits are so few bytes that L2 may bring them twice. */
-static bool takes_few(const struct weight *w, uint32_t count)
+static bool takes_few(const struct weight *w, bool small, uint32_t count)
 {
     const uint32_t columns = count <= 64 ? 64 : ROUND_UP(count, 128u);
-    if (count > CUDA_FEW_MOST || has_one_chain(w))
-        return count <= CUDA_FEW_MOST;
+    const uint32_t most = small ? 128 : CUDA_FEW_MOST;
+    if (count > most || has_one_chain(w))
+        return count <= most;
     return (count <= 128 || w->bits == 4) &&
            ROUND_UP(w->n, CUDA_TILE_ROWS) * (uint64_t)CUDA_FEW_ROW_BYTES(columns) <= CUDA_PARTS_BYTES;
 }
 
 static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
-    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
+    static const enum cuda_kernel kernels[4][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
                                                    {CUDA_KERNEL_few8_8, CUDA_KERNEL_few8_1},
-                                                   {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1}};
+                                                   {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1},
+                                                   {CUDA_KERNEL_few_small_8, CUDA_KERNEL_few_small_1}};
     const bool one = has_one_chain(w);
     const struct cuda_grid grid = cuda_few_grid(c->device, t, one);
     t->parts = c->parts;
     t->meet = c->meet;
-    cuda_run_product(c, kernels[index_of(w)][one], grid, t);
+    cuda_run_product(c, kernels[t->scales ? 3 : index_of(w)][one], grid, t);
 }
 
 /* A block for each of grid.x and grid.y. */
@@ -375,6 +392,26 @@ static uint32_t rounded_room(const struct cuda *c, const struct weight *w)
     return (uint32_t)(c->rounded_bytes / (2 * ROUND_UP(w->k, CUDA_UNIT)));
 }
 
+#define QUANTISE_THREADS 512u
+
+/* Rows of x become small floats. */
+static void quantise_rows(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+{
+    struct cuda_quantise q = {.x = t->x,
+                              .to = c->small,
+                              .scales = (float *)(void *)(c->small + (uint64_t)t->count * w->k),
+                              .rows = t->count,
+                              .units = w->k / CUDA_SMALL_UNIT};
+    cuda_run_product(c, CUDA_KERNEL_quantise, (struct cuda_grid){t->count, 1, 1, QUANTISE_THREADS, 0}, &q);
+    t->x = (struct cuda_rounded){(uint16_t *)(void *)q.to, t->count, 0};
+    t->scales = q.scales;
+}
+
+static bool takes_small(const struct cuda *c, const struct weight *w)
+{
+    return w->mode == COMPUTE_FP8 && c->device->wide;
+}
+
 /* Columns of each expert. */
 static void launch_sorted(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
@@ -403,7 +440,8 @@ static void launch_sorted(struct cuda *c, const struct weight *w, const struct c
 /* Inputs that are not there as bf16 become it, as many rows at a time as there is room for. */
 static void launch_tiles(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    uint32_t room = rounded_room(c, w), most = k->rounded.at ? k->count : room;
+    const bool small = takes_small(c, w);
+    uint32_t room = rounded_room(c, w), most = k->rounded.at && !small ? k->count : room;
     ASSERT(most > 0);
     for (uint32_t from = 0; from < k->count; from += most) {
         struct cuda_tiles t = {.w = k->w,
@@ -414,13 +452,17 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
                                .glu = k->glu,
                                .y_rounded = k->y_rounded};
         t.y.at += (uint64_t)from * k->y.stride;
+        t.x.first += from;
+        t.y_rounded.first += from;
         if (!k->rounded.at)
             t.x = round_rows(c, w, k->x, from, t.count, room);
+        if (small)
+            quantise_rows(c, w, &t);
         if (!c->device->wide || t.x.first % 8 != 0)
             run_tiles(c, w, &t,
                       (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
                                          .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
-        else if (takes_few(w, t.count))
+        else if (takes_few(w, small, t.count))
             run_few(c, w, &t);
         else
             run_wide(c, w, &t);
@@ -429,7 +471,8 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
 
 bool cuda_is_narrow(const struct cuda *c, const struct weight *w, uint32_t count)
 {
-    return count <= CUDA_NARROW_COLUMNS && narrow_shared(w, count, narrow_least(w)) <= c->device->shared_max;
+    return !takes_small(c, w) && count <= CUDA_NARROW_COLUMNS &&
+           narrow_shared(w, count, narrow_least(w)) <= c->device->shared_max;
 }
 
 bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count)

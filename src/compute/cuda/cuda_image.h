@@ -9,6 +9,8 @@
     X(experts)                                                                                               \
     X(wide)                                                                                                  \
     X(few)                                                                                                   \
+    X(few_small)                                                                                             \
+    X(wide_small)                                                                                            \
     X(repack)                                                                                                \
     X(project)                                                                                               \
     X(attention)                                                                                             \

@@ -98,6 +98,7 @@ struct cuda {
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];     /* bf16 mode: a product's inputs */
     uint64_t rounded_bytes;   /* bytes of each buffer */
+    uint8_t *small;           /* fp8 mode: a product's inputs as small floats, then their scales */
     uint16_t *rounded_shared; /* bf16 mode: the shared expert's activation, of CUDA_SHARED_TOKENS at most */
     float *parts;             /* bf16 mode: CUDA_PARTS_BYTES of attention's segments, of products' chains */
     uint32_t *meet;           /* bf16 mode: where blocks of a product meet, 2 words */

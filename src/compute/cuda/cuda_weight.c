@@ -19,7 +19,7 @@ _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                 dev_ptr at)
 {
-    ASSERT(at.at % 64 == 0 && (mode == COMPUTE_F32 || mode == COMPUTE_BF16));
+    ASSERT(at.at % 64 == 0 && (mode == COMPUTE_F32 || compute_rounds(mode)));
     if (cuda_takes_fragments(s, count, mode))
         return cuda_fragments_begin(s, count, mode, at);
     const struct matrix m = matrix_begin(s, count, NULL);

@@ -27,7 +27,8 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
   list(APPEND targets -gencode arch=compute_${ptx},code=sm_${target})
 endforeach()
 set(images)
-foreach(name rows bf16 experts wide few repack project attention attend attend_wide attend_warp recurrent delta route top sample encode encode_attend)
+foreach(name rows bf16 experts wide wide_small few few_small repack project attention attend attend_wide
+    attend_warp recurrent delta route top sample encode encode_attend)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
   # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
   # says of each kernel lies beside the image, for tools/check-ptxas.
@@ -39,7 +40,9 @@ foreach(name rows bf16 experts wide few repack project attention attend attend_w
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/mma.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/ptx.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/wgmma.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend_few.cuh
-      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/codes.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/few.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/wide.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/codes.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h ${CMAKE_CURRENT_SOURCE_DIR}/row_top.h
       ${CMAKE_CURRENT_SOURCE_DIR}/row_sample.h ${CMAKE_SOURCE_DIR}/src/base/sample_weight.h
     COMMENT "GPU kernels: ${name}" VERBATIM)

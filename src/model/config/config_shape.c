@@ -136,8 +136,8 @@ static uint32_t group_of(struct config *c, uint32_t window)
 
 enum kv_form config_own_kv_form(const struct config *c)
 {
-    enum compute_mode rounded = c->backend->integers ? COMPUTE_INT8 : COMPUTE_BF16;
-    return c->compute == rounded ? KV_BF16 : KV_F32;
+    bool rounded = c->backend->integers ? c->compute == COMPUTE_INT8 : compute_rounds(c->compute);
+    return rounded ? KV_BF16 : KV_F32;
 }
 
 /* A device without integers reads K and V in f32; for some sizes of heads in its own form and int8, too. */

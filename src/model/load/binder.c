@@ -255,6 +255,7 @@ static void count_part(struct binder *b, const struct weight *w)
 {
     b->sums |= w->sums;
     b->fast |= w->mode != COMPUTE_F32;
+    b->floats |= w->mode == COMPUTE_FP8;
 }
 
 int binder_projection(struct binder *b, struct linear_source *parts, uint32_t count, struct projection *ret)

@@ -67,6 +67,7 @@ struct binder {
     uint64_t stage_bytes;      /* bytes that packing needs of a stage */
     unsigned sums;             /* weight.sums of all projections */
     bool fast;                 /* some of them are in the compute mode, others may be in f32 */
+    bool floats;               /* some of them multiply FP8 with FP8 */
     bool halves;               /* some of them are F16 in the files */
 };
 

@@ -70,6 +70,73 @@ DEVICE void wgmma(float (&c)[128], const uint32_t *a, uint64_t b)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/* ---- wgmma of small floats: 32 k; `add`: 0 begins with zeros ---- */
+
+#define NAMES8 "%0,%1,%2,%3,%4,%5,%6,%7"
+
+DEVICE void wgmma_small(float (&c)[8], const uint4 &a, uint64_t b, uint32_t add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {" NAMES8
+                 "},{%8,%9,%10,%11},%12,p,1,1;\n}"
+                 : OUT8(0)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));
+}
+DEVICE void wgmma_small(float (&c)[16], const uint4 &a, uint64_t b, uint32_t add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {" NAMES16
+                 "},{%16,%17,%18,%19},%20,p,1,1;\n}"
+                 : OUT8(0), OUT8(8)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));
+}
+DEVICE void wgmma_small(float (&c)[32], const uint4 &a, uint64_t b, uint32_t add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" NAMES32
+                 "},{%32,%33,%34,%35},%36,p,1,1;\n}"
+                 : OUT8(0), OUT8(8), OUT8(16), OUT8(24)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));
+}
+DEVICE void wgmma_small(float (&c)[64], const uint4 &a, uint64_t b, uint32_t add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" NAMES64
+                 "},{%64,%65,%66,%67},%68,p,1,1;\n}"
+                 : OUT64(0)
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "l"(b), "r"(add));
+}
+
+/* A lane's scales of a group of weights, of rows g and g + 8 of a panel. */
+struct row_scales {
+    float v[2];
+};
+DEVICE row_scales row_scales_of(const uint32_t raw[2], const cuda_matrix &m)
+{
+    row_scales s;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++)
+        s.v[i] = m.qparams == CUDA_F32    ? __uint_as_float(raw[i])
+                 : m.qparams == CUDA_BF16 ? __uint_as_float(raw[i] << 16)
+                                          : __half2float(__ushort_as_half((unsigned short)raw[i]));
+    return s;
+}
+/* In shared memory the group's first scale lies at `at`. */
+DEVICE row_scales row_scales_at(uint32_t at, const cuda_matrix &m)
+{
+    const uint32_t each = side_bytes(m), row = at + threadIdx.x % 32 / 4 * each;
+    const uint32_t raw[2] = {read_word(row), read_word(row + 8 * each)};
+    return row_scales_of(raw, m);
+}
+
+/* The group's products join the sums. */
+template <uint32_t C> DEVICE void add_scaled(float *sum, const float (&products)[C], const row_scales &rows)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < C; i++)
+        sum[i] = fmaf(products[i], rows.v[i % 4 / 2], sum[i]);
+}
+
 /* Rows of 128 bytes whose pieces of 16 change places by the row, from a multiple of 1024 on. */
 DEVICE uint64_t inputs_of(uint32_t at)
 {
