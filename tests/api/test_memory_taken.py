@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not FAULTY.exists(), reason="built without tests
 
 PATH = "/v1/completions"
 ALL = 1 << 62
-TOKENS = 2000
+TOKENS = 1000
 STREAMS = 4
 FAKE = ("--device", "fake:0", "--device-memory-limit", "1G")
 OPTIONS = ("--spec", "off", "--max-image-pixels", 0, "--host-cache", "16M", "--max-model-len", 4096)
