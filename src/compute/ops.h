@@ -281,13 +281,20 @@ struct op_glu {
  * scale, times their experts' expert_scale. Then the shared expert's gate, 1 or a sigmoid, and its
  * activation. Spoils in. Fails with its device only: logits that are not finite choose some experts, too. */
 #define ROUTE_GROUPS_MAX 64
-enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN };
+enum route_score {
+    ROUTE_SOFTMAX,
+    ROUTE_SIGMOID,
+    ROUTE_SOFTMAX_CHOSEN,
+    /* Two experts are chosen. The weight of each is its part of the softmax of the logits x that were not
+     * chosen before, with (largest - x) / max(|x|, largest) <= 2 jitter. The CPU alone computes it. */
+    ROUTE_SPARSEMIXER
+};
 enum route_shared { ROUTE_SHARED_NONE, ROUTE_SHARED_GATED, ROUTE_SHARED_WHOLE };
 struct op_route {
     enum route_score score;
     enum route_shared shared;
     bool normalise;
-    float normalise_eps, scale;
+    float normalise_eps, scale, jitter;
     uint32_t groups, groups_top; /* 0 or 1 group: all experts */
     bool group_max;
     dev_ptr correction;         /* [experts]; null: none */

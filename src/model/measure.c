@@ -188,6 +188,9 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
             e, -ENOTSUP,
             "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32 and int8",
             c->backend->name, compute_mode_name(c->compute));
+    if (c->route_score == ROUTE_SPARSEMIXER && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "the experts of %s are not computed on %s", c->family_name,
+                       c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;

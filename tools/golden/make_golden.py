@@ -303,6 +303,12 @@ ENTRIES = {
                                n_routed_experts=4, num_experts_per_tok=2, moe_latent_size=12,
                                moe_intermediate_size=8, moe_shared_expert_intermediate_size=12, n_shared_experts=1,
                                routed_scaling_factor=1.7, rewrite=lettered),
+    # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
+    "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
+                    attention_bias=True, lm_head_bias=True, sliding_window=24,
+                    rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "factor": 1.0,
+                                     "original_max_position_embeddings": 256, "short_mscale": 1.3, "long_mscale": 1.5,
+                                     "short_factor": [1.0, 1.3], "long_factor": [1.0, 2.5]}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
                       vision=dict(VISION, deepstack_visual_indexes=[0, 1]),

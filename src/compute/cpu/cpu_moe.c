@@ -114,6 +114,31 @@ static void share_token(struct cpu *c, const struct op_route *a, const float *sh
     cpu_sum(c, a->reader->sums, a->out, t);
 }
 
+/* The expert with the largest logit but `chosen`, and its weight. */
+static uint32_t mix_one(const float *x, uint32_t n, uint32_t chosen, float jitter, float *weight)
+{
+    uint32_t best = UINT32_MAX;
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i != chosen && (best == UINT32_MAX || x[i] > x[best]))
+            best = i;
+    }
+    best = best == UINT32_MAX ? 0 : best;
+    for (uint32_t i = 0; i < n; i++) {
+        bool far = (x[best] - x[i]) / fmaxf(fabsf(x[i]), x[best]) > 2 * jitter;
+        if (i != chosen && !far)
+            sum += expf(x[i] - x[best]);
+    }
+    *weight = 1 / sum;
+    return best;
+}
+
+static void mix(const struct op_route *a, const float *x, uint32_t n, uint32_t *experts, float *weights)
+{
+    experts[0] = mix_one(x, n, UINT32_MAX, a->jitter, &weights[0]);
+    experts[1] = mix_one(x, n, experts[0], a->jitter, &weights[1]);
+}
+
 static void route_token(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_route *a = arg;
@@ -125,6 +150,11 @@ static void route_token(struct cpu *c, const void *arg, uint32_t t)
         softmax(p, n);
     else if (a->score == ROUTE_SIGMOID)
         sigmoid(p, n);
+    if (a->score == ROUTE_SPARSEMIXER) {
+        mix(a, p, n, c->pair_expert + (size_t)t * k, weights);
+        share_token(c, a, p + n, t);
+        return;
+    }
     bool grouped = a->groups > 1;
     uint64_t groups = grouped ? best_groups(a, p, correction, n) : 1;
     uint32_t *experts = c->pair_expert + (size_t)t * k;

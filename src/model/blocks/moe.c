@@ -257,6 +257,7 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
                                                  .normalise = f->normalise || c->normalise,
                                                  .normalise_eps = f->normalise_eps,
                                                  .scale = c->routed_scale,
+                                                 .jitter = c->route_jitter,
                                                  .groups = c->topk_method == TOPK_GREEDY ? 1 : c->groups,
                                                  .group_max = c->topk_method == TOPK_GROUP_MAX,
                                                  .groups_top = c->groups_top,

@@ -101,8 +101,9 @@ struct rope_config {
     double growth;               /* strength of queries' growth with position / original_max; 0: none */
     /* longrope: divisors of the frequencies, for contexts up to original_max and for longer ones */
     float factors_short[ROPE_HALF_MAX], factors_long[ROPE_HALF_MAX];
-    uint32_t factors;     /* length of each list */
-    bool beyond;          /* the context is longer: config_serve */
+    uint32_t factors;                 /* length of each list */
+    double mscale_short, mscale_long; /* longrope: attention_factor of each; 0: not given */
+    bool beyond;                      /* the context is longer: config_serve */
     uint32_t sections[3]; /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
     bool interleaved;     /* T H W T H W ...; else one section after the other */
 };
@@ -210,7 +211,7 @@ struct config {
     uint32_t route_score;               /* enum route_score */
     uint32_t topk_method;               /* enum topk_method */
     bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
-    float routed_scale;
+    float routed_scale, route_jitter;
     uint32_t groups, groups_top; /* groups of experts; 0: one */
     /* Mamba-2; zeros without such layers. */
     struct ssm_shape ssm;

@@ -69,7 +69,20 @@ static void read_factors(struct json_read *p, const char *key, float ret[ROPE_HA
     *count = (uint32_t)n;
 }
 
-static void read_longrope(struct json_read *p, struct rope_config *rope, uint32_t context_max)
+/* The class of one family reads them. */
+static void read_mscales(struct json_read *p, const struct config *c, struct rope_config *rope)
+{
+    static const char *const keys[] = {"short_mscale", "long_mscale"};
+    double *const to[] = {&rope->mscale_short, &rope->mscale_long};
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        if (c->family->rope_mscales)
+            *to[i] = required_positive(p, keys[i]);
+        else if (json_read_get(p, keys[i]))
+            json_read_fail(p, -ENOTSUP, "longrope with %s is not supported", keys[i]);
+    }
+}
+
+static void read_longrope(struct json_read *p, const struct config *c, struct rope_config *rope)
 {
     if (rope->original_max < 2)
         json_read_fail(p, -EINVAL, "original_max_position_embeddings %g must be at least 2",
@@ -79,16 +92,12 @@ static void read_longrope(struct json_read *p, struct rope_config *rope, uint32_
     read_factors(p, "long_factor", rope->factors_long, &count);
     if (count != rope->factors)
         json_read_fail(p, -EINVAL, "long_factor has %u numbers, short_factor has %u", count, rope->factors);
-    rope->factor = json_read_f64_or(p, "factor", 1e-6, 1e9, context_max / rope->original_max);
+    rope->factor = json_read_f64_or(p, "factor", 1e-6, 1e9, c->context_max / rope->original_max);
     rope->attention_factor = json_read_f64_or(p, "attention_factor", 1e-6, 1e6, 0);
-    static const char *const others[] = {"short_mscale", "long_mscale"};
-    for (size_t i = 0; i < COUNT_OF(others); i++) {
-        if (json_read_get(p, others[i]))
-            json_read_fail(p, -ENOTSUP, "longrope with %s is not supported", others[i]);
-    }
+    read_mscales(p, c, rope);
 }
 
-static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uint32_t context_max)
+static void read_rope_scaling(struct json_read *p, const struct config *c, struct rope_config *rope)
 {
     if (rope->type != ROPE_DEFAULT)
         rope->mscale_all = json_read_f64_or(p, "mscale_all_dim", 0, 1e6, 0);
@@ -104,7 +113,7 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
         rope->factor = json_read_f64_or(p, "factor", 1e-6, 1e9, 1);
         break;
     case ROPE_LONG:
-        read_longrope(p, rope, context_max);
+        read_longrope(p, c, rope);
         break;
     case ROPE_FACTORS:
         read_factors(p, "factors", rope->factors_short, &rope->factors);
@@ -168,7 +177,7 @@ static void read_original(struct json_read *r, struct json_read *p, const struct
     rope->original_max = json_read_f64_or(r, key, 1, 1e9, rope->original_max);
 }
 
-/* The part of the rotating values, where the file's is one of a head's whole key: all of them. */
+/* The file gives the part of a head's whole key that rotates: all of the rotating values. */
 static void take_part_of_head(struct json_read *p, const struct config *c, struct rope_config *rope)
 {
     const uint32_t whole = c->nope_dim + c->head_dim;
@@ -204,7 +213,7 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
                        "longrope and proportional are",
                        type);
     else
-        read_rope_scaling(p, rope, c->context_max);
+        read_rope_scaling(p, c, rope);
     /* The family's class in transformers would turn the whole head, other servers a part of it. GGUF files
      * mean the part. */
     if (rope->type == ROPE_DEFAULT && rope->part != 1 && c->family->rotary_part == 0 && !c->naming)
@@ -287,7 +296,7 @@ static void check_local(struct json_read *r, const struct config *c)
                        local, c->ropes[0].theta, c->family_name);
 }
 
-/* The table of theta, a copy of the first one but for it. */
+/* Returns the table of theta: the first table with another base. */
 static uint32_t table_of(struct json_read *r, struct config *c, double theta)
 {
     for (uint32_t i = 0; i < c->rope_count; i++)

@@ -56,6 +56,8 @@ static double yarn_magnitude(const struct rope_config *c)
 
 static double longrope_magnitude(const struct rope_config *c)
 {
+    if (c->mscale_short > 0)
+        return c->beyond ? c->mscale_long : c->mscale_short;
     if (c->attention_factor > 0)
         return c->attention_factor;
     return c->factor > 1 ? sqrt(1 + log(c->factor) / log(c->original_max)) : 1;

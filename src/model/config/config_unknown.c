@@ -151,7 +151,7 @@ static bool is_ignored(enum config_object object, const char *key)
     return false;
 }
 
-/* The names of kinds of layers have parameters of rotation each, the paths of modules an object or a flag. */
+/* A kind of layer has an object of its own with parameters of rotation, a module an object or a flag. */
 static bool is_nested(enum config_object object, const json_t *value)
 {
     return (object == CONFIG_OF_ROPE && json_is_object(value)) ||

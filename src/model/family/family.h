@@ -117,6 +117,7 @@ struct family {
     uint32_t rope_except;   /* every so many layers one does not rotate, unless no_rope_layers says which; 0:
                              all do */
     bool query_growth;      /* queries grow with their position by llama_4_scaling_beta */
+    bool rope_mscales;      /* longrope's factors of cosines and sines are short_mscale and long_mscale */
     bool thetas_listed;     /* layer_rope_theta has each layer's theta; 0: it does not rotate */
     bool rope_part_of_head; /* latent attention: partial_rotary_factor is a part of a head's whole key */
     bool rope_adjacent;     /* pairs (2 j, 2 j + 1) turn together */
