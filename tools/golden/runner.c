@@ -230,7 +230,7 @@ int runner_run(struct runner *r, struct runner_sequence *sequences, uint32_t cou
     ASSERT(batch > 0 && batch <= r->opts.seqs_max && batch <= 256 && batch <= r->opts.tokens_max &&
            chunk > 0);
     uint32_t next = 0;
-    r->chunk = chunk;
+    r->chunk = r->shape->vision.both_ways ? MAX_OF(chunk, model_image_tokens_max(&r->shape->vision)) : chunk;
     for (;;) {
         bool busy = false;
         for (uint32_t i = 0; i < batch; i++) {
