@@ -179,9 +179,15 @@ static struct http_refusal refuse_body_for_ever(const struct http_server *s)
                    (ull)bodies_bytes_max(s));
 }
 
+/* A buffer has one byte more than its content. */
+static bool body_never_fits(const struct http_server *s, uint64_t bytes)
+{
+    return bytes > 0 && bytes >= bodies_bytes_max(s);
+}
+
 struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes)
 {
-    return bytes > bodies_bytes_max(s) ? refuse_body_for_ever(s) : refuse_busy("this body", bytes);
+    return body_never_fits(s, bytes) ? refuse_body_for_ever(s) : refuse_busy("this body", bytes);
 }
 
 struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t bytes)
@@ -275,7 +281,7 @@ static bool does_not_fit(const struct http_request *r, struct http_refusal *ret)
     uint64_t length = c->head.length;
     if (length > s->opts.body_bytes_max)
         *ret = http_refuse_body_too_large(s);
-    else if (length > bodies_bytes_max(s))
+    else if (body_never_fits(s, length))
         *ret = refuse_body_for_ever(s);
     else if (s->last_words_ns > 0)
         *ret = refusal(HTTP_REFUSAL_SHUTTING_DOWN, "The server is shutting down.");

@@ -171,6 +171,8 @@ TEST(bodies_and_long_answers_fit_the_account_or_are_refused)
     /* More than the limit: refused before a byte of it comes, or as soon as that is known. */
     expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n", 413,
                 "the 1048576 bytes planned for all bodies together");
+    expect_once("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n", 413,
+                "the 1048576 bytes planned for all bodies together");
     wait_account(fixed);
     int fd = client_open();
     client_send(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2dc6c0\r\n");
