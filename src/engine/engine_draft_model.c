@@ -93,6 +93,16 @@ static void note_read(const struct engine *en, const struct job *j, uint32_t fro
         *read_of(en, j, page) = (uint8_t)MIN_OF(until - page * PAGE_TOKENS, (uint32_t)PAGE_TOKENS);
 }
 
+/* Tokens from `from` on were not read after all. */
+static void note_unread(const struct engine *en, struct job *j, uint32_t from)
+{
+    uint32_t page = from / PAGE_TOKENS;
+    *read_of(en, j, page) = (uint8_t)(from % PAGE_TOKENS);
+    while (++page < j->seq.page_count && j->seq.pages[0][page] != NONE)
+        *read_of(en, j, page) = 0;
+    j->read_pages = 0;
+}
+
 void engine_draft_model_begin(struct engine *en)
 {
     en->draft_model.first_tokens = en->draft_model.first_rows = 0;
@@ -130,7 +140,8 @@ static void begin_pages(const struct engine *en, const struct sched_plan *plan)
 
 /* ---- a pass ---- */
 
-/* Adds tokens [from, until) of a sequence; `logits`: with a row for the last one. */
+/* Adds tokens [from, until) of a sequence; `logits`: with a row for the last one. They count as read from now
+ * on: a sequence that shares the page reads them no second time, and its queries come after their keys. */
 static void add_tokens(struct engine *en, struct job *j, uint32_t from, uint32_t until, bool logits)
 {
     struct engine_draft_model *d = &en->draft_model;
@@ -151,6 +162,7 @@ static void add_tokens(struct engine *en, struct job *j, uint32_t from, uint32_t
         seq->pages[g] = j->seq.pages[0];
     d->jobs[d->seq_count++] = j;
     d->token_count += count;
+    note_read(en, j, from, until);
 }
 
 static void clear_pass(struct engine_draft_model *d)
@@ -171,8 +183,8 @@ static int compute_pass(struct engine *en)
     for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
         step.pages[g] = pages;
     int r = model_forward(d->model, &step);
-    for (uint32_t i = 0; r == 0 && i < d->seq_count; i++)
-        note_read(en, d->jobs[i], d->seqs[i].position, d->seqs[i].position + d->seqs[i].token_count);
+    for (uint32_t i = d->seq_count; r < 0 && i > 0; i--)
+        note_unread(en, d->jobs[i - 1], d->seqs[i - 1].position);
     return r;
 }
 
