@@ -17,6 +17,7 @@ import pytest
 import gguf_made
 from conftest import ADMIN_KEY, MODEL, PROGRAM, TOP, Server, until
 from hub_stand_in import Hub, Model, folder
+from test_draft_model import make as make_dense
 
 def load(path):
     loader = importlib.machinery.SourceFileLoader(path.name.replace("-", "_"), str(path))
@@ -86,6 +87,11 @@ class World:
         self.server.stop()
         self.hub.close()
 
+    def small(self):
+        """A dense model with the tokenizer of MODEL."""
+        directory = self.home / "small"
+        return directory if directory.exists() else make_dense(directory, 1, 1)
+
     def told(self, text):
         """With the places of this world."""
         for old, new in [("~/models", f"{self.home}/models-of-the-user"), ("/srv/models", f"{self.home}/srv/models"),
@@ -94,6 +100,8 @@ class World:
             text = text.replace(old, new)
         if "--quant" in text:  # needs a checkpoint of floats
             text = text.replace(f"{self.home}/models-of-the-user/Qwen3-4B", str(TOP / "tests/golden/data/qwen3"))
+        if "SMALL" in text:
+            text = text.replace("SMALL", str(self.small()))
         text = re.sub(r"\b(?:DIR|MODEL|SOURCE)\b(?![=./\w])", str(MODEL), text)
         return re.sub(r"127\.0\.0\.1:80[08]0", f"127.0.0.1:{self.server.port}", text)
 

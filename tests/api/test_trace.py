@@ -58,7 +58,8 @@ def test_an_ended_request_has_its_phases(served):
     assert t["cached_tokens"] == usage["prompt_tokens_details"]["cached_tokens"]
     assert t["code"] is t["status"] is t["message"] is None
     assert list(t["phases"]) == PHASES
-    assert t["phases"]["prefilling"] > 0 and t["phases"]["decoding"] > 0
+    # A thread that wakes late sees two phases begin at once.
+    assert t["phases"]["prefilling"] + t["phases"]["decoding"] > 0
     assert abs(sum(t["phases"].values()) - 1000 * t["seconds"]) < 2
     until_first = sum(t["phases"][p] for p in PHASES[:-2])
     assert abs(until_first - t["first_token_ms"]) < 1
@@ -186,5 +187,5 @@ def test_a_request_that_leaves_the_queue_has_waited():
                 until(waited)
             [t] = until(lambda: [t for t in traces(s) if t["id"] == queued["id"]])
     assert t["end"] == "left" and t["cached_tokens"] == t["tokens"] == 0
-    assert 200 < t["phases"]["queued"] <= 1000 * t["seconds"]
+    assert 200 < t["phases"]["queued"] <= 1000 * t["seconds"] + 1  # milliseconds are rounded
     assert t["phases"]["prefilling"] < 200 and t["first_token_ms"] is None
