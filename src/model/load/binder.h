@@ -47,6 +47,8 @@ struct binder {
     /* Found by binder_init. */
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
+    /* Set while a vision encoder is bound: stands for '@' in its names (vision_family.h). */
+    const char *root;
     /* Set for a head that another program wrote beside the checkpoint, see mtp_bind.c. */
     bool add_one_by_mean;        /* to a norm whose mean shows that it is w - 1 */
     bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */

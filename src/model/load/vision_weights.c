@@ -51,7 +51,7 @@ static const char *path_of(const struct binder *b, enum vision_role role, uint32
 {
     const char *name = name_of(b, role);
     const bool rooted = name[0] == '@';
-    const char *root = rooted ? find_begin(b->config->vision.family, b->checkpoint).root : "";
+    const char *root = rooted ? b->root : "";
     name += rooted;
     const char *mark = strchr(name, '#');
     int n =
@@ -250,8 +250,10 @@ int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_wei
     const char *prefix = b->prefix;
     struct binder_active active = b->active;
     uint64_t used = b->used;
-    b->prefix = find_begin(b->config->vision.family, b->checkpoint).prefix;
-    ASSERT(b->prefix);
+    const struct names_begin begin = find_begin(b->config->vision.family, b->checkpoint);
+    ASSERT(begin.prefix && begin.root);
+    b->prefix = begin.prefix;
+    b->root = begin.root;
     b->keeps_floats = true;
     int r = bind_all(b, blocks, &t);
     b->keeps_floats = false;
