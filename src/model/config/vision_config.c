@@ -242,19 +242,25 @@ static void expect_steps(struct json_read *r, uint32_t filter)
     expect(r, "resample", filter);
 }
 
-/* Reads the steps that images and videos share. */
-static void read_pixels(struct json_read *r, const struct model_vision *s, uint32_t frames,
-                        float mean[VISION_CHANNELS], float std[VISION_CHANNELS])
+/* Reads how bytes of pixels become numbers. */
+static void read_numbers(struct json_read *r, float mean[VISION_CHANNELS], float std[VISION_CHANNELS])
 {
     double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
-    expect(r, "patch_size", s->patch);
-    expect(r, "merge_size", s->merge);
-    expect(r, "temporal_patch_size", frames);
-    expect_steps(r, 3);
     read_triple(r, "image_mean", -1e3, mean);
     read_triple(r, "image_std", 1e-3, std);
     if (fabs(factor * 255 - 1) > 1e-6)
         json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
+}
+
+/* Reads the steps that images and videos share. */
+static void read_pixels(struct json_read *r, const struct model_vision *s, uint32_t frames,
+                        float mean[VISION_CHANNELS], float std[VISION_CHANNELS])
+{
+    expect(r, "patch_size", s->patch);
+    expect(r, "merge_size", s->merge);
+    expect(r, "temporal_patch_size", frames);
+    expect_steps(r, 3);
+    read_numbers(r, mean, std);
 }
 
 /* The edge where the preprocessor's file has none. */
@@ -282,14 +288,10 @@ static void read_edge(struct json_read *r, struct model_vision *s)
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
     const uint32_t edge = v->shape.patch * v->shape.merge;
-    double factor = json_read_f64_or(r, "rescale_factor", 0, 1, 1.0 / 255);
     expect_steps(r, v->shape.filter ? v->shape.filter : 3);
     if (json_read_bool_or(r, "do_pan_and_scan", false))
         json_read_fail(r, -ENOTSUP, "do_pan_and_scan is true, which is not supported");
-    read_triple(r, "image_mean", -1e3, v->mean);
-    read_triple(r, "image_std", 1e-3, v->std);
-    if (fabs(factor * 255 - 1) > 1e-6)
-        json_read_fail(r, -ENOTSUP, "rescale_factor is %g; supported is 1/255", factor);
+    read_numbers(r, v->mean, v->std);
     read_edge(r, &v->shape);
     v->shape.pixels_min = (uint64_t)edge * edge;
     v->shape.pixels_max =
