@@ -19,16 +19,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIB            ((uint64_t)1 << 20)
 #define TEXT_BYTES_MAX ((size_t)512 << 20) /* address space for its tokenizer */
 #define SHOWN_BYTES    40
 
 /* Begin of every refusal of a draft model. */
 #define REFUSED "--draft-model %s: "
 
+static bool generates(const struct model_shape *s)
+{
+    return !s->encoder && !s->both_ways && s->labels == 0;
+}
+
 static int check_target(const struct draft_model_plan *p, const struct model_shape *target, struct err *e)
 {
-    if (target->encoder || target->both_ways || target->labels > 0)
+    if (!generates(target))
         return err_set(e, -ENOTSUP,
                        REFUSED "a draft model drafts for a model that generates text, and %s does not",
                        p->dir, target->family);
@@ -38,7 +42,7 @@ static int check_target(const struct draft_model_plan *p, const struct model_sha
 static int check_shape(const struct draft_model_plan *p, struct err *e)
 {
     const struct model_shape *s = &p->shape;
-    if (s->encoder || s->both_ways || s->labels > 0)
+    if (!generates(s))
         return err_set(e, -ENOTSUP, REFUSED "%s does not generate text, and cannot draft", p->dir, s->family);
     if (s->recurrent_layers > 0)
         return err_set(e, -ENOTSUP,
@@ -82,7 +86,7 @@ int draft_model_probe(struct draft_model_plan *p, const struct model_shape *targ
     if (r == 0)
         r = model_probe(files, &p->parts, &p->shape, &why);
     if (r == 0)
-        p->tokenizer_bytes = 4 * MIB + 3 * model_files_bytes(files, "tokenizer.json");
+        p->tokenizer_bytes = tokenizer_planned_bytes(model_files_bytes(files, "tokenizer.json"));
     model_files_close(files);
     return r < 0 ? err_set(e, r, REFUSED "%s", p->dir, why.text) : check_shape(p, e);
 }

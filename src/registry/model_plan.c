@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "model/vision.h"
 #include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
 #include "weights/model_files.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_
 }
 
 /* Estimates the limit of the account `tokenizer` from the sizes of files; 0: the model has no tokenizer. A
- * vocabulary takes about one and a half times its tokenizer.json, a template ten times its source. */
+ * template takes about ten times its source. */
 static uint64_t text_bytes(struct model_files *files)
 {
     static const char *const templates[] = {"chat_template.jinja", CHAT_TEMPLATE_TOOL_USE,
@@ -51,7 +52,7 @@ static uint64_t text_bytes(struct model_files *files)
     uint64_t vocabulary = model_files_bytes(files, "tokenizer.json"), bytes = 0;
     for (size_t i = 0; i < COUNT_OF(templates); i++)
         bytes += model_files_bytes(files, templates[i]);
-    return vocabulary > 0 ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * bytes, MIB) : 0;
+    return vocabulary > 0 ? ROUND_UP(tokenizer_planned_bytes(vocabulary) + 16 * bytes, MIB) : 0;
 }
 
 /* `plain`: the model's shape without drafts. */

@@ -373,6 +373,11 @@ int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t token
     return token_bound_exceeds(&t->bound, text, tokens, w);
 }
 
+uint64_t tokenizer_planned_bytes(uint64_t file_bytes)
+{
+    return ((uint64_t)4 << 20) + 3 * file_bytes;
+}
+
 size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens)
 {
     return token_bound_bytes(&t->bound, tokens);

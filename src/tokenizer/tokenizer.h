@@ -30,6 +30,9 @@ int tokenizer_load(struct arena *a, struct model_files *files, struct tokenizer 
 /* As `tokenizer_load()`, but from the files' contents; `tokenizer_config_json` may be empty. */
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e);
+/* Bytes that loading takes at most, by estimate, for a tokenizer.json of that size: about twice what a
+ * vocabulary was seen to take, which is one and a half times its file. */
+uint64_t tokenizer_planned_bytes(uint64_t file_bytes);
 
 /* 1 + the highest id. Some ids below it are not tokens, and a model may have more rows: never sample
  * those. */
