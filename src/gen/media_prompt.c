@@ -34,11 +34,11 @@ struct media_marks media_marks_of(const struct model_vision *v, const struct tok
         m.token = m.image;
         m.image = slice_of(v->marks->mark);
     }
-    /* The load has found these tokens. */
-    if (v->marks && v->marks->row_end &&
-        !(tokenizer_find(t, slice_of(v->marks->row_end), &m.row_end_id) &&
-          tokenizer_find(t, slice_of(v->marks->end), &m.last_id)))
-        ASSERT(false);
+    if (v->marks && v->marks->row_end) {
+        bool found = tokenizer_find(t, slice_of(v->marks->row_end), &m.row_end_id) &&
+                     tokenizer_find(t, slice_of(v->marks->end), &m.last_id);
+        ASSERT(found); /* the load has found them */
+    }
     return m;
 }
 
