@@ -441,6 +441,8 @@ struct gen_usage gen_usage(const struct gen *g)
         const struct choice *c = &g->choices[i];
         ret.completion_tokens += c->over ? c->finish.completion_tokens : c->tokens;
         ret.reasoning_tokens += c->reasoning_tokens;
+        ret.drafted_tokens += c->over ? c->finish.drafted_tokens : 0;
+        ret.accepted_tokens += c->over ? c->finish.accepted_tokens : 0;
         struct stream_admission admission;
         ret.admitted &= choice_admitted(c, &admission);
         ASSERT(g->request->n > 0);

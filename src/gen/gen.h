@@ -102,8 +102,9 @@ int gen_go_on(struct gen *g);
  * once. */
 struct gen_usage {
     uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
-    uint64_t cached_tokens;             /* cached tokens of the prompts */
-    uint64_t pinned_tokens, ssd_tokens; /* parts of cached_tokens that came from these tiers */
+    uint64_t drafted_tokens, accepted_tokens; /* draft tokens of choices that are over; the accepted ones */
+    uint64_t cached_tokens;                   /* cached tokens of the prompts */
+    uint64_t pinned_tokens, ssd_tokens;       /* parts of cached_tokens that came from these tiers */
     uint64_t written_tokens; /* other tokens of the prompts that joined the cache, in whole pages */
     bool admitted;           /* all choices are, so that cached_tokens will not change */
 };
