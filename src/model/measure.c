@@ -201,7 +201,7 @@ static int measure_head(struct config *c, struct model_files *files, struct bind
 {
     struct mtp_weights weights;
     struct draft_vocab draft_vocab;
-    if (!family_has_mtp(c->family))
+    if (c->family->mtp == MTP_NONE)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->drafts_max == 0)
         return err_set(b->e, -ENOTSUP, "pages and states have no room for drafts");

@@ -498,4 +498,15 @@ ENTRIES = {
     "glm4_moe_mtp": Entry("glm4_moe", mtp=True, num_hidden_layers=3, hidden_size=16, head_dim=8, n_routed_experts=4,
                           num_experts_per_tok=2, moe_intermediate_size=12, n_shared_experts=1, attention_bias=True,
                           weights=small_corrections, first_k_dense_replace=1, partial_rotary_factor=0.5),
+    # MTP heads under names of their own: a dense block, and two layers of one branch each.
+    "ernie4_5_moe_mtp": Entry("ernie4_5_moe", mtp=True, **{**SMALL, "num_hidden_layers": 3}, weights=small_corrections,
+                              moe_num_experts=4, moe_k=2, moe_intermediate_size=8, moe_num_shared_experts=1,
+                              moe_layer_start_index=1, moe_layer_end_index=1, head_dim=6,
+                              rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    "nemotron_h_mtp": Entry("nemotron_h", mtp=True, vocab_size=64, hidden_size=24, layers_block_type=[
+                            "linear_attention", "moe", "full_attention", "full_attention", "moe"], head_dim=10,
+                            mamba_num_heads=4, mamba_head_dim=6, n_groups=2, ssm_state_size=8, conv_kernel=4,
+                            time_step_min=1e-12, intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2,
+                            moe_latent_size=12, moe_intermediate_size=8, moe_shared_expert_intermediate_size=12,
+                            n_shared_experts=1, routed_scaling_factor=1.7, rewrite=lettered),
 }

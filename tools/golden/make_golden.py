@@ -276,8 +276,9 @@ def make(name, out, seeds):
     folder = out / name
     empty(folder)
     if head:
-        entry.change, entry.rewrite = head.add, head.configure
-        model.config.num_hidden_layers += 1
+        older = entry.rewrite
+        entry.change, entry.rewrite = head.add, lambda config: (head.configure(config), older and older(config))[1]
+        head.restore()
     save(torch, model, entry, folder)
     part = parts["text"]
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))

@@ -83,7 +83,8 @@ static int bind_in(struct binder *b, uint32_t layer, bool mtp, struct binder_mat
     int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
     if (r < 0)
         return r;
-    return mtp && b->config->family->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
+    return mtp && b->config->family->mtp != MTP_NEXT ? bind_apart(b, in, ret)
+                                                     : binder_projection(b, in, count, &ret->in);
 }
 
 static uint32_t gates_of(const struct config *c, const struct layer_config *l)

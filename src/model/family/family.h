@@ -88,6 +88,15 @@ struct expert_form {
     bool plain;  /* down(f(up x)), without a gate, the shared one too */
 };
 
+/* Where its checkpoints may have an MTP head (mtp_bind.c). */
+enum mtp_form {
+    MTP_NONE,
+    MTP_LAYERS, /* names of their own, "mtp.": one full-attention layer */
+    MTP_PAIR,   /* below "mtp.", too; its mixer and its MLP are layers 0 and 1 there */
+    MTP_BLOCK,  /* beside the model's tensors, with a dense MLP; its norm is the model's final one */
+    MTP_NEXT,   /* the layer after the model's */
+};
+
 #define FAMILY_NAMES_MAX 4
 
 struct family {
@@ -133,14 +142,8 @@ struct family {
                              generated */
     bool positions_after_pad; /* the first position's row is the one after the pad token's id, and a pad
                                token has the row of its id */
-    bool mtp;                 /* its checkpoints may have an MTP head, one of its full-attention layers */
-    bool mtp_layer;           /* they may have one as the layer after the others, as DeepSeek's */
+    enum mtp_form mtp;
 };
-
-static inline bool family_has_mtp(const struct family *f)
-{
-    return f->mtp || f->mtp_layer;
-}
 
 /* A file's families; the last one has no names. */
 extern const struct family families_llama[];

@@ -49,6 +49,8 @@ struct binder {
     bool add_one; /* to norms: the files hold w - 1 */
     /* Set while a vision encoder is bound: stands for '@' in its names (vision_family.h). */
     const char *root;
+    /* Set while a head is bound whose layers have another name; NULL: the family's. */
+    const char *layers;
     /* Set for a head that another program wrote beside the checkpoint, see mtp_bind.c. */
     bool add_one_by_mean;        /* to a norm whose mean shows that it is w - 1 */
     bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */

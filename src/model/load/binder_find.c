@@ -31,7 +31,9 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
 {
     char text[BINDER_PATH_MAX] = "";
     const char *mark = strchr(name, '#');
-    const char *layers = b->config->naming ? b->config->naming->layers : b->config->family->layers;
+    const char *layers = b->layers           ? b->layers
+                         : b->config->naming ? b->config->naming->layers
+                                             : b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
@@ -503,7 +505,7 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 int binder_bias(struct binder *b, const char *module, struct linear_source *ret)
 {
     int r = find_bias(b, module, ret);
-    return r == 0 && ret->has_bias && b->config->family->mtp
+    return r == 0 && ret->has_bias && b->config->family->mtp == MTP_LAYERS
                ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
                : r;
 }
