@@ -296,6 +296,9 @@ const struct setting_row settings_table[] = {
      COMMAND_SERVE | LIVE, "send a comment in a stream after SECONDS of silence"},
     {GROUP_NETWORK, "drain", "SECONDS", SETTING_SECONDS, AT(registry.drain_ns), 0, 3600, "10",
      COMMAND_SERVE | LIVE, "how long SIGTERM and Ctrl-C wait for open requests"},
+    {GROUP_NETWORK, "drain-grace", "SECONDS", SETTING_SECONDS, AT(process.drain_grace_ns), 0, 3600, "0",
+     COMMAND_SERVE | LIVE,
+     "before that: how long /health says draining while new requests are still served, for routers"},
 
     {GROUP_BATCH, "max-num-seqs", "N", SETTING_COUNT, AT(model.engine.max_num_seqs), 0, 256, "0",
      FIRST | COMMAND_SIZE | SECTION,

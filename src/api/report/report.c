@@ -36,8 +36,11 @@ void report_state(struct api *a, struct json_out *j)
     enum api_state s = api_state_now(a);
     double progress = api_progress(a).part;
     char reason[API_REASON_BYTES];
-    static const char *const names[] = {
-        [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
+    static const char *const names[] = {[API_LOADING] = "loading",
+                                        [API_READY] = "ok",
+                                        [API_LEAVING] = "draining",
+                                        [API_DRAINING] = "draining",
+                                        [API_FAILED] = "failed"};
     json_put_string(j, "status", s == API_READY && stuck ? "stuck" : names[s]);
     if (s == API_LOADING)
         json_put_fixed(j, "progress", 3, progress);
