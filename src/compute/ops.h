@@ -192,11 +192,21 @@ struct op_latent {
 /* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,
  * l2norm of queries (scaled by 1 / sqrt(key_dim)) and keys, and the gates alpha and beta of each value head.
  * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. Both fail with
- * their device only; state_out is undefined then. */
+ * their device only; state_out is undefined then.
+ * With compute_shape.decay_channels it is Kimi delta attention (contract 10.9): alpha has a number for each
+ * channel of a key, and the norm is times sigmoid(z). The CPU alone computes it. */
+enum delta_decay {
+    DELTA_DECAY_HEADS,    /* exp(decay softplus(a + dt_bias)), of each head */
+    DELTA_DECAY_CHANNELS, /* exp(decay softplus(a + dt_bias)), of each channel */
+    DELTA_DECAY_BOUNDED   /* exp(decay_bound sigmoid(-decay (a + dt_bias))), of each channel */
+};
 struct op_delta {
     uint32_t layer; /* index in compute_shape.recurrent */
+    enum delta_decay decay_kind;
+    float decay_bound;
     dev_ptr conv, decay, dt_bias, norm;
-    struct act in;              /* q | k | v | z | b | a */
+    struct act in;              /* q | k | v | z | b | a; of channels q | k | v | b */
+    struct act decays, z;       /* a and z of channels */
     struct act conv_out, gates; /* gates: alpha | beta */
     struct act out;
     const struct projection *reader; /* the projection that reads out */

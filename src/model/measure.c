@@ -158,6 +158,14 @@ static int read_vision(struct config *c, struct model_files *files, uint64_t pix
     return err_set(e, r, "%s; --max-image-pixels 0 serves the text alone", why.text);
 }
 
+/* The part of the model that the CPU alone computes; NULL: none. */
+static const char *cpu_part(const struct config *c)
+{
+    return c->route_score == ROUTE_SPARSEMIXER ? "the experts"
+           : c->decay_channels                 ? "the layers of Kimi delta attention"
+                                               : NULL;
+}
+
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, struct model_files *files,
                       const struct model_parts *p, struct err *e)
@@ -188,8 +196,9 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
             e, -ENOTSUP,
             "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32 and int8",
             c->backend->name, compute_mode_name(c->compute));
-    if (c->route_score == ROUTE_SPARSEMIXER && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "the experts of %s are not computed on %s", c->family_name,
+    const char *part = cpu_part(c);
+    if (part && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "%s of %s are not computed on %s", part, c->family_name,
                        c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))

@@ -16,6 +16,9 @@ TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_laye
 
 # Sizes of models with few differences from others.
 SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2)
+# Sizes of linear attention beside latent attention.
+SMALL_LATENT = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
+                    num_key_value_heads=2)
 
 
 class Entry:
@@ -81,6 +84,18 @@ def rotary_dim(config):
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["rope_theta"]
     config["rotary_dim"] = round(config["head_dim"] * rope["partial_rotary_factor"])
+
+
+def published_kimi(config):
+    """The numbers of linear attention in an object, layers by number from 1."""
+    kinds = config.pop("layer_types")
+    config.pop("mlp_layer_types", None)
+    config["first_k_dense_replace"] = 1
+    config["linear_attn_config"] = {
+        "full_attn_layers": [i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"],
+        "kda_layers": [i + 1 for i, kind in enumerate(kinds) if kind != "full_attention"],
+        "head_dim": config.pop("linear_head_dim"), "num_heads": config.pop("linear_num_heads"),
+        "short_conv_kernel_size": config.pop("linear_conv_kernel_dim")}
 
 
 def transposed_stacks(tensors):
@@ -271,6 +286,18 @@ ENTRIES = {
                                n_routed_experts=4, num_experts_per_tok=2, moe_latent_size=12,
                                moe_intermediate_size=8, moe_shared_expert_intermediate_size=12, n_shared_experts=1,
                                routed_scaling_factor=1.7, rewrite=lettered),
+    # Delta rules with a decay per channel, convolutions of queries, keys and values apart, latent attention
+    # without rotation, a dense layer.
+    "kimi_linear": Entry("kimi_linear", vocab_size=64, **SMALL_LATENT, linear_head_dim=16, linear_num_heads=2,
+                         prompt=50, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                         num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, kv_lora_rank=12,
+                         qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8, n_group=2, topk_group=1,
+                         mlp_layer_types=["dense", "sparse", "sparse"], rewrite=published_kimi),
+    # Decays between two bounds, a gate of each head of latent attention.
+    "bailing_hybrid": Entry("bailing_hybrid", vocab_size=64, **SMALL_LATENT, head_dim=16, layer_group_size=3,
+                            prompt=50, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+                            kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8, n_group=2,
+                            topk_group=1, first_k_dense_replace=1),
     # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
     "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
                     attention_bias=True, lm_head_bias=True, sliding_window=24,

@@ -9,8 +9,9 @@
 #include "base/none.h"
 
 const struct block *const blocks[] = {
-    &block_attention, &block_latent,  &block_delta_net,      &block_short_conv,  &block_mamba, &block_mlp,
-    &block_mlp_plain, &block_experts, &block_experts_beside, &block_layer_input, NULL};
+    &block_attention,   &block_latent, &block_delta_net, &block_short_conv, &block_mamba,
+    &block_kda,         &block_mlp,    &block_mlp_plain, &block_experts,    &block_experts_beside,
+    &block_layer_input, NULL};
 
 /* ---- binding ---- */
 

@@ -341,9 +341,12 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
     bool listed = pattern->first && json_read_get(r, pattern->first);
     if (listed)
         read_list(r, pattern->first, &first);
+    else if (pattern->from_one && !types)
+        json_read_fail(r, -EINVAL, "%s is missing", pattern->first);
     read_mlp_types(r, c, &dense);
     for (uint32_t i = 0; i < c->layers; i++) {
-        bool is_first = listed ? is_listed(&first, i) : every == 0 || (i + phase) % every == 0;
+        bool is_first =
+            listed ? is_listed(&first, i + pattern->from_one) : every == 0 || (i + phase) % every == 0;
         is_first |= (pattern->last && i + 1 == c->layers) || (pattern->also_first && i == 0);
         const struct layer_kind *kind = &kinds[is_first ? 0 : 1];
         bool windowed = kind->windowed && c->use_window && i >= c->window_from;

@@ -63,6 +63,7 @@ struct layer_pattern {
     const char *keys[3];
     uint32_t every;    /* 0: all layers are of the first kind */
     const char *first; /* a key that lists the layers of the first kind instead; NULL: none */
+    bool from_one;     /* it counts them from 1; without it layers have no kinds */
     bool last;         /* the last layer is of the first kind, too */
     bool also_first;   /* and layer 0 */
     bool leads;        /* the first of every `every` layers is, not the last */
@@ -161,6 +162,7 @@ extern const struct family families_gpt_oss[];
 extern const struct family families_mixtral[];
 extern const struct family families_deepseek[];
 extern const struct family families_gated[];
+extern const struct family families_kda[];
 extern const struct family families_bert[];
 
 /* By model_type. Returns NULL for an unknown one. */

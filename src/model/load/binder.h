@@ -145,6 +145,9 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret);
+/* As `binder_conv()`, of `count` convolutions of `each` channels side by side. */
+int binder_convs(struct binder *b, const char *const *paths, uint32_t count, uint32_t each,
+                 uint32_t conv_width, dev_ptr *ret);
 
 /* ---- by role ---- */
 
