@@ -225,7 +225,7 @@ static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
     memcpy(r.phase_ns, c->ns, sizeof(r.phase_ns));
     if (x->refusal.status > 0 && !computed)
         trace_refused(x->api->trace, &r, model_name(x), now_ns);
-    else if (computed || x->wire)
+    else if (computed || x->kind == REQUEST_GENERATE)
         trace_add(x->api->trace, &r, now_ns);
 }
 
@@ -440,7 +440,7 @@ void exchange_prepared(struct exchange *x)
         exchange_reply_refuse(x, &x->gen.reject);
         return;
     }
-    if (!x->wire) {
+    if (x->kind != REQUEST_GENERATE) {
         exchange_reply_send(x);
         return;
     }

@@ -36,7 +36,7 @@ struct route {
     enum auth_need need;
     route_fn *answer;        /* NULL: an exchange */
     enum request_kind kind;  /* kind of an exchange */
-    const struct wire *wire; /* dialect of REQUEST_GENERATE; else NULL */
+    const struct wire *wire; /* dialect of REQUEST_GENERATE and REQUEST_RENDER; else NULL */
 };
 
 /* By its path, before the route is known. Anthropic's clients list models too, and name their version. */
@@ -136,9 +136,15 @@ static void answer_model(const struct call *c)
     buf_done(&body);
 }
 
+/* /get_server_info and /get_model_info. */
+static bool is_older(const struct call *c)
+{
+    return slice_starts(http_request_path(c->http), SLICE("/get_"));
+}
+
 static void write_server_info(const struct call *c, struct buf *ret)
 {
-    report_server_info(c->api, ret);
+    report_server_info(c->api, is_older(c), ret);
 }
 
 static void answer_server_info(const struct call *c)
@@ -148,12 +154,22 @@ static void answer_server_info(const struct call *c)
 
 static void write_model_info(const struct call *c, struct buf *ret)
 {
-    report_model_info(c->api, ret);
+    report_model_info(c->api, is_older(c), ret);
 }
 
 static void answer_model_info(const struct call *c)
 {
     respond_report(c, 200, JSON, write_model_info);
+}
+
+static void write_load(const struct call *c, struct buf *ret)
+{
+    report_load(c->api, ret);
+}
+
+static void answer_load(const struct call *c)
+{
+    respond_report(c, 200, JSON, write_load);
 }
 
 static void write_tokenizer_info(const struct call *c, struct buf *ret)
@@ -468,6 +484,9 @@ static const struct route routes[] = {
     {"DELETE", "/v1/sessions/", AUTH_KEY, sessions_end},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/get_server_info", AUTH_KEY, answer_server_info},
+    {"GET", "/get_model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/get_load", AUTH_KEY, answer_load},
     {"GET", "/tokenizer_info", AUTH_KEY, answer_tokenizer_info},
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
@@ -484,14 +503,30 @@ static const struct route routes[] = {
     {"POST", "/api/trim", AUTH_ADMIN, NULL, REQUEST_TRIM},
 };
 
-/* The table's rows, then a POST for each dialect. False: there are not so many. */
+/* Routers tokenize by these: the request as it is, and nothing is computed. */
+static const struct {
+    const char *path;
+    const struct wire *wire;
+} renders[] = {
+    {"/v1/chat/completions/render", &wire_chat},
+    {"/v1/completions/render", &wire_completion},
+    {"/v1/messages/render", &wire_messages},
+    {"/v1/responses/render", &wire_responses},
+};
+
+/* The table's rows, then a POST for each of `renders` and each dialect. False: there are not so many. */
 static bool route_at(size_t i, struct route *ret)
 {
     if (i < COUNT_OF(routes)) {
         *ret = routes[i];
         return true;
     }
-    const struct wire *wire = wire_at(i - COUNT_OF(routes));
+    i -= COUNT_OF(routes);
+    if (i < COUNT_OF(renders)) {
+        *ret = (struct route){"POST", renders[i].path, AUTH_KEY, NULL, REQUEST_RENDER, renders[i].wire};
+        return true;
+    }
+    const struct wire *wire = wire_at(i - COUNT_OF(renders));
     if (wire)
         *ret = (struct route){"POST", wire->route, AUTH_KEY, NULL, REQUEST_GENERATE, wire};
     return wire != NULL;
@@ -640,7 +675,8 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why) || (t->wire && memory_refusal_by_guard(a, &why)))
+    if (!api_is_ready(a, &why) ||
+        (t->kind == REQUEST_GENERATE && t->wire && memory_refusal_by_guard(a, &why)))
         return refuse_early(a, r, id, auth, &why);
     struct responses_page page = {0};
     int model_index = model_of(a, t, rest, &why);

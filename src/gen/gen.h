@@ -90,7 +90,8 @@ struct gen {
     uint32_t submitted, over;
 };
 
-/* Prepares a request; for GEN_IDS and GEN_TEXT only its images. */
+/* Prepares a request; for GEN_IDS and GEN_TEXT only its images. One that `renders` gets prompts and choices,
+ * which are never opened. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
 /* An output without tokens may have more choices than the queue has places: at most GEN_WINDOW are with the
  * engine at once. Submits further ones after some have ended; on the thread that takes. 0: as many as may be
