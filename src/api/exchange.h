@@ -13,6 +13,7 @@
 #ifndef PLATEAU_API_EXCHANGE_H
 #define PLATEAU_API_EXCHANGE_H
 
+#include "api/access/client_ids.h"
 #include "api/prep_queue.h"
 #include "api/reply.h"
 #include "api/report/trace.h"
@@ -69,6 +70,7 @@ struct exchange {
     /* Constant. */
     struct api *api;
     char id_text[33];
+    struct client_ids given;
     const char *route; /* its path in the table of routes */
     enum request_kind kind;
     const struct wire *wire; /* dialect of REQUEST_GENERATE and REQUEST_RENDER; else NULL */

@@ -5,6 +5,7 @@
 #include "api/routes.h"
 
 #include "api/access/auth.h"
+#include "api/access/client_ids.h"
 #include "api/access/cors.h"
 #include "api/api.h"
 #include "api/api_state.h"
@@ -342,13 +343,17 @@ static bool parse_id(struct slice text, struct request_id *ret)
     return request_id_parse(text.ptr, text.len, ret);
 }
 
-/* An exchange that can still be cancelled: a complete reply that is being sent is not cut short. */
-static struct exchange *find_exchange(const struct call *c, struct request_id id)
+/* An exchange that can still be cancelled, by the server's id or by its client's: a complete reply that is
+ * being sent is not cut short. */
+static struct exchange *find_exchange(const struct call *c)
 {
+    struct request_id id;
+    const bool own = parse_id(c->rest, &id);
     LIST_EACH(it, &c->api->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
-        if (x->phase != EXCHANGE_SENDING && memcmp(&x->gen.id, &id, sizeof(id)) == 0 &&
-            (x->gen.tenant == c->auth.tenant || c->auth.admin))
+        const bool named = (own && memcmp(&x->gen.id, &id, sizeof(id)) == 0) ||
+                           slice_eq(c->rest, slice_of(x->given.request));
+        if (named && x->phase != EXCHANGE_SENDING && (x->gen.tenant == c->auth.tenant || c->auth.admin))
             return x;
     }
     return NULL;
@@ -357,22 +362,21 @@ static struct exchange *find_exchange(const struct call *c, struct request_id id
 static void answer_delete(const struct call *c)
 {
     struct reject why = {0};
-    struct request_id id;
-    char text[33];
-    struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
+    struct exchange *x = find_exchange(c);
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
         refuse(c, &why);
         return;
     }
-    request_id_text(id, text);
     if (x->gen.tenant != c->auth.tenant) {
         struct audit who;
         audit_begin(&who, c->http, &c->auth);
-        audit_done(&who, 200, "ok", 0, text);
+        audit_done(&who, 200, "ok", 0, x->id_text);
     }
     reject_as(&why, REJECT_REQUEST_CANCELLED);
+    char text[sizeof(x->id_text)];
+    memcpy(text, x->id_text, sizeof(text)); /* x may end with its request */
     exchange_cancel(x, &why);
     route_respond_deleted(c, slice_of(text), "request");
 }
@@ -714,8 +718,10 @@ int routes_begin(void *api, struct http_request *r)
     struct auth auth;
     struct slice rest;
     char text[33], allow[64], shared[64];
+    struct client_ids given;
     request_id_text(id, text);
-    http_header_set(r, "x-request-id", text);
+    client_ids_read(r, &given);
+    client_ids_return(&given, text, r);
     http_request_set_user(r, NULL);
     if (frame_of(r)->id_header)
         http_header_set(r, frame_of(r)->id_header, text);
