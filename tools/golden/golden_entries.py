@@ -14,11 +14,11 @@ TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_laye
             num_key_value_heads=1, max_position_embeddings=40)
 
 
-# Sizes of models with few differences from others.
-SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2)
+# Sizes of models with few differences from others. 16 columns are fewer than a group of --quant has.
+NARROW = dict(hidden_size=16, intermediate_size=24)
+SMALL = dict(NARROW, num_hidden_layers=2)
 # Sizes of linear attention beside latent attention.
-SMALL_LATENT = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
-                    num_key_value_heads=2)
+SMALL_LATENT = dict(NARROW, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2)
 
 
 class Entry:
@@ -52,7 +52,8 @@ class Entry:
             self.config["model_type"] = text
         if vision:
             self.first = self.config["vocab_size"] - 12 if sees else 4
-            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": not sees,
+            tied = config.get("tie_word_embeddings", not sees)
+            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": tied,
                            **images.config(self.first)}
 
 
@@ -190,25 +191,26 @@ ENTRIES = {
                          shared_expert_intermediate_size=20,
                          **HYBRID, **SERVED),
     # An MLP of relu squared, without a gate; yarn.
-    "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
-                                                          "original_max_position_embeddings": 32}),
+    "arcee": Entry("arcee", **NARROW, head_dim=10,
+                   rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                    "original_max_position_embeddings": 32}),
     # Mixer and MLP side by side, a LayerNorm, adjacent pairs rotate in every layer.
-    "cohere": Entry("cohere", logit_scale=0.4, tie_word_embeddings=False,
+    "cohere": Entry("cohere", **NARROW, logit_scale=0.4, tie_word_embeddings=False,
                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms that hold w - 1, an embedding times sqrt(hidden); "gelu" means the approximation.
-    "gemma": Entry("gemma", head_dim=10, seed=2, intermediate_size=32, tie_word_embeddings=False,
+    "gemma": Entry("gemma", **NARROW, head_dim=10, seed=2, tie_word_embeddings=False,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
                    rewrite=lambda c: c | {"hidden_act": "gelu"}),
     # Norms over whole rows of queries and keys; experts whose weights are not normalised.
-    "olmoe": Entry("olmoe", hidden_size=24, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
+    "olmoe": Entry("olmoe", hidden_size=16, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # A sigmoid and a correction choose experts in every layer.
-    "solar_open": Entry("solar_open", hidden_size=24, head_dim=10, num_hidden_layers=2, n_routed_experts=6,
+    "solar_open": Entry("solar_open", **SMALL, head_dim=10, n_routed_experts=6,
                         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, n_group=2, topk_group=1,
                         routed_scaling_factor=1.5,
                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms of queries and keys, a dense layer, windows in the last layers, experts that are not normalised.
-    "dots1": Entry("dots1", hidden_size=24, head_dim=10, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
+    "dots1": Entry("dots1", **NARROW, head_dim=10, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
                    moe_intermediate_size=8, first_k_dense_replace=1, routed_scaling_factor=1.5, sliding_window=16,
                    max_window_layers=2, layer_types=["full_attention"] * 2 + ["sliding_attention"],
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -306,7 +308,9 @@ ENTRIES = {
                                      "short_factor": [1.0, 1.3], "long_factor": [1.0, 2.5]}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
-                      vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
+                      tie_word_embeddings=True,
+                      vision=dict(VISION, hidden_size=8, intermediate_size=24, patch_size=8,
+                                  deepstack_visual_indexes=[0, 1]),
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_interleaved": True,
                                        "mrope_section": [4, 2, 2]}, **SERVED),
     # Images in front of delta nets.
@@ -379,7 +383,7 @@ ENTRIES = {
                                                             "original_max_position_embeddings": 16}}, **TINY),
     # Every second layer does not rotate.
     "smollm3": Entry("smollm3", head_dim=10, no_rope_layer_interval=2, num_hidden_layers=4,
-                     intermediate_size=24, tie_word_embeddings=True,
+                     **NARROW, tie_word_embeddings=True,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Mamba-2 beside attention without positions; groups; stacks of experts, a fused shared one; factors.
     # Tests of engines use it, too, which have prompts of any of 500 ids.
@@ -410,7 +414,7 @@ ENTRIES = {
                        mlp_multipliers=[0.8, 1.25], time_step_limit=[0.05, 2.0],
                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
     # Experts one by one, a window in every layer.
-    "mixtral": Entry("mixtral", intermediate_size=16, num_hidden_layers=2, num_local_experts=5,
+    "mixtral": Entry("mixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_local_experts=5,
                      num_experts_per_tok=2, sliding_window=16, head_dim=10,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms of all heads together, part of a head rotates, experts that a sigmoid and a correction choose.
@@ -474,7 +478,7 @@ ENTRIES = {
     "glm4": Entry("glm4", head_dim=12, num_attention_heads=3, num_key_value_heads=1, attention_bias=True,
                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}),
     # Caps of scores and logits, windows in turn.
-    "gemma2": Entry("gemma2", head_dim=10, tie_word_embeddings=False, sliding_window=16, query_pre_attn_scalar=7,
+    "gemma2": Entry("gemma2", **NARROW, head_dim=10, tie_word_embeddings=False, sliding_window=16, query_pre_attn_scalar=7,
                     attn_logit_softcapping=3.0, final_logit_softcapping=4.0,
                     hidden_activation="gelu_pytorch_tanh",
                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
