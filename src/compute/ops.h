@@ -160,13 +160,14 @@ struct op_attention {
     bool norm_rotated; /* the norms are applied after the rotation, to each head */
     float
         growth; /* after both, the query at position p is times 1 + growth ln(1 + p / growth_every), where */
-    uint32_t growth_every;  /* the quotient is rounded down; growth 0: none */
-    bool adjacent;          /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
-    bool gated;             /* a head's query and gate lie side by side */
-    bool mtp;               /* entry 0 is zeros that no query sees */
-    bool keys_only;         /* append alone: q is not there */
-    bool queries_only;      /* K and V of the layer are in the pages: k and v are not there */
-    bool v_is_k;            /* v is k before its norm and rotation, copied to behind k */
+    uint32_t growth_every; /* the quotient is rounded down; growth 0: none */
+    bool adjacent;         /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
+    bool gated;            /* a head's query and gate lie side by side */
+    bool mtp;              /* entry 0 is zeros that no query sees */
+    bool image_ends;       /* a query sees the tokens before its end in batch.ends; else those up to itself */
+    bool keys_only;        /* append alone: q is not there */
+    bool queries_only;     /* K and V of the layer are in the pages: k and v are not there */
+    bool v_is_k;           /* v is k before its norm and rotation, copied to behind k */
     dev_ptr q_norm, k_norm; /* [head_dim], or of all heads; null: none */
     dev_ptr v_norm;         /* [head_dim], of each head; null: none */
     dev_ptr sinks;          /* [heads]: a score each (kern_query.sink); null: none */

@@ -53,6 +53,10 @@ const struct setting_row settings_table[] = {
      COMMAND_ANY | SECTION,
      "resize larger images to at most N pixels, or the model's own maximum; 0: refuse images and do not load "
      "the vision encoder"},
+    {GROUP_MODEL, "image-tokens", "N", SETTING_COUNT, AT(model.image_tokens), 0, 1120, "0",
+     COMMAND_ANY | SECTION,
+     "resize each image to at most N tokens, where the model has such a budget (gemma4: 70, 140, 280, 560 or "
+     "1120); 0: the model's own"},
     {GROUP_MODEL, "image-cache", "BYTES", SETTING_BYTES, AT(model.engine.image_cache_bytes), 0, 1e15,
      SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the cache for image embeddings; 0: no cache [default: a sixteenth of the memory limit, at most "

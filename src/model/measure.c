@@ -149,9 +149,11 @@ bool measure_sees(const struct config *c, const struct checkpoint *checkpoint)
 }
 
 /* Another form of a known encoder does not keep the text from being served. */
-static int read_vision(struct config *c, struct model_files *files, uint64_t pixels_max, struct err *e)
+static int read_vision(struct config *c, struct model_files *files, const struct model_parts *p,
+                       struct err *e)
 {
-    int r = vision_config_load(files, c, pixels_max, &c->vision, e);
+    const struct vision_limits limits = {p->image_pixels_max, p->image_tokens};
+    int r = vision_config_load(files, c, &limits, &c->vision, e);
     if (r != -ENOTSUP || !e)
         return r;
     const struct err why = *e;
@@ -203,7 +205,7 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;
-    return read_vision(c, files, p->image_pixels_max, e);
+    return read_vision(c, files, p, e);
 }
 
 static int measure_head(struct config *c, struct model_files *files, struct binder *b, struct bind_mark *head)

@@ -41,6 +41,7 @@ struct model_parts {
     uint32_t quant;            /* bits of codes that matrices of floats become (quantise.h); 0: they stay */
     bool vision;               /* the vision encoder, if there is one */
     uint64_t image_pixels_max; /* limit of an image after resizing, if the model allows more; 0: 4194304 */
+    uint32_t image_tokens;     /* budget of an image where the model has one; 0: the model's own */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
@@ -60,7 +61,8 @@ struct model_parts {
 /* Text and tokens around an image in a prompt. NULL: none. */
 struct model_image_marks {
     const char *mark;           /* special token that the template writes, instead of the image token */
-    const char *before, *after; /* text that stands around the image tokens, instead of the mark */
+    const char *before, *after; /* text that stands around the image tokens, instead of the mark; without a
+                                 * mark special tokens */
     const char *row_end, *end;  /* special tokens after each row of image tokens, and after the last row */
 };
 
@@ -68,6 +70,7 @@ struct model_image_marks {
 enum model_image_size {
     IMAGE_BY_AREA,    /* the ratio stays, the area is bounded */
     IMAGE_BY_LONGEST, /* the ratio stays, the longer edge is bounded */
+    IMAGE_BY_BUDGET,  /* the ratio stays, the area becomes the largest */
     IMAGE_FIXED       /* a square */
 };
 

@@ -45,6 +45,8 @@ static struct encode_shape shape_of(const struct config *c)
                              .frames = v->frames,
                              .window = v->window,
                              .rotation = v->family->rotation,
+                             .positions = v->family->positions,
+                             .plain_scores = v->family->plain_scores,
                              .slice_max = slice_patches(c->backend, v, most),
                              .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
                              .mode = c->compute,

@@ -198,7 +198,9 @@ static bool ends_texts(const struct generation_defaults *d, uint32_t id)
 /* Tokens that a prompt has around images. */
 static bool check_image_marks(struct load *l, const struct model_image_marks *m)
 {
-    const char *const texts[] = {m ? m->mark : NULL, m ? m->row_end : NULL, m ? m->end : NULL};
+    const bool apart = m && !m->mark; /* the texts around the image token are tokens, too */
+    const char *const texts[] = {m ? m->mark : NULL, m ? m->row_end : NULL, m ? m->end : NULL,
+                                 apart ? m->before : NULL, apart ? m->after : NULL};
     uint32_t id;
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         if (!texts[i] || tokenizer_find(l->h->tokenizer, slice_of(texts[i]), &id))

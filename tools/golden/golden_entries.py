@@ -32,17 +32,17 @@ class Entry:
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
     function that changes the random weights by name, before anything is computed from them.
     `made_by`: a class of transformers that its list of model types does not name. `mtp`: its last layer is an
-    MTP head (mtp_head.py)."""
+    MTP head (mtp_head.py). `preprocessor`: its preprocessor_config.json."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, text=None, images=vision_inputs.Qwen(), sees=False, served=False, pooling=None,
                  lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None, made_by=None,
-                 mtp=False, **config):
+                 mtp=False, preprocessor=None, **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
         self.images, self.sees, self.served = images, sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
-        self.weights, self.made_by, self.mtp = weights, made_by, mtp
+        self.weights, self.made_by, self.mtp, self.preprocessor = weights, made_by, mtp, preprocessor
         self.config = {**BASE, **config}
         if scores:
             self.config["num_labels"] = 1
@@ -132,6 +132,19 @@ def published_gemma4(config):
     config["global_head_dim"] = single["1"]["head_dim"]
     config["num_global_key_value_heads"] = single["1"]["num_key_value_heads"]
 
+
+
+def quiet(tensors):
+    """Tokens of images are never the likeliest."""
+    tensors["lm_head.weight"][BASE["vocab_size"] - 12:] = 0
+
+
+def bounds(tensors):
+    """Bounds of products that cut some values off."""
+    quiet(tensors)
+    for name, tensor in tensors.items():
+        if name.endswith(("put_min", "put_max")):
+            tensor.fill_((-1 if name.endswith("min") else 1) * (1.5 if "input" in name else 2))
 
 
 def mtp_layer(tensors):
@@ -334,6 +347,26 @@ ENTRIES = {
                       hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
                       vision=dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2,
                                   num_attention_heads=2, patch_size=16, image_size=128, hidden_act="silu")),
+    # Positions and rotations of columns and rows, norms of heads and of results, matrices with bounds,
+    # standardised means; an image's tokens see each other in windows, and have one row of inputs per layer.
+    "gemma4_vl": Entry("gemma4", sees=True, images=vision_inputs.Gemma4(), text="gemma4_text", hidden_size=16,
+                       intermediate_size=16, head_dim=6, sliding_window=12, global_head_dim=12,
+                       num_global_key_value_heads=1, hidden_size_per_layer_input=4, vocab_size_per_layer_input=80,
+                       layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                       use_bidirectional_attention="vision", weights=bounds, preprocessor={"max_soft_tokens": 70},
+                       vision=dict(model_type="gemma4_vision", hidden_size=16, intermediate_size=20, head_dim=8,
+                                   num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, patch_size=4,
+                                   pooling_kernel_size=2, position_embedding_size=140, use_clipped_linears=True,
+                                   standardize=True)),
+    # One product of patches as large as a token, between LayerNorms.
+    "gemma4_unified_vl": Entry("gemma4_unified", sees=True, images=vision_inputs.Gemma4Unified(),
+                               preprocessor={"max_soft_tokens": 70}, weights=quiet,
+                               text="gemma4_unified_text", hidden_size=16, head_dim=6, intermediate_size=12,
+                               sliding_window=12, attention_k_eq_v=True, global_head_dim=12,
+                               num_global_key_value_heads=1,
+                               layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                               vision=dict(model_type="gemma4_unified_vision", patch_size=4, pooling_kernel_size=2,
+                                           mm_embed_dim=16, output_proj_dims=16, mm_posemb_size=70)),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,

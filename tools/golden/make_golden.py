@@ -96,7 +96,7 @@ def rounded(values):
 
 def text_part(torch, model, entry, seed):
     generator = torch.Generator().manual_seed(1000 + seed)
-    vocab = model.config.get_text_config().vocab_size
+    vocab = entry.first if entry.sees and entry.images.reserved else model.config.get_text_config().vocab_size
     prompt = torch.randint(3, vocab, (entry.prompt,), generator=generator).tolist()
     logits = logits_of(torch, model, prompt)
     part = {"prompt": prompt, "argmax": logits.argmax(-1).tolist(), "max_logit": rounded(logits.max(-1).values),
@@ -113,7 +113,7 @@ def text_part(torch, model, entry, seed):
 
 def image_part(torch, model, entry, seed):
     generator = torch.Generator().manual_seed(3000 + seed)
-    shape, patch, merge = entry.images.shape, entry.vision["patch_size"], entry.images.merge(entry.vision)
+    shape, patch, merge = entry.images.shape, entry.images.patch(entry.vision), entry.images.merge(entry.vision)
     noise = (DATA / "noise.rgb").read_bytes()[:shape[0] * shape[1] * 3]
     image = torch.frombuffer(bytearray(noise), dtype=torch.uint8).view(shape)
     grid = [1, shape[0] // patch, shape[1] // patch]
@@ -124,7 +124,7 @@ def image_part(torch, model, entry, seed):
     def logits(ids):
         with torch.no_grad():
             return model(input_ids=torch.tensor([ids]), **inputs, **entry.images.more(torch, ids, entry.first),
-                         use_cache=False).logits[0].double()
+                         **entry.images.masks(torch, model, ids, entry.first), use_cache=False).logits[0].double()
 
     all_logits = logits(prompt)
     with torch.no_grad():
@@ -207,6 +207,8 @@ def save(torch, model, entry, folder):
     model.save_pretrained(folder)
     if not entry.served:
         (folder / "generation_config.json").unlink(missing_ok=True)
+    if entry.preprocessor:
+        (folder / "preprocessor_config.json").write_text(json.dumps(entry.preprocessor) + "\n")
     if entry.change:
         from safetensors.torch import load_file, save_file
         tensors = load_file(folder / "model.safetensors")

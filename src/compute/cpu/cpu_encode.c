@@ -46,7 +46,7 @@ static void *take(struct room *r, uint64_t bytes)
 /* Tables of angles: rows and columns may share one. */
 static uint32_t axes_of(const struct encode_shape *s)
 {
-    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_EQUAL ? 1 : 2;
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
 }
 
 static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patches, uint64_t edge,
@@ -205,9 +205,24 @@ static struct between between(uint32_t index, uint32_t count, uint32_t grid)
     return (struct between){low, MIN_OF(low + 1, grid - 1), (float)(at - low)};
 }
 
+/* A row of the column and one of the row. */
+static void add_axes(const struct stage *st, struct patch_at p, float *h, float *row)
+{
+    const bool pairs = st->op->image->shape->positions == ENCODE_POSITIONS_PAIRS;
+    const uint32_t rows[2] = {pairs ? 2 * p.column : p.column, pairs ? 2 * p.row + 1 : st->op->grid + p.row};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        matrix_row(&st->matrix, rows[i], row);
+        st->cpu->ops->add(h, row, st->op->width);
+    }
+}
+
 static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
 {
     uint32_t grid = st->op->grid;
+    if (st->op->image->shape->positions != ENCODE_POSITIONS_SQUARE) {
+        add_axes(st, p, h, row);
+        return;
+    }
     struct between r = between(p.row, st->op->image->rows, grid);
     struct between c = between(p.column, st->op->image->columns, grid);
     const struct {
@@ -375,8 +390,35 @@ static void pool_tile(void *arg, uint32_t tile, uint32_t worker)
         float *y = row_of(st, &op->y, i);
         memset(y, 0, op->width * sizeof(*y));
         for (uint32_t part = 0; part < op->norm_parts; part++)
-            st->cpu->ops->add_scaled(y, x + (size_t)part * op->width, 1.0f / (float)op->norm_parts,
+            st->cpu->ops->add_scaled(y, x + (size_t)part * op->width, op->factor / (float)op->norm_parts,
                                      op->width);
+    }
+}
+
+static void standard_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const float *bias = cpu_floats(st->cpu, st->op->norm_bias),
+                *scale = cpu_floats(st->cpu, st->op->norm_weight);
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        float *x = row_of(st, &st->op->x, i);
+        for (uint32_t k = 0; k < st->op->width; k++)
+            x[k] = (x[k] - bias[k]) * scale[k];
+    }
+}
+
+static void clip_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const float least = *cpu_floats(st->cpu, st->op->clip_min), most = *cpu_floats(st->cpu, st->op->clip_max);
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        float *x = row_of(st, &st->op->x, i);
+        for (uint32_t k = 0; k < st->op->width; k++)
+            x[k] = fminf(fmaxf(x[k], least), most);
     }
 }
 
@@ -396,6 +438,28 @@ static void act_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* ---- attention ---- */
 
+/* Norms each head; no weight: nothing. */
+static void norm_heads(const struct stage *st, float *heads, dev_ptr weight)
+{
+    const struct encode_shape *s = st->op->image->shape;
+    for (uint32_t head = 0; !dev_is_null(weight) && head < s->heads; head++) {
+        float *x = heads + (size_t)head * s->head_dim;
+        st->cpu->ops->rmsnorm(x, x, cpu_floats(st->cpu, weight), s->head_dim, st->op->eps);
+    }
+}
+
+/* Each half of each head by itself: by the column, then by the row. */
+static void rotate_apart(const struct stage *st, float *heads, struct patch_at p)
+{
+    const struct encode_shape *s = st->op->image->shape;
+    const uint32_t quarter = s->head_dim / 4, at[2] = {p.column, p.row};
+    for (uint32_t i = 0; i < 2 * s->heads; i++) {
+        size_t angles = (size_t)at[i % 2] * quarter;
+        st->cpu->ops->rope(heads + (size_t)i * 2 * quarter, st->a.cosines + angles, st->a.sines + angles,
+                           quarter);
+    }
+}
+
 /* Rotates all heads of one patch's queries or keys. */
 static void rotate(const struct stage *st, float *heads, uint32_t patch)
 {
@@ -406,7 +470,9 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     struct patch_at p = patch_of(image, patch);
     uint32_t columns_at = axes_of(s) == 2 ? MAX_OF(image->rows, image->columns) : 0;
     const uint32_t at[2] = {p.row, columns_at + p.column};
-    if (s->rotation == ENCODE_ROTATE_NONE)
+    if (s->rotation == ENCODE_ROTATE_APART)
+        rotate_apart(st, heads, p);
+    if (s->rotation == ENCODE_ROTATE_NONE || s->rotation == ENCODE_ROTATE_APART)
         return;
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(cosines + i * quarter, st->a.cosines + (size_t)at[i] * quarter, quarter * sizeof(float));
@@ -441,6 +507,8 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *k = row_of(st, &op->x, i);
         add_bias(st, k, op->width);
+        norm_heads(st, k, op->norm_weight);
+        norm_heads(st, k + op->width / 2, op->value_norm);
         rotate(st, k, op->from + i);
         for (uint32_t head = 0; head < shape->heads; head++) {
             struct kern_kv kv = kv_of(st, head);
@@ -458,6 +526,7 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *q = row_of(st, &st->op->x, i);
         add_bias(st, q, st->op->width);
+        norm_heads(st, q, st->op->norm_weight);
         rotate(st, q, st->op->from + i);
     }
 }
@@ -499,8 +568,8 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         q->kv_len = (w.first + w.count) * token_patches(st);
     }
     st->cpu->ops->attn_part(&kv, queries, to - from, range * range_keys(s), (range + 1) * range_keys(s),
-                            (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry, st->a.sum + carry,
-                            own_floats(st, worker));
+                            s->plain_scores ? 1 : (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry,
+                            st->a.sum + carry, own_floats(st, worker));
 }
 
 /* ---- products ---- */
@@ -573,7 +642,8 @@ static const struct {
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
     [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_ACT] = {act_tile, 32},
     [ENCODE_BIAS] = {bias_tile, 4},        [ENCODE_POOL] = {pool_tile, 64},
-    [ENCODE_IN_ROWS] = {in_rows_tile, 8},
+    [ENCODE_IN_ROWS] = {in_rows_tile, 8},  [ENCODE_STANDARD] = {standard_tile, 8},
+    [ENCODE_CLIP] = {clip_tile, 8},
 };
 
 static void set_stage(struct stage *st)

@@ -66,14 +66,15 @@ static void read_activation(struct json_read *r, struct vision_config *v)
         enum glu_function function;
     } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}, {"gelu", GLU_GELU_ERF}, {"silu", GLU_SILU}};
     const size_t count = v->family->everywhere ? 1 : COUNT_OF(known);
-    const char *act = json_read_string_or(r, "hidden_act", v->family->activation);
+    const char *key = either(r, "hidden_act", "hidden_activation");
+    const char *act = json_read_string_or(r, key, v->family->activation);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(act, known[i].name) == 0) {
             v->function = known[i].function;
             return;
         }
     }
-    json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh %s", act,
+    json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; gelu_pytorch_tanh %s", key, act,
                    count > 1 ? ", gelu and silu are" : "is");
 }
 
@@ -101,40 +102,86 @@ static void read_windows(struct json_read *r, struct vision_config *v)
     json_read_ids(r, "fullatt_block_indexes", v->depth - 1, v->all, VISION_DEPTH_MAX, &v->all_count);
 }
 
-/* `top`: the keys beside vision_config, some of which are the encoder's. */
-static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
-                       struct vision_config *v)
+/* Numbers of an encoder whose images have a budget of tokens. */
+static void read_budget_sizes(struct json_read *r, struct vision_config *v)
 {
-    v->depth = json_read_u32(r, either(r, "depth", "num_hidden_layers"), 1, VISION_DEPTH_MAX);
-    v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
-    v->heads = json_read_u32(r, either(r, "num_heads", "num_attention_heads"), 1, CONFIG_HEADS_MAX);
-    v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
+    const bool alone = v->family->no_blocks;
+    v->pooling = json_read_u32_or(r, "pooling_kernel_size", 1, VISION_MERGE_MAX, 3);
+    v->shape.patch = json_read_u32_or(r, "patch_size", 1, VISION_PATCH_MAX / VISION_MERGE_MAX, 16);
+    v->shape.merge = alone ? 1 : v->pooling;
+    v->grid = json_read_u32_or(r, alone ? "mm_posemb_size" : "position_embedding_size", 1, VISION_AXIS_MAX,
+                               alone ? 1120 : 10240);
+    v->clipped = json_read_bool_or(r, "use_clipped_linears", false);
+    v->standardizes = json_read_bool_or(r, "standardize", false);
+    if (alone)
+        v->shape.patch *= v->pooling;
+}
+
+static void read_merge(struct json_read *r, struct json_read *top, struct vision_config *v)
+{
+    if (v->family->budget) {
+        read_budget_sizes(r, v);
+        return;
+    }
     v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
     v->shape.merge = json_read_u32_or(v->family->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX,
                                       v->family->merge);
     if (v->shape.size == IMAGE_FIXED)
         read_pool(r, top, v);
+}
+
+static void read_blocks(struct json_read *r, struct vision_config *v)
+{
+    v->depth = json_read_u32(r, either(r, "depth", "num_hidden_layers"), 1, VISION_DEPTH_MAX);
+    v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
+    v->heads = json_read_u32(r, either(r, "num_heads", "num_attention_heads"), 1, CONFIG_HEADS_MAX);
+    v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
+    v->head_dim = v->hidden / v->heads;
+    expect(r, "num_key_value_heads", v->heads);
+    if (v->family->budget)
+        expect(r, "head_dim", v->head_dim);
+    if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
+        json_read_fail(r, -ENOTSUP,
+                       "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
+                       v->hidden, v->heads, CONFIG_HEAD_DIM_MAX);
+    read_activation(r, v);
+}
+
+/* An encoder of one product: its norms have a fixed epsilon, but for the merger's. */
+static void read_no_blocks(struct json_read *r, struct vision_config *v)
+{
+    v->hidden = json_read_u32(r, "mm_embed_dim", 8, VISION_HIDDEN_MAX);
+    v->heads = 1;
+    v->head_dim = v->hidden;
+    expect(r, "output_proj_dims", v->hidden);
+    expect(r, "model_patch_size", v->shape.patch);
+    v->merge_eps = (float)json_read_f64_or(r, "rms_norm_eps", 0, 1, 1e-6);
+}
+
+/* `top`: the keys beside vision_config, some of which are the encoder's. */
+static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
+                       struct vision_config *v)
+{
+    read_merge(r, top, v);
+    if (v->family->no_blocks)
+        read_no_blocks(r, v);
+    else
+        read_blocks(r, v);
     if (v->family->eps_key)
         v->eps = (float)json_read_f64_or(r, v->family->eps_key, 0, 1, v->eps);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
-    v->head_dim = v->hidden / v->heads;
     expect(r, json_read_has(r, "in_chans") ? "in_chans" : either(r, "in_channels", "num_channels"),
            VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
     if (v->family->tensors[VISION_ROLE_POSITIONS] && v->family->size == IMAGE_BY_AREA)
         read_grid(r, v);
-    else if (v->family->tensors[VISION_ROLE_POSITIONS])
+    else if (v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget)
         read_square(r, v);
     if (v->family->windows)
         read_windows(r, v);
-    if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
-        json_read_fail(r, -ENOTSUP,
-                       "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
-                       v->hidden, v->heads, CONFIG_HEAD_DIM_MAX);
     if (v->out != text->hidden)
         json_read_fail(r, -EINVAL, "out_hidden_size is %u, the text model's hidden_size %u", v->out,
                        text->hidden);
-    read_activation(r, v);
 }
 
 static void read_theta(struct json_read *r, struct vision_config *v)
@@ -232,10 +279,10 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
 }
 
 /* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
-static void expect_steps(struct json_read *r, uint32_t filter)
+static void expect_steps(struct json_read *r, uint32_t filter, bool normalizes)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
-    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+    for (size_t i = 0; i < COUNT_OF(steps) - !normalizes; i++) {
         if (!json_read_bool_or(r, steps[i], true))
             json_read_fail(r, -ENOTSUP, "%s is false, which is not supported", steps[i]);
     }
@@ -259,7 +306,7 @@ static void read_pixels(struct json_read *r, const struct model_vision *s, uint3
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
     expect(r, "temporal_patch_size", frames);
-    expect_steps(r, 3);
+    expect_steps(r, 3, true);
     read_numbers(r, mean, std);
 }
 
@@ -284,11 +331,39 @@ static void read_edge(struct json_read *r, struct model_vision *s)
         r->error = p.error;
 }
 
+/* A preprocessor that leaves pixels as numbers of 0 to 1, and the budget. */
+static void read_budget(struct json_read *r, uint32_t tokens_asked, struct vision_config *v)
+{
+    static const uint32_t known[] = {70, 140, 280, 560, 1120};
+    float mean[VISION_CHANNELS] = {0}, std[VISION_CHANNELS] = {1, 1, 1};
+    const uint32_t edge = v->shape.patch * v->shape.merge;
+    const uint32_t own = json_read_u32_or(r, "max_soft_tokens", 1, 1u << 20, 280);
+    const uint32_t tokens = tokens_asked ? tokens_asked : own;
+    bool found = false;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        found |= tokens == known[i];
+    if (!found)
+        json_read_fail(r, -ENOTSUP, "%s is %u; this model's images have 70, 140, 280, 560 or 1120 tokens",
+                       tokens_asked ? "--image-tokens" : "max_soft_tokens", tokens);
+    expect(r, "patch_size", edge / v->pooling);
+    expect(r, "pooling_kernel_size", v->pooling);
+    expect_steps(r, 3, false);
+    read_numbers(r, mean, std);
+    for (uint32_t i = 0; i < VISION_CHANNELS; i++)
+        if (json_read_bool_or(r, "do_normalize", false) && (mean[i] != 0 || std[i] != 1))
+            json_read_fail(r, -ENOTSUP, "image_mean and image_std are not 0 and 1, which is not supported");
+    v->shape.pixels_min = (uint64_t)edge * edge;
+    v->shape.pixels_max = (uint64_t)tokens * edge * edge;
+    if ((uint64_t)tokens * v->shape.merge > v->grid)
+        json_read_fail(r, -ENOTSUP, "a row of %u tokens has no positions: the table has %u of an axis",
+                       tokens, v->grid);
+}
+
 /* Reads the steps of families other than Qwen's. */
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
     const uint32_t edge = v->shape.patch * v->shape.merge;
-    expect_steps(r, v->shape.filter ? v->shape.filter : 3);
+    expect_steps(r, v->shape.filter ? v->shape.filter : 3, true);
     if (json_read_bool_or(r, "do_pan_and_scan", false))
         json_read_fail(r, -ENOTSUP, "do_pan_and_scan is true, which is not supported");
     read_numbers(r, v->mean, v->std);
@@ -298,10 +373,16 @@ static void read_other_image(struct json_read *r, struct vision_config *v)
         (uint64_t)ROUND_UP(v->shape.edge_max, edge) * (uint64_t)ROUND_UP(v->shape.edge_max, edge);
 }
 
-static void read_image(struct json_read *r, struct vision_config *v)
+static void read_image(struct json_read *r, uint32_t tokens_asked, struct vision_config *v)
 {
     memcpy(v->mean, v->family->mean, sizeof(v->mean));
     memcpy(v->std, v->family->std, sizeof(v->std));
+    if (v->family->budget) {
+        read_budget(r, tokens_asked, v);
+        return;
+    }
+    if (tokens_asked)
+        json_read_fail(r, -ENOTSUP, "--image-tokens is for models whose images have a budget of tokens");
     if (v->shape.size != IMAGE_BY_AREA) {
         read_other_image(r, v);
         return;
@@ -361,39 +442,41 @@ uint32_t vision_merged_mid(const struct vision_config *v)
 }
 
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
-                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
-                       struct err *e)
+                       const struct config *text, const struct vision_limits *limits,
+                       struct vision_config *ret, struct err *e)
 {
     const struct vision_family *t = text->vision_family;
-    struct vision_config v = {.shape = {.present = true,
-                                        .size = t->size,
-                                        .filter = t->filter,
-                                        .marks = t->marks,
-                                        .linear = t->linear,
-                                        .both_ways = t->both_ways},
-                              .family = t,
-                              .frames = t->frames,
-                              .gated = t->tensors[VISION_ROLE_GATE] != NULL,
-                              .eps = (float)t->eps};
+    struct vision_config v = {
+        .shape = {.present = true,
+                  .size = t->size,
+                  .filter = t->filter,
+                  .marks = t->marks,
+                  .linear = t->linear,
+                  .both_ways = t->both_ways || (t->windowed_ways && text->bidirectional)},
+        .family = t,
+        .frames = t->frames,
+        .gated = t->tensors[VISION_ROLE_GATE] != NULL,
+        .eps = (float)t->eps};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
     read_vision(config, text, &v, &r);
     if (!r.error)
         read_tokens(&r, text, &v.shape);
-    if (!r.error && t->size != IMAGE_BY_AREA)
+    if (!r.error && (t->size == IMAGE_BY_LONGEST || t->size == IMAGE_FIXED))
         v.shape.edge_max = image_size(config);
     if (!r.error)
-        read_image(&p, &v);
+        read_image(&p, limits->tokens, &v);
     if (!r.error && !p.error && !v.shape.linear && !t->no_videos)
         read_video(&q, &v);
     if (!r.error)
-        cap(&p, &v.shape, pixels_max);
+        cap(&p, &v.shape, limits->pixels_max);
     int error = r.error ? r.error : p.error ? p.error : q.error;
     if (error)
         return error;
     v.shape.feature_floats = v.out * (1 + v.deepstack_count);
-    v.merge_eps = t->text_eps ? (float)text->eps : v.eps;
+    if (!t->no_blocks)
+        v.merge_eps = t->text_eps ? (float)text->eps : v.eps;
     *ret = v;
     return 0;
 }
@@ -412,8 +495,8 @@ static int find_file(struct model_files *files, const char *name, const json_t *
     return r == -ENOENT ? 0 : r;
 }
 
-int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
-                       struct vision_config *ret, struct err *e)
+int vision_config_load(struct model_files *files, const struct config *text,
+                       const struct vision_limits *limits, struct vision_config *ret, struct err *e)
 {
     json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
     int r = model_json(files, "config.json", &config, e);
@@ -424,7 +507,7 @@ int vision_config_load(struct model_files *files, const struct config *text, uin
     if (r == 0)
         r = find_file(files, "video_preprocessor_config.json", processor, "video_processor", &video, e);
     if (r == 0)
-        r = vision_config_read(config, image, video, text, pixels_max, ret, e);
+        r = vision_config_read(config, image, video, text, limits, ret, e);
     json_decref(config);
     json_decref(processor);
     json_decref(image);

@@ -34,10 +34,16 @@
     .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}, .pixels_min = 65536,                  \
     .pixels_max = 16777216
 
+#define GEMMA4_PARTS                                                                                         \
+    .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \
+    .marks = &gemma4_marks, .linear = true, .windowed_ways = true
+
 static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
 
 static const struct model_image_marks gemma3_marks = {
     .mark = "<start_of_image>", .before = "\n\n<start_of_image>", .after = "<end_of_image>\n\n"};
+
+static const struct model_image_marks gemma4_marks = {.before = "<|image>", .after = "<image|>"};
 
 static const struct vision_family vision_families[] = {
     {.names = {"qwen3_5", "qwen3_5_moe"}, QWEN3_PARTS, .tensors = {QWEN3_TENSORS}},
@@ -88,6 +94,7 @@ static const struct vision_family vision_families[] = {
      .eps = 1e-6,
      .eps_key = "layer_norm_eps",
      .text_norm = true,
+     .pools = true,
      .activation = "gelu_pytorch_tanh",
      .merge = 4,
      .size = IMAGE_FIXED,
@@ -97,6 +104,54 @@ static const struct vision_family vision_families[] = {
      .marks = &gemma3_marks,
      .linear = true,
      .both_ways = true},
+    {.names = {"gemma4"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@patch_embedder.input_proj",
+                 [VISION_ROLE_POSITIONS] = "@patch_embedder.position_embedding_table",
+                 [VISION_ROLE_MIX_NORM] = "@encoder.layers.#.input_layernorm",
+                 [VISION_ROLE_Q] = "@encoder.layers.#.self_attn.q_proj.linear",
+                 [VISION_ROLE_K] = "@encoder.layers.#.self_attn.k_proj.linear",
+                 [VISION_ROLE_V] = "@encoder.layers.#.self_attn.v_proj.linear",
+                 [VISION_ROLE_Q_NORM] = "@encoder.layers.#.self_attn.q_norm",
+                 [VISION_ROLE_K_NORM] = "@encoder.layers.#.self_attn.k_norm",
+                 [VISION_ROLE_OUT] = "@encoder.layers.#.self_attn.o_proj.linear",
+                 [VISION_ROLE_MIX_POST] = "@encoder.layers.#.post_attention_layernorm",
+                 [VISION_ROLE_MLP_NORM] = "@encoder.layers.#.pre_feedforward_layernorm",
+                 [VISION_ROLE_GATE] = "@encoder.layers.#.mlp.gate_proj.linear",
+                 [VISION_ROLE_UP] = "@encoder.layers.#.mlp.up_proj.linear",
+                 [VISION_ROLE_DOWN] = "@encoder.layers.#.mlp.down_proj.linear",
+                 [VISION_ROLE_MLP_POST] = "@encoder.layers.#.post_feedforward_layernorm",
+                 [VISION_ROLE_STD_BIAS] = "@std_bias",
+                 [VISION_ROLE_STD_SCALE] = "@std_scale",
+                 [VISION_ROLE_MERGE_DOWN] = "embed_vision.embedding_projection"},
+     .positions = ENCODE_POSITIONS_AXES,
+     .rms = true,
+     .v_norm = true,
+     .plain_scores = true,
+     .rotation = ENCODE_ROTATE_APART,
+     .theta = 100,
+     .activation = "gelu_pytorch_tanh",
+     .pools = true,
+     .pool_sqrt = true,
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f},
+     .eps_key = "rms_norm_eps",
+     GEMMA4_PARTS},
+    {.names = {"gemma4_unified"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_embedder."},
+     .tensors = {[VISION_ROLE_PIXEL_NORM] = "@patch_ln1",
+                 [VISION_ROLE_PATCHES] = "@patch_dense",
+                 [VISION_ROLE_EMBED_NORM] = "@patch_ln2",
+                 [VISION_ROLE_POSITIONS] = "@pos_embedding",
+                 [VISION_ROLE_FIRST_NORM] = "@pos_norm",
+                 [VISION_ROLE_MERGE_DOWN] = "embed_vision.embedding_projection"},
+     .positions = ENCODE_POSITIONS_PAIRS,
+     .no_blocks = true,
+     .activation = "gelu_pytorch_tanh",
+     .std = {1, 1, 1},
+     GEMMA4_PARTS},
     {.names = {"mistral3"},
      .prefixes = {"model.", ""},
      .roots = {"vision_tower."},

@@ -96,6 +96,8 @@ int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint6
  * [out, ...] with `rank` numbers each, the tensor has one: *second says which. */
 int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint64_t *shape_a,
                    const uint64_t *shape_b, bool *second, struct linear_source *ret);
+/* The tensor `path` of three axes as a dense matrix of its last one. */
+int binder_flat(struct binder *b, const char *path, const uint64_t shape[3], struct linear_source *ret);
 /* A dense matrix as the tensor `path`, [in, out]. */
 int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */

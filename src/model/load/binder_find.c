@@ -416,6 +416,24 @@ int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint
     return 0;
 }
 
+int binder_flat(struct binder *b, const char *path, const uint64_t shape[3], struct linear_source *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct linear_source s = {.experts = 1, .out = shape[0] * shape[1], .in = shape[2]};
+    int r = binder_find(b, binder_name(b, path, "", name), &s.weight);
+    if (r == 0)
+        r = binder_check_float(b, name, &s.weight);
+    if (r == 0)
+        r = binder_check_shape(b, name, &s.weight, 3, shape);
+    if (r < 0)
+        return r;
+    s.weight.rank = 2;
+    s.weight.shape[0] = s.out;
+    s.weight.shape[1] = s.in;
+    *ret = s;
+    return 0;
+}
+
 int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
 {
     char name[BINDER_NAME_MAX];

@@ -39,13 +39,13 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
 }
 
 /* Files have some vectors in more dimensions: as a column, a row, one number of each other dimension, or if
- * `grouped` as a row for each group. */
+ * `grouped` as a row for each group. A number has none. */
 static void as_vector(struct tensor *t, uint64_t n, bool grouped)
 {
-    bool longest = false;
+    bool longest = t->rank == 0 && n == 1;
     for (uint32_t i = 0; i < t->rank; i++)
         longest |= t->shape[i] == n;
-    if (t->rank < 2 || tensor_count(t) != n || !(longest || (grouped && t->rank == 2)))
+    if (t->rank == 1 || tensor_count(t) != n || !(longest || (grouped && t->rank == 2)))
         return;
     t->rank = 1;
     t->shape[0] = n;
