@@ -19,7 +19,7 @@
 #define MOST_HEADERS "authorization, x-api-key, content-type, *"
 #define EXPOSED                                                                                              \
     "x-request-id, request-id, x-ignored-fields, x-plateau-max-tokens, x-plateau-dropped-messages, "         \
-    "x-exact, retry-after, traceparent"
+    "x-exact, retry-after"
 
 static bool is_host_char(char c)
 {
