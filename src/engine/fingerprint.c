@@ -2,12 +2,16 @@
 #include "engine/fingerprint.h"
 
 #include "base/check.h"
+#include "base/hex.h"
+#include "base/slice.h"
+#include "cache/prefix_key.h"
 #include "model/model.h"
 #include "store/store_file.h"
 #include "tensor/quantise.h"
 #include "weights/model_fingerprint.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Version of the layout of a page and a recurrent state, and of the arithmetic that fills them. */
 #define LAYOUT_VERSION 3
@@ -27,13 +31,31 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
 /* Behind the arithmetic; a name has no room for more. */
 static const char *const kv_marks[KV_FORMS] = {[KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i"};
 
+bool fingerprint_is_hex(const char *text)
+{
+    uint8_t bytes[MODEL_FINGERPRINT_BYTES];
+    return strlen(text) == FINGERPRINT_HEX && hex_bytes(text, sizeof(bytes), bytes);
+}
+
+static void name_apart(const char *namespace, uint8_t fingerprint[MODEL_FINGERPRINT_BYTES])
+{
+    const struct slice parts[] = {{(const char *)fingerprint, MODEL_FINGERPRINT_BYTES}, slice_of(namespace)};
+    const struct prefix_key key = prefix_key_root(parts, COUNT_OF(parts));
+    memcpy(fingerprint, key.bytes, MODEL_FINGERPRINT_BYTES);
+}
+
 int fingerprint_make(struct model_files *files, const struct model_shape *shape, unsigned cpu_flags,
-                     struct store_identity *ret, struct err *e)
+                     const struct fingerprint_opts *opts, struct store_identity *ret, struct err *e)
 {
     struct store_identity identity = {0};
-    int r = model_fingerprint(files, identity.fingerprint, e);
+    ASSERT(!opts->given || fingerprint_is_hex(opts->given));
+    int r = opts->given ? 0 : model_fingerprint(files, identity.fingerprint, e);
     if (r < 0)
         return r;
+    if (opts->given)
+        hex_bytes(opts->given, sizeof(identity.fingerprint), identity.fingerprint);
+    if (opts->namespace)
+        name_apart(opts->namespace, identity.fingerprint);
     *ret = identity;
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);

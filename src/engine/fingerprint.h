@@ -5,13 +5,25 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+
 struct model_files;
 struct model_shape;
 struct store_identity;
 
+#define FINGERPRINT_HEX 64 /* digits */
+
+struct fingerprint_opts {
+    const char *given;     /* digits in place of the files' fingerprint; NULL: that one */
+    const char *namespace; /* part of the identity: models of other ones share nothing; NULL: none */
+};
+
+/* Whether the text may be `given`. */
+bool fingerprint_is_hex(const char *text);
+
 /* `layout` names everything else that decides the bits of K, V and states: arithmetic, sizes, the processor's
  * instruction sets, the program's version. Any thread. 0, or as model_fingerprint(). */
 int fingerprint_make(struct model_files *files, const struct model_shape *shape, unsigned cpu_flags,
-                     struct store_identity *ret, struct err *e);
+                     const struct fingerprint_opts *opts, struct store_identity *ret, struct err *e);
 
 #endif

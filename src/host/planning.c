@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/threads/thread_stack.h"
 #include "compute/device.h"
+#include "engine/fingerprint.h"
 #include "hub/hub_child.h"
 #include "memory/footprint.h"
 #include "reclaim/guard.h"
@@ -319,6 +320,10 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
+    const char *given = p->settings->model.fingerprint;
+    if (given && !fingerprint_is_hex(given))
+        return err_set(e, -EINVAL, "--fingerprint %.80s: %d hexadecimal digits in small letters are expected",
+                       given, FINGERPRINT_HEX);
     r = planning_arithmetic(p->settings, &p->model.parts, e);
     if (r == 0)
         r = find_draft(p, e);

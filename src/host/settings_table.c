@@ -69,6 +69,13 @@ const struct setting_row settings_table[] = {
      "pinned memory of the machine for what the prefix cache of a model on a GPU evicts; 0: none"},
     {GROUP_MODEL, "ssd-dir", "DIR", SETTING_TEXT, AT(store.dir), 0, 0, NULL, FIRST | COMMAND_SIZE,
      "directory of the prefix cache's SSD tier, which survives unloads and restarts [default: none]"},
+    {GROUP_MODEL, "fingerprint", "HEX", SETTING_TEXT, AT(model.fingerprint), 0, 0, NULL,
+     COMMAND_SERVE | SECTION,
+     "identity of the model's weights in the SSD tier, 64 hexadecimal digits [default: computed from parts "
+     "of "
+     "its files]"},
+    {GROUP_MODEL, "cache-namespace", "TEXT", SETTING_TEXT, AT(model.cache_namespace), 0, 0, NULL,
+     COMMAND_SERVE | SECTION, "models of another namespace share no entries of the SSD tier [default: none]"},
     {GROUP_MODEL, "ssd-limit", "BYTES", SETTING_BYTES, AT(store.limit_bytes), 4194304, 1e15, "20G",
      COMMAND_SIZE | COMMAND_CACHE,
      "disk space of --ssd-dir in blocks, as du counts; the least recently used entries are deleted first"},

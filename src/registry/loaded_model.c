@@ -298,7 +298,8 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, ret, &e);
+    const struct fingerprint_opts opts = {s->options.fingerprint, s->options.cache_namespace};
+    int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, &opts, ret, &e);
     if (r == 0 && l->h->draft.model)
         r = draft_model_mark(&s->draft, ret, &e);
     if (r == 0)

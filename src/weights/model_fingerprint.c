@@ -17,6 +17,7 @@
 
 #define CHUNK_BYTES  ((size_t)256 << 10)
 #define SAMPLE_BYTES 4096u
+#define SAMPLE_EACH  ((uint64_t)16 << 20) /* bytes of a large file that one sample stands for */
 #define CONFIG_MOST  ((uint64_t)4 << 20)
 
 _Static_assert(MODEL_FINGERPRINT_BYTES == SHA256_DIGEST_SIZE, "a SHA-256");
@@ -74,12 +75,14 @@ static uint64_t header_bytes(const struct regular_file *file, const char *name)
 static int add_weights(struct fingerprint *f, const struct regular_file *file, const char *name)
 {
     uint64_t size = file->bytes, header = MIN_OF(header_bytes(file, name), size), rest = size - header;
-    uint64_t numbers[] = {size, (uint64_t)file->changed.tv_sec, (uint64_t)file->changed.tv_nsec, header};
+    uint64_t numbers[] = {size, header};
+    const uint64_t samples = MIN_OF(MAX_OF(rest / SAMPLE_EACH, (uint64_t)MODEL_FINGERPRINT_SAMPLES),
+                                    (uint64_t)MODEL_FINGERPRINT_SAMPLES_MAX);
     add(f, name, strlen(name));
     add(f, numbers, sizeof(numbers));
     int r = add_range(f, file, 0, header);
-    for (uint32_t i = 0; i < MODEL_FINGERPRINT_SAMPLES && r == 0; i++)
-        r = add_range(f, file, header + rest / MODEL_FINGERPRINT_SAMPLES * i, SAMPLE_BYTES);
+    for (uint64_t i = 0; i < samples && r == 0; i++)
+        r = add_range(f, file, header + rest / samples * i, SAMPLE_BYTES);
     regular_file_drop(file, 0, size);
     f->files++;
     return r;

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import subprocess
 import threading
 import time
@@ -347,11 +348,11 @@ def test_without_a_directory_there_is_no_tier(server):
 
 
 def test_another_model_finds_nothing_of_the_first(tmp_path):
-    """Equal weights are written again: to the server their content may differ."""
+    """Another config.json beside equal weights makes another model."""
     other = tmp_path / "canary"
     other.mkdir()
     for f in pathlib.Path(MODEL).iterdir():
-        (other / f.name).write_bytes(f.read_bytes())
+        (other / f.name).write_bytes(f.read_bytes() + b"\n" * (f.name == "config.json"))
     with serving_from(tmp_path / "ssd") as s:
         answer(s, prompt_of(1))
         wait_written(s, 6)
@@ -482,3 +483,25 @@ def test_the_limit_counts_the_files_of_all_groups(tmp_path):
             answer(s, windowed_prompt(100 + i, 230))
         until(lambda: ssd(s)["evictions"] > 0 and ssd(s)["queued_writes"] == 0)
         assert usage(tmp_path) <= 4 << 20 and ssd(s)["bytes"] == usage(tmp_path)
+
+
+def test_copies_share_entries_and_namespaces_do_not(tmp_path):
+    copy = shutil.copytree(MODEL, tmp_path / "canary", copy_function=shutil.copy)
+
+    class Copied(Server):
+        def arguments(self):
+            return [str(copy)]
+
+    entries, prompt = tmp_path / "ssd", prompt_of(77)
+    with serving_from(entries) as s:
+        wanted = answer(s, prompt)[0]
+        wait_written(s, 1)
+    for options, found in [((), True), (("--cache-namespace", "other"), False), (("--fingerprint", "ab" * 32), False)]:
+        with serving_from(entries, *options, kind=Copied) as s:
+            tokens, cached = answer(s, prompt)
+            assert tokens == wanted and (cached > 0) == found, options
+            wait_written(s, 0 if found else 1)
+    with serving_from(entries, "--fingerprint", "ab" * 32) as s:
+        assert answer(s, prompt)[1] > 0
+    refused = subprocess.run([PROGRAM, "serve", str(copy), "--fingerprint", "abc"], capture_output=True, text=True)
+    assert refused.returncode != 0 and "64 hexadecimal digits" in refused.stderr
