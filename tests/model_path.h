@@ -42,9 +42,9 @@ MODEL_PATH(pooling_config_load,
            (const char *path, uint32_t hidden, struct pooling_config *ret, struct err *e),
            pooling_config_load(files, hidden, ret, e))
 MODEL_PATH(vision_config_load,
-           (const char *path, const struct config *text, uint64_t pixels_max, struct vision_config *ret,
-            struct err *e),
-           vision_config_load(files, text, pixels_max, ret, e))
+           (const char *path, const struct config *text, const struct vision_limits *limits,
+            struct vision_config *ret, struct err *e),
+           vision_config_load(files, text, limits, ret, e))
 MODEL_PATH(tokenizer_load, (struct arena * a, const char *path, struct tokenizer **ret, struct err *e),
            tokenizer_load(a, files, ret, e))
 MODEL_PATH(chat_template_load,

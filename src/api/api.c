@@ -307,7 +307,7 @@ static void on_tick(void *arg, uint64_t now_ns)
 static void on_stopping(void *arg)
 {
     struct api *a = arg;
-    struct reject why = {0};
+    struct reject why = {.retry_after_s = 1};
     reject_as(&why, REJECT_SHUTTING_DOWN);
     pulls_drain(a);
     LIST_EACH(it, &a->exchanges) {

@@ -6,7 +6,7 @@
  * Start: registry_create, api_create, http_server_create with api_handler(), api_attach, registry_start. The
  * server may then run at once. It answers 503 "loading" until all models of the start are loaded.
  *
- * End: api_set_state(API_DRAINING), http_server_stop, http_server_free, registry_stop, api_stop (joins the
+ * End: api_drain, http_server_stop, http_server_free, registry_stop, api_stop (joins the
  * prep threads, so no request is submitted after it), registry_close, api_free. */
 #ifndef PLATEAU_API_API_H
 #define PLATEAU_API_API_H
@@ -102,7 +102,9 @@ void api_stop(struct api *a);
 /* After every engine is closed. NULL is fine. */
 void api_free(struct api *a);
 
-enum api_state { API_LOADING, API_READY, API_DRAINING, API_FAILED };
+/* API_LEAVING: requests are served as in API_READY, but the server says that it drains, so that routers
+ * choose another one. */
+enum api_state { API_LOADING, API_READY, API_LEAVING, API_DRAINING, API_FAILED };
 
 /* Any thread: the state of a model has changed. API_LOADING becomes API_READY when all models of the start
  * are loaded. It becomes API_FAILED when one cannot be, which stops the server. */
@@ -113,6 +115,8 @@ void api_pulled(struct api *a, const char *id, const char *why);
 /* Any thread. `reason` (may be NULL; cut at 200 bytes) says why the API failed; /health and refusals quote
  * it. */
 void api_set_state(struct api *a, enum api_state s, const char *reason);
+/* Any thread: API_DRAINING, until at most clock_now_ns() == `ends_ns`: the Retry-After of refusals. */
+void api_drain(struct api *a, uint64_t ends_ns);
 enum api_state api_state_of(struct api *a);
 
 /* Replaces api_opts.live, where live.requests_max cannot exceed its first value. Network thread, or before it

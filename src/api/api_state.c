@@ -92,6 +92,19 @@ void api_set_state(struct api *a, enum api_state s, const char *reason)
     atomic_store(&a->state, (int)s);
 }
 
+void api_drain(struct api *a, uint64_t ends_ns)
+{
+    atomic_store(&a->drain_ends_ns, ends_ns);
+    api_set_state(a, API_DRAINING, NULL);
+}
+
+/* Whole seconds until the drain ends, at least 1: then another process may answer. */
+static uint32_t drain_left_s(const struct api *a)
+{
+    uint64_t ends = atomic_load(&a->drain_ends_ns), now = clock_now_ns();
+    return ends > now ? (uint32_t)MIN_OF((ends - now + NS_PER_S - 1) / NS_PER_S, UINT32_MAX) : 1;
+}
+
 void api_copy_reason(struct api *a, char ret[API_REASON_BYTES])
 {
     pthread_mutex_lock(&a->lock);
@@ -120,6 +133,7 @@ bool api_is_ready(struct api *a, struct reject *why)
     api_copy_reason(a, reason);
     switch (api_state_now(a)) {
     case API_READY:
+    case API_LEAVING:
         return true;
     case API_LOADING:
         why->retry_after_s = 1;
@@ -127,6 +141,7 @@ bool api_is_ready(struct api *a, struct reject *why)
                           "The model is still loading (%.0f %%). GET /health says when it is ready.",
                           100 * api_progress(a).part);
     case API_DRAINING:
+        why->retry_after_s = drain_left_s(a);
         return reason[0]
                    ? reject_set(why, REJECT_SHUTTING_DOWN, NULL, "The server is shutting down: %s", reason)
                    : reject_as(why, REJECT_SHUTTING_DOWN);

@@ -68,6 +68,7 @@ struct api {
     _Atomic uint32_t streams_now, requests_now;
     _Atomic uint32_t max_tokens_default; /* current value; starts as in opts */
     _Atomic int state;                   /* enum api_state */
+    _Atomic uint64_t drain_ends_ns;      /* state API_DRAINING */
     pthread_mutex_t lock;                /* guards `reason` and `served` */
     char reason[API_REASON_BYTES];
     struct pulls_served served; /* result of serving the last pull's model */

@@ -120,6 +120,7 @@ int exchange_create(struct api *a, struct http_request *http, const struct excha
     x->gen.wanted.cancelled = &x->cancelled;
     x->gen.id = id;
     request_id_text(id, x->id_text);
+    client_ids_read(http, &x->given);
     x->gen.tenant = auth->tenant;
     x->gen.weight = auth->key ? auth->key->weight : 1;
     x->gen.priority_first = auth->key ? auth->key->priority_first : 0;
@@ -178,8 +179,9 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
     const struct exchange_sums *s = &x->sums;
     double seconds = (double)took_ns / (double)NS_PER_S;
     if (s->prompt_tokens == 0) {
-        LOG_DEBUG("request_ended", "id=%s completed=%d code=%s seconds=%.3f", x->id_text, end != LEFT,
-                  x->code ? x->code : "-", seconds);
+        LOG_DEBUG("request_ended", "id=%s client_id=%s completed=%d code=%s seconds=%.3f", x->id_text,
+                  x->given.request[0] ? x->given.request : "-", end != LEFT, x->code ? x->code : "-",
+                  seconds);
         return;
     }
     char miss[CACHE_MISS_TEXT_BYTES];
@@ -187,10 +189,11 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
     LOG_INFO("request_ended",
              "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u cache_miss=%s tokens=%u "
              "queued_ms=%.1f "
-             "first_token_ms=%.1f seconds=%.3f",
+             "first_token_ms=%.1f seconds=%.3f client_id=%s traceparent=%s",
              x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end,
              x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, miss[0] ? miss : "-", s->tokens,
-             (double)s->queued_ns / (double)NS_PER_MS, timings_first_token_ms(x), seconds);
+             (double)s->queued_ns / (double)NS_PER_MS, timings_first_token_ms(x), seconds,
+             x->given.request[0] ? x->given.request : "-", x->given.trace[0] ? x->given.trace : "-");
 }
 
 static const char *model_name(const struct exchange *x)
@@ -222,10 +225,11 @@ static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
     c->ns[TRACE_PREFILLING] -= queued_ns;
     c->ns[TRACE_QUEUED] += queued_ns;
     memcpy(r.id, x->id_text, sizeof(r.id));
+    r.given = x->given;
     memcpy(r.phase_ns, c->ns, sizeof(r.phase_ns));
     if (x->refusal.status > 0 && !computed)
         trace_refused(x->api->trace, &r, model_name(x), now_ns);
-    else if (computed || x->wire)
+    else if (computed || x->kind == REQUEST_GENERATE)
         trace_add(x->api->trace, &r, now_ns);
 }
 
@@ -440,7 +444,7 @@ void exchange_prepared(struct exchange *x)
         exchange_reply_refuse(x, &x->gen.reject);
         return;
     }
-    if (!x->wire) {
+    if (x->kind != REQUEST_GENERATE) {
         exchange_reply_send(x);
         return;
     }

@@ -13,6 +13,7 @@
 #ifndef PLATEAU_API_EXCHANGE_H
 #define PLATEAU_API_EXCHANGE_H
 
+#include "api/access/client_ids.h"
 #include "api/prep_queue.h"
 #include "api/reply.h"
 #include "api/report/trace.h"
@@ -60,7 +61,7 @@ struct exchange_list {
 struct exchange_route {
     const char *path;
     enum request_kind kind;
-    const struct wire *wire;                /* dialect of REQUEST_GENERATE; else NULL */
+    const struct wire *wire;                /* dialect of REQUEST_GENERATE and REQUEST_RENDER; else NULL */
     const struct reject_envelope *envelope; /* envelope of its errors */
     bool audited;                           /* an admin's order: its result is logged */
 };
@@ -69,9 +70,10 @@ struct exchange {
     /* Constant. */
     struct api *api;
     char id_text[33];
+    struct client_ids given;
     const char *route; /* its path in the table of routes */
     enum request_kind kind;
-    const struct wire *wire; /* dialect of REQUEST_GENERATE; else NULL */
+    const struct wire *wire; /* dialect of REQUEST_GENERATE and REQUEST_RENDER; else NULL */
     const struct reject_envelope *envelope;
     struct audit who;
     uint64_t arrived_ns;
@@ -150,7 +152,8 @@ void exchange_cancel(struct exchange *x, const struct reject *why);
 /* False: draft tokens are kept without comparing them with the sampled ones, and the reply has to say so. */
 static inline bool exchange_is_exact(const struct exchange *x)
 {
-    return !x->wire || !x->gen.model || !x->gen.model->drafting.optimistic || !x->request.gen.speculative;
+    return x->kind != REQUEST_GENERATE || !x->gen.model || !x->gen.model->drafting.optimistic ||
+           !x->request.gen.speculative;
 }
 
 /* sessions.c, on a prep thread: the client has the session that its request continues. False: the reject has

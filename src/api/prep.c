@@ -7,6 +7,7 @@
 #include "api/memory_refusal.h"
 #include "api/prep_arena.h"
 #include "api/prep_queue.h"
+#include "api/render.h"
 #include "api/reply.h"
 #include "api/request/later_tools.h"
 #include "api/request/utility_form.h"
@@ -42,6 +43,7 @@ static bool parse(struct exchange *x)
     limits.tenant = x->gen.tenant;
     limits.id = x->id_text;
     bool ok = request_parse(form, buf_slice(&x->body), &limits, &x->gen.memory, &x->request, &x->gen.reject);
+    x->request.gen.renders = x->kind == REQUEST_RENDER;
     buf_done(&x->body);
     if (!ok && x->gen.reject.kind == REJECT_BUSY) {
         /* The parser knows the memory of its request only, not that of other requests. */
@@ -64,6 +66,8 @@ static bool answer(struct exchange *x, struct arena *scratch)
         return utility_detokenize(x);
     case REQUEST_TEMPLATE:
         return utility_template(x, scratch);
+    case REQUEST_RENDER:
+        return render_write(x);
     default:
         break;
     }
@@ -94,7 +98,8 @@ static uint32_t max_tokens_default(const struct exchange *x)
 /* Tools that came after the conversation's first turn leave the head of its prompt as it was. */
 static bool place_later_tools(struct exchange *x)
 {
-    if (x->kind != REQUEST_GENERATE && x->kind != REQUEST_COUNT_TOKENS && x->kind != REQUEST_INPUT_TOKENS)
+    if (x->kind != REQUEST_GENERATE && x->kind != REQUEST_COUNT_TOKENS && x->kind != REQUEST_INPUT_TOKENS &&
+        x->kind != REQUEST_RENDER)
         return true;
     struct later_tools_opts opts = {.conversations = x->api->conversations,
                                     .tenant = x->gen.tenant,
@@ -176,7 +181,7 @@ static void write_refusal(struct exchange *x)
     if (x->gen.reject.kind == REJECT_NONE || x->waits)
         return;
     buf_clear(&x->reply);
-    if (x->wire && x->wire->refuse && x->request.stream)
+    if (x->kind == REQUEST_GENERATE && x->wire->refuse && x->request.stream)
         x->wire->refuse(x, &x->gen.reject, &x->reply);
     if (x->reply.error || x->reply.len == 0)
         buf_done(&x->reply);

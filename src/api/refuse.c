@@ -18,6 +18,7 @@ static void note(struct api *a, const struct http_request *r, const char *id, co
     struct trace_record record = {
         .tenant = auth->tenant, .model = -1, .refusal = *refusal, .ended_s = clock_wall_s()};
     snprintf(record.id, sizeof(record.id), "%s", id);
+    client_ids_read(r, &record.given);
     audit_begin(&record.who, r, auth);
     trace_refused(a->trace, &record, NULL, clock_now_ns());
 }

@@ -5,6 +5,7 @@
 #include "api/routes.h"
 
 #include "api/access/auth.h"
+#include "api/access/client_ids.h"
 #include "api/access/cors.h"
 #include "api/api.h"
 #include "api/api_state.h"
@@ -36,7 +37,7 @@ struct route {
     enum auth_need need;
     route_fn *answer;        /* NULL: an exchange */
     enum request_kind kind;  /* kind of an exchange */
-    const struct wire *wire; /* dialect of REQUEST_GENERATE; else NULL */
+    const struct wire *wire; /* dialect of REQUEST_GENERATE and REQUEST_RENDER; else NULL */
 };
 
 /* By its path, before the route is known. Anthropic's clients list models too, and name their version. */
@@ -136,9 +137,15 @@ static void answer_model(const struct call *c)
     buf_done(&body);
 }
 
+/* /get_server_info and /get_model_info. */
+static bool is_older(const struct call *c)
+{
+    return slice_starts(http_request_path(c->http), SLICE("/get_"));
+}
+
 static void write_server_info(const struct call *c, struct buf *ret)
 {
-    report_server_info(c->api, ret);
+    report_server_info(c->api, is_older(c), ret);
 }
 
 static void answer_server_info(const struct call *c)
@@ -148,12 +155,22 @@ static void answer_server_info(const struct call *c)
 
 static void write_model_info(const struct call *c, struct buf *ret)
 {
-    report_model_info(c->api, ret);
+    report_model_info(c->api, is_older(c), ret);
 }
 
 static void answer_model_info(const struct call *c)
 {
     respond_report(c, 200, JSON, write_model_info);
+}
+
+static void write_load(const struct call *c, struct buf *ret)
+{
+    report_load(c->api, ret);
+}
+
+static void answer_load(const struct call *c)
+{
+    respond_report(c, 200, JSON, write_load);
 }
 
 static void write_tokenizer_info(const struct call *c, struct buf *ret)
@@ -326,13 +343,17 @@ static bool parse_id(struct slice text, struct request_id *ret)
     return request_id_parse(text.ptr, text.len, ret);
 }
 
-/* An exchange that can still be cancelled: a complete reply that is being sent is not cut short. */
-static struct exchange *find_exchange(const struct call *c, struct request_id id)
+/* An exchange that can still be cancelled, by the server's id or by its client's: a complete reply that is
+ * being sent is not cut short. */
+static struct exchange *find_exchange(const struct call *c)
 {
+    struct request_id id;
+    const bool own = parse_id(c->rest, &id);
     LIST_EACH(it, &c->api->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
-        if (x->phase != EXCHANGE_SENDING && memcmp(&x->gen.id, &id, sizeof(id)) == 0 &&
-            (x->gen.tenant == c->auth.tenant || c->auth.admin))
+        const bool named = (own && memcmp(&x->gen.id, &id, sizeof(id)) == 0) ||
+                           slice_eq(c->rest, slice_of(x->given.request));
+        if (named && x->phase != EXCHANGE_SENDING && (x->gen.tenant == c->auth.tenant || c->auth.admin))
             return x;
     }
     return NULL;
@@ -341,22 +362,21 @@ static struct exchange *find_exchange(const struct call *c, struct request_id id
 static void answer_delete(const struct call *c)
 {
     struct reject why = {0};
-    struct request_id id;
-    char text[33];
-    struct exchange *x = parse_id(c->rest, &id) ? find_exchange(c, id) : NULL;
+    struct exchange *x = find_exchange(c);
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
         refuse(c, &why);
         return;
     }
-    request_id_text(id, text);
     if (x->gen.tenant != c->auth.tenant) {
         struct audit who;
         audit_begin(&who, c->http, &c->auth);
-        audit_done(&who, 200, "ok", 0, text);
+        audit_done(&who, 200, "ok", 0, x->id_text);
     }
     reject_as(&why, REJECT_REQUEST_CANCELLED);
+    char text[sizeof(x->id_text)];
+    memcpy(text, x->id_text, sizeof(text)); /* x may end with its request */
     exchange_cancel(x, &why);
     route_respond_deleted(c, slice_of(text), "request");
 }
@@ -468,6 +488,9 @@ static const struct route routes[] = {
     {"DELETE", "/v1/sessions/", AUTH_KEY, sessions_end},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/get_server_info", AUTH_KEY, answer_server_info},
+    {"GET", "/get_model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/get_load", AUTH_KEY, answer_load},
     {"GET", "/tokenizer_info", AUTH_KEY, answer_tokenizer_info},
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
@@ -484,14 +507,30 @@ static const struct route routes[] = {
     {"POST", "/api/trim", AUTH_ADMIN, NULL, REQUEST_TRIM},
 };
 
-/* The table's rows, then a POST for each dialect. False: there are not so many. */
+/* Routers tokenize by these: the request as it is, and nothing is computed. */
+static const struct {
+    const char *path;
+    const struct wire *wire;
+} renders[] = {
+    {"/v1/chat/completions/render", &wire_chat},
+    {"/v1/completions/render", &wire_completion},
+    {"/v1/messages/render", &wire_messages},
+    {"/v1/responses/render", &wire_responses},
+};
+
+/* The table's rows, then a POST for each of `renders` and each dialect. False: there are not so many. */
 static bool route_at(size_t i, struct route *ret)
 {
     if (i < COUNT_OF(routes)) {
         *ret = routes[i];
         return true;
     }
-    const struct wire *wire = wire_at(i - COUNT_OF(routes));
+    i -= COUNT_OF(routes);
+    if (i < COUNT_OF(renders)) {
+        *ret = (struct route){"POST", renders[i].path, AUTH_KEY, NULL, REQUEST_RENDER, renders[i].wire};
+        return true;
+    }
+    const struct wire *wire = wire_at(i - COUNT_OF(renders));
     if (wire)
         *ret = (struct route){"POST", wire->route, AUTH_KEY, NULL, REQUEST_GENERATE, wire};
     return wire != NULL;
@@ -640,7 +679,8 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why) || (t->wire && memory_refusal_by_guard(a, &why)))
+    if (!api_is_ready(a, &why) ||
+        (t->kind == REQUEST_GENERATE && t->wire && memory_refusal_by_guard(a, &why)))
         return refuse_early(a, r, id, auth, &why);
     struct responses_page page = {0};
     int model_index = model_of(a, t, rest, &why);
@@ -678,8 +718,10 @@ int routes_begin(void *api, struct http_request *r)
     struct auth auth;
     struct slice rest;
     char text[33], allow[64], shared[64];
+    struct client_ids given;
     request_id_text(id, text);
-    http_header_set(r, "x-request-id", text);
+    client_ids_read(r, &given);
+    client_ids_return(&given, text, r);
     http_request_set_user(r, NULL);
     if (frame_of(r)->id_header)
         http_header_set(r, frame_of(r)->id_header, text);

@@ -134,8 +134,11 @@ static void end(struct serve *s, uint32_t number)
 {
     struct server *server = &s->server;
     atomic_store(&s->served, true);
-    LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", number, api_requests_now(server->api),
-             server->stopping ? 0 : (ull)(server->live.now.registry.drain_ns / NS_PER_S));
+    const struct settings *now = &server->live.now;
+    LOG_INFO("stopping", "signal=%u open_requests=%u grace_s=%llu drain_s=%llu", number,
+             api_requests_now(server->api),
+             server->stopping ? 0 : (ull)(now->process.drain_grace_ns / NS_PER_S),
+             server->stopping ? 0 : (ull)(now->registry.drain_ns / NS_PER_S));
     server_stop(server);
 }
 

@@ -65,7 +65,8 @@ static const char *id_in(const char *argument)
 static const json_t *find(const json_t *all, const char *argument)
 {
     for (size_t i = json_array_size(all); i > 0; i--)
-        if (strcmp(text_of(json_array_get(all, i - 1), "id"), id_in(argument)) == 0)
+        if (strcmp(text_of(json_array_get(all, i - 1), "id"), id_in(argument)) == 0 ||
+            strcmp(text_of(json_array_get(all, i - 1), "client_id"), argument) == 0)
             return json_array_get(all, i - 1);
     return NULL;
 }

@@ -46,8 +46,8 @@ struct batch {
     const dev_ptr *features;               /* [tokens]: embeddings of an image's token; null: the id's own */
     const uint32_t *logit_columns;         /* [logits + values]: tokens with logits, then tokens with
                                             * values, each in order */
-    /* [tokens]: an attention query sees the tokens before this position of its sequence, all of them known;
-     * NULL: each sees those up to itself. Not with op_attention.both_ways. */
+    /* [tokens]: with op_attention.image_ends a query sees the tokens before this position of its sequence,
+     * all of them known; NULL: there are none. Not with op_attention.both_ways. */
     const uint32_t *ends;
     const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
                                      * the step before */

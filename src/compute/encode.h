@@ -32,6 +32,14 @@ enum encode_rotation {
     ENCODE_ROTATE_NONE,
     ENCODE_ROTATE_EQUAL,     /* rows and columns have the same frequencies: every second one of a head's */
     ENCODE_ROTATE_ALTERNATE, /* rows have the even ones of a head's frequencies, columns the odd ones */
+    ENCODE_ROTATE_APART,     /* each half of a head rotates by itself, the first one by the column */
+};
+
+/* Learned positions. */
+enum encode_positions {
+    ENCODE_POSITIONS_SQUARE, /* a row for each patch of a square grid, whose corners are the image's */
+    ENCODE_POSITIONS_AXES,   /* rows of columns, then rows of rows: a patch has the sum of two */
+    ENCODE_POSITIONS_PAIRS,  /* rows of columns and of rows alternate */
 };
 
 /* Properties of an encoder that its private arrays depend on. */
@@ -43,9 +51,10 @@ struct encode_shape {
     uint32_t slice_max;     /* patches of one operation */
     uint32_t read_max;      /* values of a patch that a product reads, at most */
     enum compute_mode mode; /* mode of the weights */
-    bool class_row;         /* after all patches comes one row more, the class token's */
     bool channels_last;     /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     enum encode_rotation rotation;
+    enum encode_positions positions;
+    bool plain_scores;                                 /* scores have no factor */
     double theta;                                      /* base of the rotation */
     unsigned sums;                                     /* sums that its products need beside their inputs */
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
@@ -62,29 +71,23 @@ struct encode_image {
     dev_ptr own;                          /* the backend's arrays for it: compute_encode_bytes() of them */
 };
 
-/* Rows that attention reads: patches, and the class token's. */
-static inline uint32_t encode_image_rows(const struct encode_image *p)
-{
-    return p->rows * p->columns + p->shape->class_row;
-}
-
 enum encode_kind {
     ENCODE_TABLES,    /* the backend's tables for this image: once, first */
     ENCODE_PIXELS,    /* y = patches of pixels */
     ENCODE_PROJECT,   /* y = w x */
-    ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies. With a class
-                       * token, whose row becomes class_values and the first row of w, they begin with the
-                       * second one */
+    ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies */
     ENCODE_NORM,      /* y = norm(x) */
-    ENCODE_KEYS,      /* x += bias: keys | values; rotates the keys; both are kept for ENCODE_ATTEND */
-    ENCODE_QUERIES,   /* x += bias; rotates them */
-    ENCODE_ATTEND,    /* y = attention of the queries x over all patches (kern_attn_part_fn) */
-    ENCODE_ADD,       /* x += bias, times factors; y += x */
-    ENCODE_ADD_NORM,  /* x += bias, times factors; y += x; z = norm(y) */
-    ENCODE_ACT,       /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
-    ENCODE_BIAS,      /* x += bias */
-    ENCODE_IN_ROWS,   /* x += bias; y, whose tokens go row by row, = x, whose tokens go by windows */
-    ENCODE_POOL,      /* y = mean of norm_parts parts of x, of `width` values each */
+    ENCODE_KEYS, /* x += bias: keys | values; norms and rotates the keys; both are kept for ENCODE_ATTEND */
+    ENCODE_QUERIES,  /* x += bias; norms and rotates them */
+    ENCODE_ATTEND,   /* y = attention of the queries x over all patches (kern_attn_part_fn) */
+    ENCODE_ADD,      /* x += bias; y += x */
+    ENCODE_ADD_NORM, /* x += bias; y += x; z = norm(y) */
+    ENCODE_ACT,      /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
+    ENCODE_BIAS,     /* x += bias */
+    ENCODE_IN_ROWS,  /* x += bias; y, whose tokens go row by row, = x, whose tokens go by windows */
+    ENCODE_POOL,     /* y = mean of norm_parts parts of x, of `width` values each, times factor */
+    ENCODE_STANDARD, /* x = (x - norm_bias) * norm_weight */
+    ENCODE_CLIP,     /* x = x within clip_min and clip_max */
 };
 
 /* Rows [from, from + count) of the image; x, y and z begin with the first of them. */
@@ -104,10 +107,13 @@ struct op_encode {
     const struct projection *reader;
     enum glu_function function; /* ENCODE_ACT */
     bool gated;
-    bool in_windows;                      /* ENCODE_ATTEND: a query sees the patches of its window */
-    uint32_t grid;                        /* ENCODE_POSITIONS: edge of the table of positions */
-    dev_ptr bias, norm_weight, norm_bias; /* bias: may be null */
-    dev_ptr factors, class_values;        /* [width]; null: none */
+    bool in_windows; /* ENCODE_ATTEND: a query sees the patches of its window */
+    uint32_t grid;   /* ENCODE_POSITIONS: edge of the table of positions */
+    float factor;    /* ENCODE_POOL */
+    dev_ptr bias, norm_weight,
+        norm_bias;              /* bias: may be null; ENCODE_KEYS, ENCODE_QUERIES: so may be norms */
+    dev_ptr value_norm;         /* ENCODE_KEYS: norm of each head's value; may be null */
+    dev_ptr clip_min, clip_max; /* ENCODE_CLIP: a number each */
 };
 
 #endif

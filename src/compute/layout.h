@@ -88,7 +88,7 @@ static inline size_t delta_head_floats(const struct compute_shape *c)
 struct delta_pending_token {
     size_t u;           /* [channels] as they enter the convolution */
     size_t k, v;        /* [key_heads][key_dim], [value_heads][value_dim] as they enter the delta rule */
-    size_t alpha, beta; /* [value_heads] each */
+    size_t alpha, beta; /* [value_heads][shape_decays()], [value_heads] */
     size_t floats;
 };
 
@@ -97,7 +97,7 @@ static inline struct delta_pending_token delta_pending_token(const struct comput
     struct delta_pending_token r = {.k = shape_conv_channels(c)};
     r.v = r.k + (size_t)c->key_heads * c->key_dim;
     r.alpha = r.v + (size_t)c->value_heads * c->value_dim;
-    r.beta = r.alpha + c->value_heads;
+    r.beta = r.alpha + (size_t)c->value_heads * shape_decays(c);
     r.floats = ROUND_UP(r.beta + c->value_heads, (size_t)16);
     return r;
 }

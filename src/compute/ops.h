@@ -160,13 +160,14 @@ struct op_attention {
     bool norm_rotated; /* the norms are applied after the rotation, to each head */
     float
         growth; /* after both, the query at position p is times 1 + growth ln(1 + p / growth_every), where */
-    uint32_t growth_every;  /* the quotient is rounded down; growth 0: none */
-    bool adjacent;          /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
-    bool gated;             /* a head's query and gate lie side by side */
-    bool mtp;               /* entry 0 is zeros that no query sees */
-    bool keys_only;         /* append alone: q is not there */
-    bool queries_only;      /* K and V of the layer are in the pages: k and v are not there */
-    bool v_is_k;            /* v is k before its norm and rotation, copied to behind k */
+    uint32_t growth_every; /* the quotient is rounded down; growth 0: none */
+    bool adjacent;         /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
+    bool gated;            /* a head's query and gate lie side by side */
+    bool mtp;              /* entry 0 is zeros that no query sees */
+    bool image_ends;       /* a query sees the tokens before its end in batch.ends; else those up to itself */
+    bool keys_only;        /* append alone: q is not there */
+    bool queries_only;     /* K and V of the layer are in the pages: k and v are not there */
+    bool v_is_k;           /* v is k before its norm and rotation, copied to behind k */
     dev_ptr q_norm, k_norm; /* [head_dim], or of all heads; null: none */
     dev_ptr v_norm;         /* [head_dim], of each head; null: none */
     dev_ptr sinks;          /* [heads]: a score each (kern_query.sink); null: none */
@@ -192,11 +193,21 @@ struct op_latent {
 /* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,
  * l2norm of queries (scaled by 1 / sqrt(key_dim)) and keys, and the gates alpha and beta of each value head.
  * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. Both fail with
- * their device only; state_out is undefined then. */
+ * their device only; state_out is undefined then.
+ * With compute_shape.decay_channels it is Kimi delta attention (contract 10.9): alpha has a number for each
+ * channel of a key, and the norm is times sigmoid(z). The CPU alone computes it. */
+enum delta_decay {
+    DELTA_DECAY_HEADS,    /* exp(decay softplus(a + dt_bias)), of each head */
+    DELTA_DECAY_CHANNELS, /* exp(decay softplus(a + dt_bias)), of each channel */
+    DELTA_DECAY_BOUNDED   /* exp(decay_bound sigmoid(-decay (a + dt_bias))), of each channel */
+};
 struct op_delta {
     uint32_t layer; /* index in compute_shape.recurrent */
+    enum delta_decay decay_kind;
+    float decay_bound;
     dev_ptr conv, decay, dt_bias, norm;
-    struct act in;              /* q | k | v | z | b | a */
+    struct act in;              /* q | k | v | z | b | a; of channels q | k | v | b */
+    struct act decays, z;       /* a and z of channels */
     struct act conv_out, gates; /* gates: alpha | beta */
     struct act out;
     const struct projection *reader; /* the projection that reads out */

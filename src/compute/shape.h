@@ -63,6 +63,7 @@ struct compute_shape {
         page_hidden; /* with MTP and no state: of the hidden states, in bytes from a page's begin; else 0 */
     /* Delta nets, short convolutions (conv_width alone); zeros without. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
+    bool decay_channels; /* each channel of a key has its decay: key_heads and value_heads are the same */
     struct ssm_shape ssm;
     /* Experts; zeros without. */
     uint32_t experts, top_k;
@@ -75,6 +76,12 @@ struct compute_shape {
 static inline uint32_t shape_conv_channels(const struct compute_shape *s)
 {
     return 2 * s->key_heads * s->key_dim + s->value_heads * s->value_dim;
+}
+
+/* Decays of one value head. */
+static inline uint32_t shape_decays(const struct compute_shape *s)
+{
+    return s->decay_channels ? s->key_dim : 1;
 }
 
 /* Values of x, and channels of the convolution: x | B | C. */

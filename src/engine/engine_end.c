@@ -35,6 +35,8 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
     j->finish.reason = why;
     j->finish.prompt_tokens = j->prompt_count;
     j->finish.completion_tokens = j->output_count;
+    j->finish.drafted_tokens = j->draft.drafted_tokens;
+    j->finish.accepted_tokens = j->draft.accepted_tokens;
     j->finish.cached_tokens = j->seq.cached;
     j->finish.pinned_tokens = j->seq.fetched_pinned;
     j->finish.ssd_tokens = j->seq.fetched - j->seq.fetched_pinned;

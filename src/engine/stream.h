@@ -59,7 +59,8 @@ struct stream_finish {
         ssd_tokens;          /* the last two: parts of cached_tokens */
     uint32_t written_tokens; /* stream_admission.written_tokens */
     struct stream_lost lost;
-    uint32_t completion_tokens; /* all that were sampled, the end token included */
+    uint32_t completion_tokens;               /* all that were sampled, the end token included */
+    uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were computed; those that were accepted */
     bool stopped_by_string;
     uint32_t stop_index; /* which of the job's stop strings */
     uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */

@@ -420,6 +420,8 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
         return PREPARE_DONE;
     if (g->stage == GEN_AT_PROMPT && !read_prompts(g, scratch))
         return PREPARE_REFUSED;
+    if (g->request->renders)
+        return make_choices(g) && resolve_lengths(g) ? PREPARE_DONE : PREPARE_REFUSED;
     g->stage = MAX_OF(g->stage, GEN_AT_GRAMMAR);
     if (g->stage == GEN_AT_GRAMMAR) {
         enum prepare r = grammar_request_begin(g);
@@ -441,6 +443,8 @@ struct gen_usage gen_usage(const struct gen *g)
         const struct choice *c = &g->choices[i];
         ret.completion_tokens += c->over ? c->finish.completion_tokens : c->tokens;
         ret.reasoning_tokens += c->reasoning_tokens;
+        ret.drafted_tokens += c->over ? c->finish.drafted_tokens : 0;
+        ret.accepted_tokens += c->over ? c->finish.accepted_tokens : 0;
         struct stream_admission admission;
         ret.admitted &= choice_admitted(c, &admission);
         ASSERT(g->request->n > 0);

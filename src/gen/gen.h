@@ -90,7 +90,8 @@ struct gen {
     uint32_t submitted, over;
 };
 
-/* Prepares a request; for GEN_IDS and GEN_TEXT only its images. */
+/* Prepares a request; for GEN_IDS and GEN_TEXT only its images. One that `renders` gets prompts and choices,
+ * which are never opened. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
 /* An output without tokens may have more choices than the queue has places: at most GEN_WINDOW are with the
  * engine at once. Submits further ones after some have ended; on the thread that takes. 0: as many as may be
@@ -102,8 +103,9 @@ int gen_go_on(struct gen *g);
  * once. */
 struct gen_usage {
     uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
-    uint64_t cached_tokens;             /* cached tokens of the prompts */
-    uint64_t pinned_tokens, ssd_tokens; /* parts of cached_tokens that came from these tiers */
+    uint64_t drafted_tokens, accepted_tokens; /* draft tokens of choices that are over; the accepted ones */
+    uint64_t cached_tokens;                   /* cached tokens of the prompts */
+    uint64_t pinned_tokens, ssd_tokens;       /* parts of cached_tokens that came from these tiers */
     uint64_t written_tokens; /* other tokens of the prompts that joined the cache, in whole pages */
     bool admitted;           /* all choices are, so that cached_tokens will not change */
 };

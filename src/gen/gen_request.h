@@ -141,6 +141,7 @@ struct gen_request {
     struct repetition_params repetition;
     bool skip_special_tokens;
     bool include_stop;      /* the stop string stays in the output */
+    bool renders;           /* prompts and parameters are resolved, and nothing is computed */
     bool whole;             /* the output is needed at its end only */
     const char *cache_salt; /* NULL: none */
 };

@@ -250,7 +250,10 @@ int planning_arithmetic(const struct settings *settings, struct model_parts *ret
 static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
 {
     uint64_t pixels = p->settings->model.image_pixels_max;
-    return (struct model_parts){.backend = device->backend, .vision = pixels > 0, .image_pixels_max = pixels};
+    return (struct model_parts){.backend = device->backend,
+                                .vision = pixels > 0,
+                                .image_pixels_max = pixels,
+                                .image_tokens = p->settings->model.image_tokens};
 }
 
 static bool speculation_of(const struct settings *o, struct speculation *ret)

@@ -5,11 +5,15 @@
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
 #include "store/store.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 /* Bound on closing after a drain, as reported to the service manager. */
 #define SERVER_CLOSE_NS (30 * NS_PER_S)
@@ -18,7 +22,7 @@
 
 void server_init(struct server *s)
 {
-    *s = (struct server){.service = {.timer = -1, .notify = {.fd = -1}}};
+    *s = (struct server){.service = {.timer = -1, .notify = {.fd = -1}}, .leave_timer = -1};
 }
 
 /* ---- opening ---- */
@@ -224,13 +228,65 @@ int server_run(struct server *s, struct err *e)
     return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
 }
 
-void server_stop(struct server *s)
+static void drain(struct server *s, uint64_t drain_ns)
 {
-    uint64_t drain_ns = s->stopping ? 0 : s->live.now.registry.drain_ns;
-    s->stopping = true;
-    api_set_state(s->api, API_DRAINING, NULL);
+    api_drain(s->api, clock_now_ns() + drain_ns);
     service_stopping(&s->service, drain_ns + SERVER_CLOSE_NS);
     http_server_stop(s->http, drain_ns);
+}
+
+static void close_leave_timer(struct server *s)
+{
+    if (s->leave_timer < 0)
+        return;
+    http_server_unwatch(s->http, s->leave_timer);
+    close(s->leave_timer);
+    s->leave_timer = -1;
+}
+
+static void on_grace_over(void *arg, int fd)
+{
+    struct server *s = arg;
+    (void)fd;
+    close_leave_timer(s);
+    LOG_INFO("draining", "open_requests=%u", api_requests_now(s->api));
+    drain(s, s->live.now.registry.drain_ns);
+}
+
+static int start_leave_timer(struct server *s, uint64_t ns)
+{
+    struct itimerspec once = {.it_value = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)}};
+    s->leave_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (s->leave_timer < 0 || timerfd_settime(s->leave_timer, 0, &once, NULL) < 0)
+        return -errno;
+    return http_server_watch(s->http, s->leave_timer, on_grace_over, s);
+}
+
+/* Whether it serves on for --drain-grace. A server that could not answer yet has no reason to. */
+static bool leaves_slowly(struct server *s)
+{
+    uint64_t grace_ns = s->live.now.process.drain_grace_ns;
+    if (s->stopping || grace_ns == 0 || api_state_of(s->api) != API_READY)
+        return false;
+    int r = start_leave_timer(s, grace_ns);
+    if (r < 0) {
+        LOG_WARN("drain_grace_failed", "error=\"%s\"", strerror(-r));
+        close_leave_timer(s);
+        return false;
+    }
+    api_set_state(s->api, API_LEAVING, NULL);
+    service_stopping(&s->service, grace_ns + s->live.now.registry.drain_ns + SERVER_CLOSE_NS);
+    return true;
+}
+
+void server_stop(struct server *s)
+{
+    bool leaves = leaves_slowly(s);
+    if (!leaves) {
+        close_leave_timer(s);
+        drain(s, s->stopping ? 0 : s->live.now.registry.drain_ns);
+    }
+    s->stopping = true;
 }
 
 void server_reload(struct server *s)
@@ -260,6 +316,7 @@ static void close_beside(struct server *s)
 
 bool server_close(struct server *s)
 {
+    close_leave_timer(s);
     service_close(&s->service);
     listeners_close(&s->listeners);
     http_server_free(s->http);

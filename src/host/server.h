@@ -32,6 +32,7 @@ struct server {
     void (*changed)(void *arg); /* the state of a model changed: see registry_opts */
     void *arg;
     char conversations_file[4096];
+    int leave_timer; /* timerfd: the end of --drain-grace; -1: none runs */
     bool stopping;
 };
 
@@ -44,7 +45,8 @@ int server_prepare(struct server *s, struct err *e);
 int server_open(struct server *s, struct err *e);
 /* Starts the loads and serves until server_stop or a failure. */
 int server_run(struct server *s, struct err *e);
-/* Drains: open requests end within --drain, or at once if it is called again. */
+/* Serves for --drain-grace, and says that it drains; then drains: open requests end within --drain. If it is
+ * called again: at once. On the network thread. */
 void server_stop(struct server *s);
 /* Reads the settings again, and looks for models that came since. */
 void server_reload(struct server *s);

@@ -129,9 +129,10 @@ static void write_status(const struct service *s, const struct api_glance *g, ch
 {
     static const char *const words[] = {[API_LOADING] = "Loading",
                                         [API_READY] = "Ready",
+                                        [API_LEAVING] = "Draining: requests are still taken",
                                         [API_DRAINING] = "Draining",
                                         [API_FAILED] = "The model could not be loaded"};
-    if (s->stopping)
+    if (s->stopping && g->state != API_LEAVING)
         snprintf(ret, SERVICE_STATUS_BYTES, "Ending: open requests are finished");
     else if (g->state == API_READY && g->stuck)
         snprintf(ret, SERVICE_STATUS_BYTES, "Stuck: %.200s has work and finishes no layer", g->stuck);

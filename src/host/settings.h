@@ -27,6 +27,7 @@
 struct process_settings {
     const char *device; /* NULL: auto */
     uint64_t memory_limit, device_memory_limit, text_limit, media_memory, response_store, conversation_store;
+    uint64_t drain_grace_ns; /* how long a server that is told to stop still takes requests */
     uint32_t threads;
     bool allow_pull;
 };

@@ -53,6 +53,10 @@ const struct setting_row settings_table[] = {
      COMMAND_ANY | SECTION,
      "resize larger images to at most N pixels, or the model's own maximum; 0: refuse images and do not load "
      "the vision encoder"},
+    {GROUP_MODEL, "image-tokens", "N", SETTING_COUNT, AT(model.image_tokens), 0, 1120, "0",
+     COMMAND_ANY | SECTION,
+     "resize each image to at most N tokens, where the model has such a budget (gemma4: 70, 140, 280, 560 or "
+     "1120); 0: the model's own"},
     {GROUP_MODEL, "image-cache", "BYTES", SETTING_BYTES, AT(model.engine.image_cache_bytes), 0, 1e15,
      SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the cache for image embeddings; 0: no cache [default: a sixteenth of the memory limit, at most "
@@ -303,6 +307,9 @@ const struct setting_row settings_table[] = {
      COMMAND_SERVE | LIVE, "send a comment in a stream after SECONDS of silence"},
     {GROUP_NETWORK, "drain", "SECONDS", SETTING_SECONDS, AT(registry.drain_ns), 0, 3600, "10",
      COMMAND_SERVE | LIVE, "how long SIGTERM and Ctrl-C wait for open requests"},
+    {GROUP_NETWORK, "drain-grace", "SECONDS", SETTING_SECONDS, AT(process.drain_grace_ns), 0, 3600, "0",
+     COMMAND_SERVE | LIVE,
+     "before that: how long /health says draining while new requests are still served, for routers"},
 
     {GROUP_BATCH, "max-num-seqs", "N", SETTING_COUNT, AT(model.engine.max_num_seqs), 0, 256, "0",
      FIRST | COMMAND_SIZE | SECTION,

@@ -123,7 +123,8 @@ typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uin
 /* The gated delta rule of one value head, as the recurrence (contract 2.7, step 6), token after token. It
  * computes the columns [column_begin, column_end) of the state S [dk][dv], multiples of 16 but for the end:
  *   S *= alpha[t]; m = S^T k[t]; d = beta[t] (v[t] - m); S += k[t] d^T; o[t] = S^T q[t].
- * dk is serial, each column of S on its own. Pending updates come first, without an output. With
+ * alpha[t] is one number, or with `channels` (contract 10.9) dk numbers, one for each row of S. dk is serial,
+ * each column of S on its own. Pending updates come first, without an output. With
  * `keep_pending` (tokens > 0) state_out gets the state after those, and the tokens leave no state: the caller
  * then holds their k, v, alpha and beta. */
 struct kern_delta_pending {
@@ -137,7 +138,7 @@ struct kern_delta_pending {
 struct kern_delta {
     const float *q, *k;        /* [tokens][qk_stride] of this value head's key head: dk values */
     const float *v;            /* [tokens][v_stride]: dv values */
-    const float *alpha, *beta; /* [tokens][gate_stride]: one value */
+    const float *alpha, *beta; /* [tokens][gate_stride]: one value; with `channels` alpha has dk */
     float *o;                  /* [tokens][o_stride]: dv values */
     const float *state_in;     /* [dk][dv]; NULL: zeros */
     float *state_out;          /* may be state_in */
@@ -145,7 +146,7 @@ struct kern_delta {
     float *scratch; /* with keep_pending */
     uint32_t tokens, dk, dv;
     size_t qk_stride, v_stride, gate_stride, o_stride;
-    bool keep_pending;
+    bool keep_pending, channels;
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 

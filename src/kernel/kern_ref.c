@@ -213,13 +213,14 @@ static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t
     }
 }
 
-/* One update of a column of the state, every `stride` floats a value; what q reads of it. q NULL: nothing. */
-static float delta_update(float *state, size_t stride, uint32_t dk, const float *k, float v, float alpha,
-                          float beta, const float *q)
+/* One update of a column of the state, every `stride` floats a value; what q reads of it. q NULL: nothing.
+ * alpha has a number every `step` floats for each row of the state; step 0: one for all. */
+static float delta_update(float *state, size_t stride, uint32_t dk, const float *k, float v,
+                          const float *alpha, size_t step, float beta, const float *q)
 {
     float m = 0, o = 0;
     for (uint32_t i = 0; i < dk; i++) {
-        state[i * stride] *= alpha;
+        state[i * stride] *= alpha[i * step];
         m = fmaf(state[i * stride], k[i], m);
     }
     float d = beta * (v - m);
@@ -235,13 +236,13 @@ static float delta_update(float *state, size_t stride, uint32_t dk, const float 
 static void delta_column(const struct kern_delta *a, uint32_t c)
 {
     float *state = a->state_out + c;
-    size_t stride = a->dv;
+    size_t stride = a->dv, step = a->channels;
     for (uint32_t i = 0; i < a->dk; i++)
         state[i * stride] = a->state_in ? a->state_in[(size_t)i * a->dv + c] : 0;
     for (uint32_t t = 0; t < a->pending.count; t++) {
         size_t at = t * a->pending.stride;
-        delta_update(state, stride, a->dk, a->pending.k + at, a->pending.v[at + c], a->pending.alpha[at],
-                     a->pending.beta[at], NULL);
+        delta_update(state, stride, a->dk, a->pending.k + at, a->pending.v[at + c], a->pending.alpha + at,
+                     step, a->pending.beta[at], NULL);
     }
     if (a->keep_pending) {
         for (uint32_t i = 0; i < a->dk; i++)
@@ -250,9 +251,9 @@ static void delta_column(const struct kern_delta *a, uint32_t c)
         stride = 1;
     }
     for (uint32_t t = 0; t < a->tokens; t++)
-        a->o[t * a->o_stride + c] =
-            delta_update(state, stride, a->dk, a->k + t * a->qk_stride, a->v[t * a->v_stride + c],
-                         a->alpha[t * a->gate_stride], a->beta[t * a->gate_stride], a->q + t * a->qk_stride);
+        a->o[t * a->o_stride + c] = delta_update(state, stride, a->dk, a->k + t * a->qk_stride,
+                                                 a->v[t * a->v_stride + c], a->alpha + t * a->gate_stride,
+                                                 step, a->beta[t * a->gate_stride], a->q + t * a->qk_stride);
 }
 
 static void ref_delta(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end)

@@ -149,13 +149,23 @@ bool measure_sees(const struct config *c, const struct checkpoint *checkpoint)
 }
 
 /* Another form of a known encoder does not keep the text from being served. */
-static int read_vision(struct config *c, struct model_files *files, uint64_t pixels_max, struct err *e)
+static int read_vision(struct config *c, struct model_files *files, const struct model_parts *p,
+                       struct err *e)
 {
-    int r = vision_config_load(files, c, pixels_max, &c->vision, e);
+    const struct vision_limits limits = {p->image_pixels_max, p->image_tokens};
+    int r = vision_config_load(files, c, &limits, &c->vision, e);
     if (r != -ENOTSUP || !e)
         return r;
     const struct err why = *e;
     return err_set(e, r, "%s; --max-image-pixels 0 serves the text alone", why.text);
+}
+
+/* The part of the model that the CPU alone computes; NULL: none. */
+static const char *cpu_part(const struct config *c)
+{
+    return c->route_score == ROUTE_SPARSEMIXER ? "the experts"
+           : c->decay_channels                 ? "the layers of Kimi delta attention"
+                                               : NULL;
 }
 
 /* Which requested parts the checkpoint has. */
@@ -188,20 +198,21 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
             e, -ENOTSUP,
             "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32 and int8",
             c->backend->name, compute_mode_name(c->compute));
-    if (c->route_score == ROUTE_SPARSEMIXER && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "the experts of %s are not computed on %s", c->family_name,
+    const char *part = cpu_part(c);
+    if (part && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "%s of %s are not computed on %s", part, c->family_name,
                        c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;
-    return read_vision(c, files, p->image_pixels_max, e);
+    return read_vision(c, files, p, e);
 }
 
 static int measure_head(struct config *c, struct model_files *files, struct binder *b, struct bind_mark *head)
 {
     struct mtp_weights weights;
     struct draft_vocab draft_vocab;
-    if (!family_has_mtp(c->family))
+    if (c->family->mtp == MTP_NONE)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
     if (c->drafts_max == 0)
         return err_set(b->e, -ENOTSUP, "pages and states have no room for drafts");

@@ -36,8 +36,7 @@ static uint32_t slice_patches(const struct backend *b, const struct vision_confi
 static struct encode_shape shape_of(const struct config *c)
 {
     const struct vision_config *v = &c->vision;
-    const bool class_row = v->family->tensors[VISION_ROLE_CLASS] != NULL;
-    uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch) + class_row;
+    uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch);
     struct encode_shape s = {.hidden = v->hidden,
                              .heads = v->heads,
                              .head_dim = v->head_dim,
@@ -45,8 +44,9 @@ static struct encode_shape shape_of(const struct config *c)
                              .merge = v->shape.merge,
                              .frames = v->frames,
                              .window = v->window,
-                             .class_row = class_row,
                              .rotation = v->family->rotation,
+                             .positions = v->family->positions,
+                             .plain_scores = v->family->plain_scores,
                              .slice_max = slice_patches(c->backend, v, most),
                              .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
                              .mode = c->compute,
@@ -214,7 +214,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
            (uint64_t)p->width * p->height <= s->pixels_max);
     struct vision_encoder_arrays a;
     const dev_ptr base = units_base(e->units);
-    const uint64_t patches = (uint64_t)rows * columns + e->shape.class_row;
+    uint64_t patches = (uint64_t)rows * columns;
     e->shape.slice_max = slice_patches(e->backend, e->config, patches);
     uint64_t own_at = lay_out(e->backend, e->config, &e->shape, base, patches, &a);
     int r = commit(e, own_at + e->backend->encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
@@ -229,7 +229,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
                                      .rows = rows,
                                      .columns = columns,
                                      .own = dev_add(base, own_at)};
-    e->patches = (uint32_t)patches;
+    e->patches = rows * columns;
     e->slices = DIV_UP(e->patches, e->shape.slice_max);
     e->pass = e->slice = e->stage = e->at = 0;
     e->busy = true;

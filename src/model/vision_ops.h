@@ -10,7 +10,7 @@ struct vision_encoder;
 /* Which operations a pass consists of. */
 enum vision_encoder_sequence { ENCODER_EMBED, ENCODER_KEYS, ENCODER_MIX, ENCODER_MERGE, ENCODER_SEQUENCES };
 
-#define VISION_OPS_MAX 12
+#define VISION_OPS_MAX 32
 struct vision_op_list {
     uint8_t ops[VISION_OPS_MAX], count;
 };

@@ -35,6 +35,7 @@ struct model_options {
     struct sampling_defaults sampling;          /* 0, or -1 where 0 is a value: the model's own */
     uint64_t bytes_max;                         /* limit of the model's account; 0: the ceiling */
     uint64_t image_pixels_max;                  /* 0: no images */
+    uint32_t image_tokens;                      /* model_parts.image_tokens */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
     uint32_t compaction_reserve;                /* tokens that only compactions have, see plan_wish.reserve */

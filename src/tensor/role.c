@@ -52,6 +52,15 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_DELTA_DT_BIAS] = "linear_attn.dt_bias",
     [ROLE_DELTA_NORM] = "linear_attn.norm",
     [ROLE_DELTA_OUT] = "linear_attn.out_proj",
+    [ROLE_KDA_CONV_Q] = "self_attn.q_conv1d",
+    [ROLE_KDA_CONV_K] = "self_attn.k_conv1d",
+    [ROLE_KDA_CONV_V] = "self_attn.v_conv1d",
+    [ROLE_KDA_DECAY] = "self_attn.f_proj",
+    [ROLE_KDA_DECAY_LOW] = "self_attn.f_a_proj",
+    [ROLE_KDA_DECAY_HIGH] = "self_attn.f_b_proj",
+    [ROLE_KDA_GATE] = "self_attn.g_proj",
+    [ROLE_KDA_GATE_LOW] = "self_attn.g_a_proj",
+    [ROLE_KDA_GATE_HIGH] = "self_attn.g_b_proj",
     [ROLE_SSM_IN] = "mamba.in_proj",
     [ROLE_SSM_CONV] = "mamba.conv1d",
     [ROLE_SSM_CONV_BIAS] = "mamba.conv1d.bias",
@@ -120,5 +129,6 @@ const char *tensor_naming_of(const struct tensor_naming *n, enum tensor_role rol
 bool role_is_exact(enum tensor_role role)
 {
     return role == ROLE_ROUTER || role == ROLE_SHARED_SCALE || role == ROLE_DELTA_BA ||
-           role == ROLE_DELTA_B || role == ROLE_DELTA_A;
+           role == ROLE_DELTA_B || role == ROLE_DELTA_A || role == ROLE_KDA_DECAY_LOW ||
+           role == ROLE_KDA_DECAY_HIGH;
 }

@@ -63,6 +63,16 @@ enum tensor_role {
     ROLE_DELTA_DT_BIAS,
     ROLE_DELTA_NORM,
     ROLE_DELTA_OUT,
+    /* Kimi delta attention: with ROLE_Q, ROLE_K, ROLE_V and those of delta nets. */
+    ROLE_KDA_CONV_Q,
+    ROLE_KDA_CONV_K,
+    ROLE_KDA_CONV_V,
+    ROLE_KDA_DECAY,     /* decays of all channels from the input */
+    ROLE_KDA_DECAY_LOW, /* decays by a low rank, and back from it */
+    ROLE_KDA_DECAY_HIGH,
+    ROLE_KDA_GATE, /* gates of the result, in the same three ways */
+    ROLE_KDA_GATE_LOW,
+    ROLE_KDA_GATE_HIGH,
     /* Mamba-2. */
     ROLE_SSM_IN, /* z | x | B | C | dt */
     ROLE_SSM_CONV,

@@ -89,13 +89,29 @@ static struct smart_size fit_longest(uint32_t width, uint32_t height, const stru
     return (struct smart_size){ROUND_UP(width, b->edge), ROUND_UP(height, b->edge)};
 }
 
+/* Gemma 4's rule: both edges shrink or grow by one factor and then down to whole tokens. One of the two may
+ * be less than a token. */
+static struct smart_size fit_budget(uint32_t width, uint32_t height, const struct smart_bounds *b)
+{
+    const uint32_t edge = b->edge, most = (uint32_t)(b->pixels_max / edge / edge) * edge;
+    double factor = sqrt((double)b->pixels_max / ((double)width * height));
+    uint32_t w = (uint32_t)floor(factor * width / edge) * edge,
+             h = (uint32_t)floor(factor * height / edge) * edge;
+    if (h == 0)
+        w = (uint32_t)MIN_OF((uint64_t)(width / height) * edge, (uint64_t)most);
+    if (w == 0)
+        h = (uint32_t)MIN_OF((uint64_t)(height / width) * edge, (uint64_t)most);
+    return (struct smart_size){MAX_OF(w, edge), MAX_OF(h, edge)};
+}
+
 int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bounds, struct smart_size *ret,
                struct err *e)
 {
     int r = check_aspect(width, height, e);
     if (r < 0)
         return r;
-    *ret = bounds->square ? (struct smart_size){bounds->square, bounds->square}
+    *ret = bounds->budget   ? fit_budget(width, height, bounds)
+           : bounds->square ? (struct smart_size){bounds->square, bounds->square}
            : bounds->longest
                ? fit_longest(width, height, bounds)
                : cap(fit(1, 1, width, height, bounds), width, height, bounds->edge, bounds->pixels_max);

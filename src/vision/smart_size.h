@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "vision/resize.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* An image with a larger aspect ratio is refused. */
@@ -21,6 +22,7 @@ struct smart_bounds {
     uint32_t longest; /* bound of the longer edge of a still image, instead of those of its area; 0: none */
     enum resize_filter filter;
     uint32_t square; /* both edges of a still image, whatever its ratio; 0: its own */
+    bool budget;     /* a still image has the largest area of whole tokens below pixels_max */
 };
 
 struct smart_size {

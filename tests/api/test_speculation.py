@@ -101,6 +101,30 @@ def test_a_request_may_do_without(drafting):
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "speculative"
 
 
+def predictions(server, **fields):
+    """Draft tokens and accepted ones, by the usage of one reply."""
+    body = {"prompt": COPY, "max_tokens": 60, "ignore_eos": True, "temperature": 0, **fields}
+    reply = server.http.post("/v1/completions", json=body)
+    if fields.get("stream"):
+        usage = [e for e in events(reply.text) if e != "[DONE]"][-1]["usage"]
+    else:
+        usage = reply.json()["usage"]
+    details = usage["completion_tokens_details"]
+    accepted = details["accepted_prediction_tokens"]
+    return accepted + details["rejected_prediction_tokens"], accepted
+
+
+def test_usage_has_the_accepted_and_the_rejected_drafts(drafting, plain):
+    def counted():
+        return [metric(drafting, f"vllm:spec_decode_num_{kind}_tokens_total")[0] for kind in ("draft", "accepted")]
+
+    for fields in [{}, {"n": 2, "seed": 3}, {"stream": True, "stream_options": {"include_usage": True}}]:
+        before = counted()
+        found = predictions(drafting, **fields)
+        assert found[0] >= found[1] > 0 and found == tuple(b - a for a, b in zip(before, counted())), fields
+    assert predictions(drafting, speculative=False) == predictions(plain) == (0, 0)
+
+
 def test_it_says_who_drafts(drafting, plain, way):
     method, most = METHODS[way]
     model, = drafting.http.get("/v1/models").json()["data"]

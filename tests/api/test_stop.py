@@ -121,6 +121,38 @@ def test_who_asks_all_the_time_does_not_keep_it_from_ending():
         w.join()
 
 
+def test_a_server_that_leaves_says_so_and_serves_on():
+    """A router that looks at /health each second loses no request, even when it tries none twice."""
+    s = Server("--drain-grace", 2, "--drain", 600)
+    began = time.monotonic()
+    begin_to_stop(s)
+    idle = httpx.Client(base_url=s.url)
+    health = idle.get("/health")
+    assert health.status_code == 503 and health.json()["status"] == "draining"
+    assert s.complete("a", max_tokens=1).status_code == 200
+    with s.begin(max_tokens=2000) as running:
+        running.event()
+        assert not s.said("event=draining")
+        until(lambda: s.said("event=draining"))
+        assert time.monotonic() - began >= 2
+        reply = idle.post("/tokenize", json={"prompt": "a"})
+        refused(reply, 503, "shutting_down")
+        assert 590 <= int(reply.headers["retry-after"]) <= 600
+        assert list(running.events())[-1] == "[DONE]"
+    assert s.wait() == 0
+
+
+def test_a_second_signal_ends_the_grace():
+    s = Server("--drain-grace", 600, "--drain", 600)
+    with s.begin(stream=False):
+        until(lambda: s.requests("decoding"))
+        begin_to_stop(s)
+        assert httpx.get(s.url + "/health").status_code == 503
+        assert s.process.poll() is None
+        s.process.send_signal(signal.SIGTERM)
+        assert s.wait() == 0
+
+
 @pytest.mark.smoke
 def test_a_second_signal_does_not_wait():
     s = Server("--drain", 600)

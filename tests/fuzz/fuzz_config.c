@@ -49,7 +49,7 @@ static void check_vision(const struct config *c, struct slice text)
     if (!c->vision_family)
         return;
     ASSERT(model_json_parse(text, "config.json", &root, &e) == 0);
-    int r = vision_config_read(root, root, root, c, 0, &v, &e);
+    int r = vision_config_read(root, root, root, c, &(struct vision_limits){0}, &v, &e);
     json_decref(root);
     ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));
     if (r < 0)

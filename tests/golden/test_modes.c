@@ -252,6 +252,22 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
 }
 
+TEST(parts_that_the_cpu_alone_computes_are_refused_on_a_gpu)
+{
+    struct model_shape s;
+    struct err e = {0};
+    struct backend device = backend_cpu;
+    struct model_parts parts = {.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
+    device.name = "gpu";
+    device.integers = false;
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("kimi_linear"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(
+        strstr(e.text, "the layers of Kimi delta attention of kimi_linear are not computed on gpu"));
+    e = (struct err){0};
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("phimoe"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "the experts of phimoe are not computed on gpu"));
+}
+
 TEST(fp8_is_for_fp8_weights_on_a_gpu)
 {
     struct model_shape s;

@@ -250,6 +250,8 @@ TEST(who_has_no_head_or_cannot_use_one_says_so)
     } cases[] = {
         {SMALL_GOLDEN("qwen3_5"), "no tensor mtp.fc.weight", {.mtp = true, .drafts_max = 1}},
         {SMALL_GOLDEN("qwen3_5"), "states", {.mtp = true}},
+        {SMALL_GOLDEN("nemotron_h"), "no tensor mtp.layers.0.eh_proj.weight", {.mtp = true, .drafts_max = 1}},
+        {SMALL_GOLDEN("ernie4_5_moe"), "logits have a bias", {.mtp = true, .drafts_max = 1}},
         {SMALL_GOLDEN("llama"), "the heads of llama are not computed", {.mtp = true, .drafts_max = 1}},
         {SMALL_GOLDEN("qwen3_5"), "", {.drafts_max = 1}}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -285,6 +285,12 @@ TEST(any_mix_of_held_and_plain_steps_is_decoding_of_delta_nets)
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5"), 2, 12);
 }
 
+TEST(any_mix_of_held_and_plain_steps_is_decoding_of_kimi_delta_attention)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("kimi_linear"), 2, 6);
+    any_mix_is_decoding(SMALL_GOLDEN("bailing_hybrid"), 3, 4);
+}
+
 TEST(any_mix_of_held_and_plain_steps_is_decoding_of_experts)
 {
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 3, 6);

@@ -471,10 +471,10 @@ static void delta_double(const struct kern_delta *a, const float *state, uint32_
         const float *q = a->q + t * a->qk_stride, *k = a->k + t * a->qk_stride;
         double m = 0;
         for (uint32_t i = 0; i < DELTA_DK; i++) {
-            s[i] *= (double)a->alpha[t];
+            s[i] *= (double)a->alpha[t * a->gate_stride + (a->channels ? i : 0)];
             m += s[i] * (double)k[i];
         }
-        double d = (double)a->beta[t] * ((double)a->v[t * a->v_stride + c] - m);
+        double d = (double)a->beta[t * a->gate_stride] * ((double)a->v[t * a->v_stride + c] - m);
         o[t] = 0;
         for (uint32_t i = 0; i < DELTA_DK; i++) {
             s[i] += (double)k[i] * d;
@@ -489,14 +489,16 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
     float *q = random_values(&r, DELTA_TOKENS * DELTA_DK, -0.2f, 0.2f);
     float *k = random_values(&r, DELTA_TOKENS * DELTA_DK, -0.2f, 0.2f);
     float *v = random_values(&r, DELTA_TOKENS * DELTA_DV, -1, 1),
-          *alpha = random_values(&r, DELTA_TOKENS, 0.5f, 1);
-    float *beta = random_values(&r, DELTA_TOKENS, 0, 1),
+          *alpha = random_values(&r, DELTA_TOKENS * DELTA_DK, 0.5f, 1);
+    float *beta = random_values(&r, DELTA_TOKENS * DELTA_DK, 0, 1),
           *state = random_values(&r, DELTA_DK * DELTA_DV, -1, 1);
     float *after = random_values(&r, DELTA_DK * DELTA_DV, 0, 0),
           *first = random_values(&r, DELTA_DK * DELTA_DV, 0, 0);
     float *whole = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
     float *want = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
-    for (uint32_t zeros = 0; zeros < 2; zeros++) {
+    for (uint32_t form = 0; form < 4; form++) {
+        const bool zeros = form % 2 != 0, channels = form > 1;
+        const uint32_t gates = channels ? DELTA_DK : 1;
         EACH_TIER(ops)
         {
             struct kern_delta a = {.q = q,
@@ -506,13 +508,14 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
                                    .beta = beta,
                                    .o = whole,
                                    .state_in = zeros ? NULL : state,
+                                   .channels = channels,
                                    .state_out = after,
                                    .tokens = DELTA_TOKENS,
                                    .dk = DELTA_DK,
                                    .dv = DELTA_DV,
                                    .qk_stride = DELTA_DK,
                                    .v_stride = DELTA_DV,
-                                   .gate_stride = 1,
+                                   .gate_stride = gates,
                                    .o_stride = DELTA_DV};
             ops->delta(&a, 0, DELTA_DV);
             if (ops == tiers_) {
@@ -537,8 +540,8 @@ TEST(delta_rule_holds_in_every_tier_and_cut)
                 one.q += t * DELTA_DK;
                 one.k += t * DELTA_DK;
                 one.v += t * DELTA_DV;
-                one.alpha += t;
-                one.beta += t;
+                one.alpha += t * gates;
+                one.beta += t * gates;
                 one.o += t * DELTA_DV;
                 if (t > 0)
                     one.state_in = after;
@@ -594,7 +597,8 @@ TEST(delta_rule_goes_on_from_held_inputs)
     float *want_o = random_values(&r, DELTA_TOKENS * DELTA_DV, 0, 0);
     float *state[2] = {random_values(&r, STATE, 0, 0), random_values(&r, STATE, 0, 0)};
     float *scratch = random_values(&r, KERN_DELTA_SCRATCH(DELTA_DK), 0, 0);
-    for (uint32_t zeros = 0; zeros < 2; zeros++) {
+    for (uint32_t form = 0; form < 4; form++) {
+        const bool zeros = form % 2 != 0;
         EACH_TIER(ops)
         {
             struct kern_delta a = {.q = q,
@@ -603,6 +607,7 @@ TEST(delta_rule_goes_on_from_held_inputs)
                                    .alpha = alpha,
                                    .beta = beta,
                                    .o = want_o,
+                                   .channels = form > 1,
                                    .scratch = scratch,
                                    .dk = DELTA_DK,
                                    .dv = DELTA_DV,

@@ -14,8 +14,11 @@ TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_laye
             num_key_value_heads=1, max_position_embeddings=40)
 
 
-# Sizes of models with few differences from others.
-SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2)
+# Sizes of models with few differences from others. 16 columns are fewer than a group of --quant has.
+NARROW = dict(hidden_size=16, intermediate_size=24)
+SMALL = dict(NARROW, num_hidden_layers=2)
+# Sizes of linear attention beside latent attention.
+SMALL_LATENT = dict(NARROW, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2)
 
 
 class Entry:
@@ -29,17 +32,17 @@ class Entry:
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
     function that changes the random weights by name, before anything is computed from them.
     `made_by`: a class of transformers that its list of model types does not name. `mtp`: its last layer is an
-    MTP head (mtp_head.py)."""
+    MTP head (mtp_head.py). `preprocessor`: its preprocessor_config.json."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, text=None, images=vision_inputs.Qwen(), sees=False, served=False, pooling=None,
                  lengths=(1, 2, 9, 33), dense=(), scores=False, weights=None, made_by=None,
-                 mtp=False, **config):
+                 mtp=False, preprocessor=None, **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
         self.images, self.sees, self.served = images, sees, served
         self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
-        self.weights, self.made_by, self.mtp = weights, made_by, mtp
+        self.weights, self.made_by, self.mtp, self.preprocessor = weights, made_by, mtp, preprocessor
         self.config = {**BASE, **config}
         if scores:
             self.config["num_labels"] = 1
@@ -49,7 +52,8 @@ class Entry:
             self.config["model_type"] = text
         if vision:
             self.first = self.config["vocab_size"] - 12 if sees else 4
-            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": not sees,
+            tied = config.get("tie_word_embeddings", not sees)
+            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": tied,
                            **images.config(self.first)}
 
 
@@ -81,6 +85,18 @@ def rotary_dim(config):
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["rope_theta"]
     config["rotary_dim"] = round(config["head_dim"] * rope["partial_rotary_factor"])
+
+
+def published_kimi(config):
+    """The numbers of linear attention in an object, layers by number from 1."""
+    kinds = config.pop("layer_types")
+    config.pop("mlp_layer_types", None)
+    config["first_k_dense_replace"] = 1
+    config["linear_attn_config"] = {
+        "full_attn_layers": [i + 1 for i, kind in enumerate(kinds) if kind == "full_attention"],
+        "kda_layers": [i + 1 for i, kind in enumerate(kinds) if kind != "full_attention"],
+        "head_dim": config.pop("linear_head_dim"), "num_heads": config.pop("linear_num_heads"),
+        "short_conv_kernel_size": config.pop("linear_conv_kernel_dim")}
 
 
 def transposed_stacks(tensors):
@@ -116,6 +132,19 @@ def published_gemma4(config):
     config["global_head_dim"] = single["1"]["head_dim"]
     config["num_global_key_value_heads"] = single["1"]["num_key_value_heads"]
 
+
+
+def quiet(tensors):
+    """Tokens of images are never the likeliest."""
+    tensors["lm_head.weight"][BASE["vocab_size"] - 12:] = 0
+
+
+def bounds(tensors):
+    """Bounds of products that cut some values off."""
+    quiet(tensors)
+    for name, tensor in tensors.items():
+        if name.endswith(("put_min", "put_max")):
+            tensor.fill_((-1 if name.endswith("min") else 1) * (1.5 if "input" in name else 2))
 
 
 def mtp_layer(tensors):
@@ -175,25 +204,26 @@ ENTRIES = {
                          shared_expert_intermediate_size=20,
                          **HYBRID, **SERVED),
     # An MLP of relu squared, without a gate; yarn.
-    "arcee": Entry("arcee", head_dim=10, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
-                                                          "original_max_position_embeddings": 32}),
+    "arcee": Entry("arcee", **NARROW, head_dim=10,
+                   rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                    "original_max_position_embeddings": 32}),
     # Mixer and MLP side by side, a LayerNorm, adjacent pairs rotate in every layer.
-    "cohere": Entry("cohere", logit_scale=0.4, tie_word_embeddings=False,
+    "cohere": Entry("cohere", **NARROW, logit_scale=0.4, tie_word_embeddings=False,
                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms that hold w - 1, an embedding times sqrt(hidden); "gelu" means the approximation.
-    "gemma": Entry("gemma", head_dim=10, seed=2, intermediate_size=32, tie_word_embeddings=False,
+    "gemma": Entry("gemma", **NARROW, head_dim=10, seed=2, tie_word_embeddings=False,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
                    rewrite=lambda c: c | {"hidden_act": "gelu"}),
     # Norms over whole rows of queries and keys; experts whose weights are not normalised.
-    "olmoe": Entry("olmoe", hidden_size=24, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
+    "olmoe": Entry("olmoe", hidden_size=16, intermediate_size=12, num_experts=5, num_experts_per_tok=3,
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # A sigmoid and a correction choose experts in every layer.
-    "solar_open": Entry("solar_open", hidden_size=24, head_dim=10, num_hidden_layers=2, n_routed_experts=6,
+    "solar_open": Entry("solar_open", **SMALL, head_dim=10, n_routed_experts=6,
                         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=12, n_group=2, topk_group=1,
                         routed_scaling_factor=1.5,
                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms of queries and keys, a dense layer, windows in the last layers, experts that are not normalised.
-    "dots1": Entry("dots1", hidden_size=24, head_dim=10, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
+    "dots1": Entry("dots1", **NARROW, head_dim=10, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2,
                    moe_intermediate_size=8, first_k_dense_replace=1, routed_scaling_factor=1.5, sliding_window=16,
                    max_window_layers=2, layer_types=["full_attention"] * 2 + ["sliding_attention"],
                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -271,6 +301,18 @@ ENTRIES = {
                                n_routed_experts=4, num_experts_per_tok=2, moe_latent_size=12,
                                moe_intermediate_size=8, moe_shared_expert_intermediate_size=12, n_shared_experts=1,
                                routed_scaling_factor=1.7, rewrite=lettered),
+    # Delta rules with a decay per channel, convolutions of queries, keys and values apart, latent attention
+    # without rotation, a dense layer.
+    "kimi_linear": Entry("kimi_linear", vocab_size=64, **SMALL_LATENT, linear_head_dim=16, linear_num_heads=2,
+                         prompt=50, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                         num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, kv_lora_rank=12,
+                         qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8, n_group=2, topk_group=1,
+                         mlp_layer_types=["dense", "sparse", "sparse"], rewrite=published_kimi),
+    # Decays between two bounds, a gate of each head of latent attention.
+    "bailing_hybrid": Entry("bailing_hybrid", vocab_size=64, **SMALL_LATENT, head_dim=16, layer_group_size=3,
+                            prompt=50, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+                            kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8, n_group=2,
+                            topk_group=1, first_k_dense_replace=1),
     # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
     "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
                     attention_bias=True, lm_head_bias=True, sliding_window=24,
@@ -279,7 +321,9 @@ ENTRIES = {
                                      "short_factor": [1.0, 1.3], "long_factor": [1.0, 2.5]}),
     # Images: features of two deepstack layers, an interpolated table of positions.
     "qwen3_vl": Entry("qwen3_vl", seed=3, sees=True, bos_token_id=None, eos_token_id=None,
-                      vision=dict(VISION, deepstack_visual_indexes=[0, 1]),
+                      tie_word_embeddings=True,
+                      vision=dict(VISION, hidden_size=8, intermediate_size=24, patch_size=8,
+                                  deepstack_visual_indexes=[0, 1]),
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_interleaved": True,
                                        "mrope_section": [4, 2, 2]}, **SERVED),
     # Images in front of delta nets.
@@ -303,16 +347,26 @@ ENTRIES = {
                       hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
                       vision=dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2,
                                   num_attention_heads=2, patch_size=16, image_size=128, hidden_act="silu")),
-    # InternViT: a class row beside the patches, factors of each block's results.
-    "internvl": Entry("internvl", sees=True, images=vision_inputs.InternVL(), text="qwen2", **SMALL,
-                      num_attention_heads=2, num_key_value_heads=1,
-                      vision=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-                                  patch_size=8, image_size=64, attention_bias=True)),
-    # SigLIP's blocks, and one product over 16 patches.
-    "smolvlm": Entry("smolvlm", sees=True, images=vision_inputs.Idefics3(), text="llama", **SMALL,
-                     num_attention_heads=2, num_key_value_heads=1,
-                     vision=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-                                 patch_size=4, image_size=64)),
+    # Positions and rotations of columns and rows, norms of heads and of results, matrices with bounds,
+    # standardised means; an image's tokens see each other in windows, and have one row of inputs per layer.
+    "gemma4_vl": Entry("gemma4", sees=True, images=vision_inputs.Gemma4(), text="gemma4_text", hidden_size=16,
+                       intermediate_size=16, head_dim=6, sliding_window=12, global_head_dim=12,
+                       num_global_key_value_heads=1, hidden_size_per_layer_input=4, vocab_size_per_layer_input=80,
+                       layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                       use_bidirectional_attention="vision", weights=bounds, preprocessor={"max_soft_tokens": 70},
+                       vision=dict(model_type="gemma4_vision", hidden_size=16, intermediate_size=20, head_dim=8,
+                                   num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, patch_size=4,
+                                   pooling_kernel_size=2, position_embedding_size=140, use_clipped_linears=True,
+                                   standardize=True)),
+    # One product of patches as large as a token, between LayerNorms.
+    "gemma4_unified_vl": Entry("gemma4_unified", sees=True, images=vision_inputs.Gemma4Unified(),
+                               preprocessor={"max_soft_tokens": 70}, weights=quiet,
+                               text="gemma4_unified_text", hidden_size=16, head_dim=6, intermediate_size=12,
+                               sliding_window=12, attention_k_eq_v=True, global_head_dim=12,
+                               num_global_key_value_heads=1,
+                               layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                               vision=dict(model_type="gemma4_unified_vision", patch_size=4, pooling_kernel_size=2,
+                                           mm_embed_dim=16, output_proj_dims=16, mm_posemb_size=70)),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,
@@ -362,7 +416,7 @@ ENTRIES = {
                                                             "original_max_position_embeddings": 16}}, **TINY),
     # Every second layer does not rotate.
     "smollm3": Entry("smollm3", head_dim=10, no_rope_layer_interval=2, num_hidden_layers=4,
-                     intermediate_size=24, tie_word_embeddings=True,
+                     **NARROW, tie_word_embeddings=True,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Mamba-2 beside attention without positions; groups; stacks of experts, a fused shared one; factors.
     # Tests of engines use it, too, which have prompts of any of 500 ids.
@@ -393,7 +447,7 @@ ENTRIES = {
                        mlp_multipliers=[0.8, 1.25], time_step_limit=[0.05, 2.0],
                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
     # Experts one by one, a window in every layer.
-    "mixtral": Entry("mixtral", intermediate_size=16, num_hidden_layers=2, num_local_experts=5,
+    "mixtral": Entry("mixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_local_experts=5,
                      num_experts_per_tok=2, sliding_window=16, head_dim=10,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms of all heads together, part of a head rotates, experts that a sigmoid and a correction choose.
@@ -457,7 +511,7 @@ ENTRIES = {
     "glm4": Entry("glm4", head_dim=12, num_attention_heads=3, num_key_value_heads=1, attention_bias=True,
                   rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}),
     # Caps of scores and logits, windows in turn.
-    "gemma2": Entry("gemma2", head_dim=10, tie_word_embeddings=False, sliding_window=16, query_pre_attn_scalar=7,
+    "gemma2": Entry("gemma2", **NARROW, head_dim=10, tie_word_embeddings=False, sliding_window=16, query_pre_attn_scalar=7,
                     attn_logit_softcapping=3.0, final_logit_softcapping=4.0,
                     hidden_activation="gelu_pytorch_tanh",
                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -508,4 +562,15 @@ ENTRIES = {
     "glm4_moe_mtp": Entry("glm4_moe", mtp=True, num_hidden_layers=3, hidden_size=16, head_dim=8, n_routed_experts=4,
                           num_experts_per_tok=2, moe_intermediate_size=12, n_shared_experts=1, attention_bias=True,
                           weights=small_corrections, first_k_dense_replace=1, partial_rotary_factor=0.5),
+    # MTP heads under names of their own: a dense block, and two layers of one branch each.
+    "ernie4_5_moe_mtp": Entry("ernie4_5_moe", mtp=True, **{**SMALL, "num_hidden_layers": 3}, weights=small_corrections,
+                              moe_num_experts=4, moe_k=2, moe_intermediate_size=8, moe_num_shared_experts=1,
+                              moe_layer_start_index=1, moe_layer_end_index=1, head_dim=6,
+                              rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    "nemotron_h_mtp": Entry("nemotron_h", mtp=True, vocab_size=64, hidden_size=24, layers_block_type=[
+                            "linear_attention", "moe", "full_attention", "full_attention", "moe"], head_dim=10,
+                            mamba_num_heads=4, mamba_head_dim=6, n_groups=2, ssm_state_size=8, conv_kernel=4,
+                            time_step_min=1e-12, intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2,
+                            moe_latent_size=12, moe_intermediate_size=8, moe_shared_expert_intermediate_size=12,
+                            n_shared_experts=1, routed_scaling_factor=1.7, rewrite=lettered),
 }

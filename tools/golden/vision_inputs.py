@@ -3,7 +3,8 @@
 * `config(first)` has the keys beside text_config. The ids from `first` on are free, twelve of them.
 * `tokens(first, rows, columns)` stand in the prompt for a grid of image tokens.
 * `inputs(torch, image, vision)` are arguments of the model. `image` holds bytes, [height, width, 3].
-* `more(torch, ids, first)` are arguments that depend on the prompt."""
+* `more(torch, ids, first)` are arguments that depend on the prompt.
+* `masks(torch, model, ids, first)` are the masks of layers, where forward() makes others than generate()."""
 
 
 def normed(image, mean, std):
@@ -16,10 +17,14 @@ class Qwen:
 
     mean, std = [0.5] * 3, [0.5] * 3
     shape = [64, 96, 3]  # height, width and channels: the first bytes of noise.rgb
+    reserved = False  # the ids of images are in no text
 
     def config(self, first):
         return {"image_token_id": first, "video_token_id": first + 1, "vision_start_token_id": first + 2,
                 "vision_end_token_id": first + 3}
+
+    def patch(self, vision):
+        return vision["patch_size"]
 
     def merge(self, vision):
         return vision["spatial_merge_size"]
@@ -39,6 +44,9 @@ class Qwen:
 
     def more(self, torch, ids, first):
         return {"mm_token_type_ids": (torch.tensor([ids]) == first).int()}
+
+    def masks(self, torch, model, ids, first):
+        return {}
 
 
 CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
@@ -90,65 +98,40 @@ class Gemma3(Qwen):
         return {"token_type_ids": (torch.tensor([ids]) == first).int()}
 
 
-class Tile(Qwen):
-    """One tile: a square whose patches merge, one token after the other as in text.
+class Gemma4(Qwen):
+    """Patches row by row, as numbers of 0 to 1, with their columns and rows; means of patches."""
 
-    `processor()` makes tiles and the whole image of 128 x 128 pixels, `tiled(first, count)` the tokens of
-    2 x 2 tiles and the whole image, of `count` tokens each."""
+    shape = [56, 80, 3]  # 70 tokens of 8 pixels: the budget
+    reserved = True
 
-    shape = [64, 64, 3]
-    numbers = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    files = None  # the preprocessor's
+    def config(self, first):
+        return {"image_token_id": first, "boi_token_id": first + 1, "eoi_token_id": first + 2,
+                "video_token_id": first + 3, "audio_token_id": first + 4, "audio_config": None}
+
+    def merge(self, vision):
+        return vision["pooling_kernel_size"]
 
     def tokens(self, first, rows, columns):
         return [first + 1] + [first] * (rows * columns) + [first + 2]
 
     def inputs(self, torch, image, vision):
-        return {"pixel_values": normed(image, *self.numbers).permute(2, 0, 1)[None]}
+        patch = self.patch(vision)
+        rows, columns = image.shape[0] // patch, image.shape[1] // patch
+        tiles = (image.float() / 255).view(rows, patch, columns, patch, 3).permute(0, 2, 1, 3, 4)
+        places = torch.tensor([[column, row] for row in range(rows) for column in range(columns)])
+        return {"pixel_values": tiles.reshape(1, rows * columns, -1), "image_position_ids": places[None]}
 
-    def more(self, torch, ids, first):
-        return {}
-
-
-class InternVL(Tile):
-    def config(self, first):
-        return {"image_token_id": first, "downsample_ratio": 0.5}
-
-    def merge(self, vision):
-        return 2
-
-    def processor(self):
-        from transformers import GotOcr2ImageProcessorPil
-        mean, std = self.numbers
-        return GotOcr2ImageProcessorPil(size={"height": 64, "width": 64}, crop_to_patches=True, image_mean=mean,
-                                        image_std=std)
-
-    def tiled(self, first, count):
-        return self.tokens(first, 5, count)
+    def masks(self, torch, model, ids, first):
+        return {"attention_mask": model.create_masks_for_generate(
+            model.config, inputs_embeds=torch.zeros(1, len(ids), 1), attention_mask=None, cache=None,
+            position_ids=torch.arange(len(ids))[None], **self.more(torch, ids, first))}
 
 
-class Idefics3(Tile):
-    """Tiles have a place in a list of each prompt's images, and tokens that name their row and column."""
+class Gemma4Unified(Gemma4):
+    """Patches as large as a token."""
 
-    numbers = [0.5] * 3, [0.5] * 3
-    files = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 64}}
-
-    def config(self, first):
-        return {"image_token_id": first, "scale_factor": 4}
+    def patch(self, vision):
+        return vision["patch_size"] * vision["pooling_kernel_size"]
 
     def merge(self, vision):
-        return 4
-
-    def tokens(self, first, rows, columns):
-        return [first + 1, first + 2] + [first] * (rows * columns) + [first + 1]
-
-    def inputs(self, torch, image, vision):
-        return {"pixel_values": super().inputs(torch, image, vision)["pixel_values"][None]}
-
-    def processor(self):
-        from transformers import SmolVLMImageProcessorPil
-        return SmolVLMImageProcessorPil(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
-
-    def tiled(self, first, count):
-        tiles = [[first + 1, first + 3 + i] + [first] * count for i in range(4)]
-        return sum(tiles, []) + self.tokens(first, 1, count)
+        return 1

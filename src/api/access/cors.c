@@ -19,7 +19,7 @@
 #define MOST_HEADERS "authorization, x-api-key, content-type, *"
 #define EXPOSED                                                                                              \
     "x-request-id, request-id, x-ignored-fields, x-plateau-max-tokens, x-plateau-dropped-messages, "         \
-    "x-exact, retry-after"
+    "x-exact, retry-after, traceparent"
 
 static bool is_host_char(char c)
 {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/json/json_out.h"
+#include "base/page_tokens.h"
 #include "chat/chat_syntax.h"
 #include "media/media.h"
 #include "model/model_work.h"
@@ -36,8 +37,11 @@ void report_state(struct api *a, struct json_out *j)
     enum api_state s = api_state_now(a);
     double progress = api_progress(a).part;
     char reason[API_REASON_BYTES];
-    static const char *const names[] = {
-        [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
+    static const char *const names[] = {[API_LOADING] = "loading",
+                                        [API_READY] = "ok",
+                                        [API_LEAVING] = "draining",
+                                        [API_DRAINING] = "draining",
+                                        [API_FAILED] = "failed"};
     json_put_string(j, "status", s == API_READY && stuck ? "stuck" : names[s]);
     if (s == API_LOADING)
         json_put_fixed(j, "progress", 3, progress);
@@ -98,11 +102,10 @@ static void write_image_sched(const struct api *a, const struct model_vision *v,
         return;
     }
     const struct media_opts *o = media_options(a->media);
-    const uint32_t edge = v->patch * v->merge, frames = v->video_frames_max, parts = model_image_parts_max(v);
+    uint32_t edge = v->patch * v->merge, frames = v->video_frames_max;
     json_open(j, "vision");
-    JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max * parts},
-                  {"image_tokens_max", (uint64_t)model_image_tokens_max(v) * parts},
-                  {"token_pixels", edge * edge},
+    JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max},
+                  {"image_tokens_max", model_image_tokens_max(v)}, {"token_pixels", edge * edge},
                   {"video_frames_max", o->frames_max ? MIN_OF(frames, o->frames_max) : frames});
     json_close(j);
 }
@@ -235,11 +238,14 @@ void report_models(struct api *a, bool all, struct buf *ret)
     json_end(&j);
 }
 
-static void write_model_info(const struct served_model *m, struct json_out *j)
+/* path: SGLang's clients read model_path under the older names of these routes. Under the newer ones routers
+ * would look for it on the public hub. */
+static void write_model_info(const struct served_model *m, bool path, struct json_out *j)
 {
     const struct model_shape *s = m->shape;
-    JSON_PUT_STRINGS(j, {"model_path", m->id}, {"tokenizer_path", m->tokenizer ? m->id : NULL},
-                     {"model_type", s->family}, {"form", s->form});
+    if (path)
+        json_put_string(j, "model_path", m->id);
+    JSON_PUT_STRINGS(j, {"model_type", s->family}, {"form", s->form});
     json_put_bool(j, "is_generation", m->use.kind != MODEL_EMBEDS);
     JSON_PUT_U64S(j, {"max_model_len", m->max_model_len}, {"vocab_size", s->vocab}, {"num_layers", s->layers},
                   {"hidden_size", s->hidden}, {"parameters", s->parameters},
@@ -260,15 +266,36 @@ static bool look_at_first(struct api *a, struct model_lease *ret)
     return false;
 }
 
-void report_model_info(struct api *a, struct buf *ret)
+void report_model_info(struct api *a, bool path, struct buf *ret)
 {
     struct model_lease look;
     struct json_out j = json_out_object(ret);
     if (look_at_first(a, &look)) {
-        write_model_info(look.model, &j);
+        write_model_info(look.model, path, &j);
         registry_release_peek(&look);
     }
     json_end(&j);
+}
+
+/* A list with one entry for each data-parallel rank: there is one. */
+void report_load(struct api *a, struct buf *ret)
+{
+    uint64_t running = 0, waiting = 0, tokens = 0;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        struct engine_numbers n;
+        api_engine_numbers(a, i, &n);
+        running += n.running;
+        waiting += n.waiting;
+        tokens += (uint64_t)n.pages_used * PAGE_TOKENS;
+    }
+    struct json_out j = json_out(ret);
+    json_open_array(&j, NULL);
+    json_open(&j, NULL);
+    JSON_PUT_U64S(&j, {"dp_rank", 0}, {"num_reqs", running + waiting}, {"num_waiting_reqs", waiting},
+                  {"num_tokens", tokens});
+    json_put_fixed(&j, "ts_tic", 6, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
+    json_close(&j);
+    json_close(&j);
 }
 
 static void write_text(const char *name, struct slice text, struct json_out *j)
@@ -295,13 +322,13 @@ void report_tokenizer_info(struct api *a, struct buf *ret)
     json_end(&j);
 }
 
-void report_server_info(struct api *a, struct buf *ret)
+void report_server_info(struct api *a, bool path, struct buf *ret)
 {
     struct model_lease look;
     struct json_out j = json_out_object(ret);
     json_put_string(&j, "version", PLATEAU_VERSION);
     if (look_at_first(a, &look)) {
-        write_model_info(look.model, &j);
+        write_model_info(look.model, path, &j);
         json_put_string(&j, "served_model_name", look.model->id);
         registry_release_peek(&look);
     }

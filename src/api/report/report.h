@@ -29,8 +29,11 @@ void report_state(struct api *a, struct json_out *j);
 void report_model_state(struct api *a, uint32_t index, bool all, struct json_out *j);
 /* Opens the member `speculation`, and puts the drafter and the draft length. */
 void report_open_speculation(const struct drafting_opts *g, struct json_out *j);
-void report_server_info(struct api *a, struct buf *ret);
-void report_model_info(struct api *a, struct buf *ret);
+/* path: with model_path. */
+void report_server_info(struct api *a, bool path, struct buf *ret);
+void report_model_info(struct api *a, bool path, struct buf *ret);
+/* Requests and tokens of all models, as SGLang's routers read them. */
+void report_load(struct api *a, struct buf *ret);
 /* The first model's tokenizer and chat template, as vLLM tells them. */
 void report_tokenizer_info(struct api *a, struct buf *ret);
 

@@ -24,7 +24,7 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
 {
     const struct engine_numbers *n = &ret->engine;
     uint64_t hits = a->metrics[index].counts.cache_hits;
-    *ret = (struct report_model){0};
+    *ret = (struct report_model){.id = api_model_id(a, index)};
     registry_info(a->opts.registry, index, &ret->info);
     ret->in_state[ret->info.state] = 1;
     api_engine_numbers(a, index, &ret->engine);
@@ -33,6 +33,16 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
     ret->looked_up_tokens = n->cache_bytes_max ? n->prompt_tokens : 0;
     ret->host_hit_tokens = n->cached_tokens - MIN_OF(n->fetched_tokens + n->pinned_tokens, n->cached_tokens);
     ret->host_hits = hits - MIN_OF(n->fetched_hits + n->pinned_hits, hits);
+}
+
+/* vLLM's labels that routers read, one sample with the value 1. */
+static void write_cache_config(const struct gauge *g, const void *numbers, struct buf *ret)
+{
+    const struct report_model *m = numbers;
+    buf_printf(ret, "%s{model_name=", g->series);
+    gauges_write_label(slice_of(m->id), ret);
+    buf_printf(ret, ",block_size=\"%d\",num_gpu_blocks=\"%u\",enable_prefix_caching=\"%s\"} 1\n", PAGE_TOKENS,
+               m->engine.pages_max, m->engine.cache_bytes_max > 0 ? "True" : "False");
 }
 
 static const char *state_name(uint32_t state)
@@ -103,6 +113,8 @@ static const struct gauge rows[] = {
     {E(pages_committed), MODEL(8, "pages_committed"),
      GAUGE("plateau_pages_committed", "KV pages with committed memory.")},
     {E(pages_max), MODEL(9, "pages_max"), NOTE("KV pages that may exist.")},
+    {.write = write_cache_config,
+     GAUGE("vllm:cache_config_info", "1; the labels are tokens of a KV page and pages that may exist.")},
     {E(states_used), MODEL(10, "states_used"), NOTE("Recurrent states of sequences.")},
 
     {E(drafts), MEMBER("speculation", 1, "drafts"),

@@ -10,6 +10,7 @@ struct api;
 struct gauge_table;
 
 struct report_model {
+    const char *id;
     struct registry_info info;
     uint32_t in_state[MODEL_FAILED + 1]; /* 1 for the present one */
     struct engine_numbers engine;

@@ -36,8 +36,10 @@ static void write_record(struct api *a, const struct trace_record *r, struct jso
     json_open(j, NULL);
     JSON_PUT_U64S(j, {"number", r->number}, {"first", r->first}, {"untold", r->untold});
     json_put_fixed(j, "ended", 3, r->ended_s);
-    JSON_PUT_STRINGS(j, {"id", r->id[0] ? r->id : NULL}, {"action", r->who.action}, {"key", r->who.key},
-                     {"client", r->who.client},
+    JSON_PUT_STRINGS(j, {"id", r->id[0] ? r->id : NULL},
+                     {"client_id", r->given.request[0] ? r->given.request : NULL},
+                     {"traceparent", r->given.trace[0] ? r->given.trace : NULL}, {"action", r->who.action},
+                     {"key", r->who.key}, {"client", r->who.client},
                      {"model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL}, {"end", r->end});
     write_refusal(&r->refusal, j);
     JSON_PUT_U64S(j, {"choices", r->choices}, {"prompt_tokens", r->prompt_tokens},

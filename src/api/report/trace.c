@@ -198,11 +198,13 @@ static void log_refusal(const struct trace_record *r, const char *model)
 {
     char param[sizeof(r->refusal.param)], message[TRACE_MESSAGE_BYTES];
     LOG_INFO("request_refused",
-             "id=%s key=%s client=%s action=\"%s\" model=%s status=%u code=%s param=\"%s\" message=\"%s\"",
+             "id=%s key=%s client=%s action=\"%s\" model=%s status=%u code=%s param=\"%s\" message=\"%s\" "
+             "client_id=%s traceparent=%s",
              r->id[0] ? r->id : "-", r->who.key, r->who.client, r->who.action, model ? model : "-",
              r->refusal.status, r->refusal.code ? r->refusal.code : "-",
              quoted(r->refusal.param, param, sizeof(param)),
-             quoted(r->refusal.message, message, sizeof(message)));
+             quoted(r->refusal.message, message, sizeof(message)),
+             r->given.request[0] ? r->given.request : "-", r->given.trace[0] ? r->given.trace : "-");
 }
 
 /* The record of this period that counts such refusals; NULL: there is none. */

@@ -9,6 +9,7 @@
 #define PLATEAU_API_TRACE_H
 
 #include "api/access/audit.h"
+#include "api/access/client_ids.h"
 
 #include "memory/ledger.h"
 
@@ -69,6 +70,7 @@ struct trace_record {
     uint64_t first;  /* the number of records before `untold` rose */
     uint64_t tenant;
     char id[33];
+    struct client_ids given;
     struct audit who;
     int32_t model;   /* in the registry; -1: none was found */
     const char *end; /* constant: how the generation ended; NULL: there was none */

@@ -26,6 +26,7 @@ enum request_kind {
     REQUEST_COUNT_TOKENS, /* Messages' count_tokens */
     REQUEST_ITEMS,        /* /v1/responses/{id}/input_items: without a body */
     REQUEST_INPUT_TOKENS, /* Responses' input_tokens */
+    REQUEST_RENDER,       /* a dialect's .../render: what REQUEST_GENERATE would compute */
     REQUEST_CLEAR,        /* /api/hot-cache/clear: its body may be empty */
     REQUEST_CLEAR_SSD,    /* /api/ssd-cache/clear: likewise */
     REQUEST_TRIM,         /* /api/trim: likewise */

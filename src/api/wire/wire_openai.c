@@ -135,7 +135,10 @@ static void write_usage(const struct exchange *x, struct json_out *j)
     JSON_PUT_U64S(j, {"cached_tokens", u.cached_tokens}, {"cache_write_tokens", u.written_tokens});
     json_close(j);
     json_open(j, "completion_tokens_details");
-    json_put_u64(j, "reasoning_tokens", u.reasoning_tokens);
+    ASSERT(u.accepted_tokens <= u.drafted_tokens);
+    JSON_PUT_U64S(j, {"reasoning_tokens", u.reasoning_tokens},
+                  {"accepted_prediction_tokens", u.accepted_tokens},
+                  {"rejected_prediction_tokens", u.drafted_tokens - u.accepted_tokens});
     json_close(j);
     timings_write(x, j);
     cache_miss_write_usage(x, j);

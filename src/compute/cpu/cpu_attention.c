@@ -201,7 +201,7 @@ static uint32_t end_seen(const struct attention_stage *st, uint32_t column, uint
     const struct op_attention *op = st->op;
     const uint32_t *ends = st->cpu->in->ends;
     if (!op->both_ways)
-        return ends && !op->mtp ? ends[column] : position + 1;
+        return ends && op->image_ends ? ends[column] : position + 1;
     return op->window > 0 && op->window < end - position ? position + op->window : end;
 }
 

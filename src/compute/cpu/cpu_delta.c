@@ -1,7 +1,8 @@
 /* cpu_delta.c - convolution, gates, recurrence, gated norm.
  *
  * A sequence's tokens run in order and heads are independent, so tiles are (sequence, head). The convolution
- * is cut at heads too: then the tile that convolves a query or key head also normalises it. Pending tokens of
+ * is cut at heads too: then the tile that convolves a query or key head also normalises it, and computes the
+ * decays of the key's channels where those have some. Pending tokens of
  * the recurrent state are applied before the first token, in the same walk over the state. A sequence that
  * keeps its tokens pending leaves in state_out the state before them and the inputs of convolution and delta
  * rule. The convolution's part is written as soon as its tile has read those channels of state_in. The rest
@@ -33,6 +34,29 @@ static uint32_t conv_head(const struct compute_shape *s, uint32_t head, uint32_t
     return head < keys ? head * s->key_dim : keys * s->key_dim + (head - keys) * s->value_dim;
 }
 
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+/* alpha of each channel of a head's keys. */
+static void decay_channels(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
+{
+    const struct cpu *c = st->cpu;
+    const struct op_delta *op = st->op;
+    const uint32_t dim = c->shape->key_dim, at = head * dim;
+    const float *dt_bias = cpu_floats(c, op->dt_bias) + at, decay = cpu_floats(c, op->decay)[head];
+    for (uint32_t t = seq->first; t < seq->first + seq->count; t++) {
+        const float *a = cpu_row(c, op->decays, t) + at;
+        float *alpha = cpu_row(c, op->gates, t) + at;
+        for (uint32_t i = 0; i < dim; i++) {
+            const float x = a[i] + dt_bias[i];
+            alpha[i] = expf(op->decay_kind == DELTA_DECAY_BOUNDED ? op->decay_bound * sigmoid(-decay * x)
+                                                                  : decay * cpu_softplus(x));
+        }
+    }
+}
+
 static void convolve_head(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
 {
     const struct cpu *c = st->cpu;
@@ -49,6 +73,8 @@ static void convolve_head(const struct delta_stage *st, const struct batch_seq *
     cpu_conv_part(c, &conv, seq, from, from + width);
     if (head >= 2 * s->key_heads)
         return;
+    if (s->decay_channels && head >= s->key_heads)
+        decay_channels(st, seq, head - s->key_heads);
     float scale = head < s->key_heads ? (float)(1 / sqrt((double)s->key_dim)) : 1;
     for (uint32_t t = 0; t < seq->count; t++) {
         float *x = cpu_row(c, op->conv_out, seq->first + t) + from;
@@ -56,23 +82,19 @@ static void convolve_head(const struct delta_stage *st, const struct batch_seq *
     }
 }
 
-static float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
 static void gates_of_span(const struct delta_stage *st, const struct cpu_span *span)
 {
     const struct cpu *c = st->cpu;
     const struct compute_shape *s = c->shape;
     const float *decay = cpu_floats(c, st->op->decay), *dt_bias = cpu_floats(c, st->op->dt_bias);
-    uint32_t b_at = shape_conv_channels(s) + s->value_heads * s->value_dim;
+    const uint32_t b_at = shape_conv_channels(s) + (s->decay_channels ? 0 : s->value_heads * s->value_dim);
     for (uint32_t t = span->column; t < span->column + span->count; t++) {
         const float *b = cpu_row(c, st->op->in, t) + b_at, *a = b + s->value_heads;
-        float *alpha = cpu_row(c, st->op->gates, t), *beta = alpha + s->value_heads;
+        float *alpha = cpu_row(c, st->op->gates, t), *beta = alpha + s->value_heads * shape_decays(s);
         for (uint32_t h = 0; h < s->value_heads; h++) {
             beta[h] = sigmoid(b[h]);
-            alpha[h] = expf(decay[h] * cpu_softplus(a[h] + dt_bias[h]));
+            if (!s->decay_channels)
+                alpha[h] = expf(decay[h] * cpu_softplus(a[h] + dt_bias[h]));
         }
     }
 }
@@ -146,7 +168,7 @@ static struct kern_delta_pending pending_of(const struct delta_stage *st, const 
     const float *pending = cpu_state_pending(st->cpu, seq->state_in, st->op->layer);
     p.k = pending + st->pending.k + head / (s->value_heads / s->key_heads) * s->key_dim;
     p.v = pending + st->pending.v + head * s->value_dim;
-    p.alpha = pending + st->pending.alpha + head;
+    p.alpha = pending + st->pending.alpha + head * shape_decays(s);
     p.beta = pending + st->pending.beta + head;
     return p;
 }
@@ -157,8 +179,15 @@ static void norm_head(const struct delta_stage *st, uint32_t t, uint32_t head)
     const struct compute_shape *s = c->shape;
     uint32_t at = head * s->value_dim;
     float *o = cpu_row(c, st->op->out, t) + at;
-    const float *z = cpu_row(c, st->op->in, t) + shape_conv_channels(s) + at;
-    c->ops->rmsnorm_gated(o, o, z, cpu_floats(c, st->op->norm), s->value_dim, s->eps);
+    const float *z = s->decay_channels ? cpu_row(c, st->op->z, t) + at
+                                       : cpu_row(c, st->op->in, t) + shape_conv_channels(s) + at;
+    const float *w = cpu_floats(c, st->op->norm);
+    if (s->decay_channels) {
+        c->ops->rmsnorm(o, o, w, s->value_dim, s->eps);
+        c->ops->sigmoid_mul(o, o, z, s->value_dim);
+    } else {
+        c->ops->rmsnorm_gated(o, o, z, w, s->value_dim, s->eps);
+    }
     if (st->sums)
         cpu_sum_part(c, st->sums, st->op->out, t, at, at + s->value_dim);
 }
@@ -180,8 +209,8 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
     struct kern_delta a = {.q = conv + at.q,
                            .k = conv + at.k,
                            .v = conv + at.v,
-                           .alpha = gates + head,
-                           .beta = gates + s->value_heads + head,
+                           .alpha = gates + head * shape_decays(s),
+                           .beta = gates + s->value_heads * shape_decays(s) + head,
                            .o = cpu_row(c, op->out, seq->first) + head * s->value_dim,
                            .state_in = in ? in + state_at : NULL,
                            .state_out = out + state_at,
@@ -193,7 +222,8 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
                            .v_stride = cpu_stride(c, op->conv_out),
                            .gate_stride = cpu_stride(c, op->gates),
                            .o_stride = cpu_stride(c, op->out),
-                           .keep_pending = seq->keep_pending};
+                           .keep_pending = seq->keep_pending,
+                           .channels = s->decay_channels};
     if (a.keep_pending)
         a.scratch = c->recurrent_scratch + (size_t)worker * KERN_DELTA_SCRATCH(s->key_dim);
     c->ops->delta(&a, from, MIN_OF(from + st->column_width, s->value_dim));
@@ -212,8 +242,9 @@ static void keep_updates(const struct delta_stage *st, const struct batch_seq *s
     const float *gates = cpu_row(c, st->op->gates, t);
     memcpy(pending + st->pending.k, cpu_row(c, st->op->conv_out, t) + keys,
            (keys + heads * s->value_dim) * sizeof(float));
-    memcpy(pending + st->pending.alpha, gates, heads * sizeof(float));
-    memcpy(pending + st->pending.beta, gates + heads, heads * sizeof(float));
+    const uint32_t decays = heads * shape_decays(s);
+    memcpy(pending + st->pending.alpha, gates, decays * sizeof(float));
+    memcpy(pending + st->pending.beta, gates + decays, heads * sizeof(float));
 }
 
 static void norm_and_gate(struct cpu *c, const void *arg, uint32_t t)

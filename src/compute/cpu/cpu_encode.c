@@ -46,7 +46,7 @@ static void *take(struct room *r, uint64_t bytes)
 /* Tables of angles: rows and columns may share one. */
 static uint32_t axes_of(const struct encode_shape *s)
 {
-    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_EQUAL ? 1 : 2;
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
 }
 
 static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patches, uint64_t edge,
@@ -93,6 +93,11 @@ struct stage {
     uint32_t tiles, first; /* first: of the piece */
     uint64_t tile_cost;    /* multiply-adds, about */
 };
+
+static uint32_t patches_of(const struct encode_image *p)
+{
+    return p->rows * p->columns;
+}
 
 static uint32_t token_patches(const struct stage *st)
 {
@@ -155,14 +160,9 @@ static struct patch_at patch_of(const struct encode_image *p, uint32_t patch)
     return (struct patch_at){w.row * m + within / m, w.column * m + within % m};
 }
 
-/* A class token has no pixels. */
 static void read_patch(const struct stage *st, uint32_t patch, float *ret)
 {
     const struct encode_image *image = st->op->image;
-    if (patch == image->rows * image->columns) {
-        memset(ret, 0, st->op->width * sizeof(*ret));
-        return;
-    }
     struct patch_at at = patch_of(image, patch);
     uint32_t size = image->shape->patch;
     bool last = image->shape->channels_last;
@@ -205,9 +205,24 @@ static struct between between(uint32_t index, uint32_t count, uint32_t grid)
     return (struct between){low, MIN_OF(low + 1, grid - 1), (float)(at - low)};
 }
 
+/* A row of the column and one of the row. */
+static void add_axes(const struct stage *st, struct patch_at p, float *h, float *row)
+{
+    const bool pairs = st->op->image->shape->positions == ENCODE_POSITIONS_PAIRS;
+    const uint32_t rows[2] = {pairs ? 2 * p.column : p.column, pairs ? 2 * p.row + 1 : st->op->grid + p.row};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        matrix_row(&st->matrix, rows[i], row);
+        st->cpu->ops->add(h, row, st->op->width);
+    }
+}
+
 static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
 {
-    uint32_t grid = st->op->grid, first = st->op->image->shape->class_row;
+    uint32_t grid = st->op->grid;
+    if (st->op->image->shape->positions != ENCODE_POSITIONS_SQUARE) {
+        add_axes(st, p, h, row);
+        return;
+    }
     struct between r = between(p.row, st->op->image->rows, grid);
     struct between c = between(p.column, st->op->image->columns, grid);
     const struct {
@@ -218,7 +233,7 @@ static void add_position(const struct stage *st, struct patch_at p, float *h, fl
                    {r.high * grid + c.low, r.part * (1 - c.part)},
                    {r.high * grid + c.high, r.part * c.part}};
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
-        matrix_row(&st->matrix, first + corners[i].index, row);
+        matrix_row(&st->matrix, corners[i].index, row);
         st->cpu->ops->add_scaled(h, row, corners[i].weight, st->op->width);
     }
 }
@@ -236,26 +251,14 @@ static void add_bias(const struct stage *st, float *x, uint32_t n)
         st->cpu->ops->add(x, cpu_floats(st->cpu, st->op->bias), n);
 }
 
-static void place_class(const struct stage *st, float *h, float *row)
-{
-    matrix_row(&st->matrix, 0, row);
-    memcpy(h, cpu_floats(st->cpu, st->op->class_values), st->op->width * sizeof(*h));
-    st->cpu->ops->add(h, row, st->op->width);
-}
-
 static void positions_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     for (uint32_t i = s.from; i < s.to; i++) {
-        float *h = row_of(st, &op->y, i);
-        if (op->from + i == op->image->rows * op->image->columns) {
-            place_class(st, h, own_floats(st, worker));
-            continue;
-        }
-        add_bias(st, h, op->width);
-        add_position(st, patch_of(op->image, op->from + i), h, own_floats(st, worker));
+        add_bias(st, row_of(st, &op->y, i), op->width);
+        add_position(st, patch_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
     }
 }
 
@@ -282,7 +285,7 @@ static void tables_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct encode_shape *s = st->op->image->shape;
     (void)tile;
     (void)worker;
-    for (uint32_t i = 0; i < DIV_UP(encode_image_rows(st->op->image), PAGE_TOKENS); i++)
+    for (uint32_t i = 0; i < DIV_UP(patches_of(st->op->image), PAGE_TOKENS); i++)
         st->a.pages[i] = i;
     fill_angles(st);
     for (uint32_t c = 0; c < ENCODE_CHANNELS; c++) {
@@ -335,14 +338,7 @@ static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
     }
 }
 
-static void multiply(const struct stage *st, float *x)
-{
-    const float *factors = cpu_floats(st->cpu, st->op->factors);
-    for (uint32_t i = 0; i < st->op->width; i++)
-        x[i] *= factors[i];
-}
-
-/* x += bias, times factors, y += x, and where there is a norm z = norm of y. */
+/* x += bias, y += x, and where there is a norm z = norm of y. */
 static void add_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
@@ -352,8 +348,6 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *x = row_of(st, &op->x, i), *y = row_of(st, &op->y, i);
         add_bias(st, x, op->width);
-        if (!dev_is_null(op->factors))
-            multiply(st, x);
         st->cpu->ops->add(y, x, op->width);
         if (op->kind == ENCODE_ADD_NORM)
             norm_row(st, row_of(st, &op->z, i), y);
@@ -396,8 +390,35 @@ static void pool_tile(void *arg, uint32_t tile, uint32_t worker)
         float *y = row_of(st, &op->y, i);
         memset(y, 0, op->width * sizeof(*y));
         for (uint32_t part = 0; part < op->norm_parts; part++)
-            st->cpu->ops->add_scaled(y, x + (size_t)part * op->width, 1.0f / (float)op->norm_parts,
+            st->cpu->ops->add_scaled(y, x + (size_t)part * op->width, op->factor / (float)op->norm_parts,
                                      op->width);
+    }
+}
+
+static void standard_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const float *bias = cpu_floats(st->cpu, st->op->norm_bias),
+                *scale = cpu_floats(st->cpu, st->op->norm_weight);
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        float *x = row_of(st, &st->op->x, i);
+        for (uint32_t k = 0; k < st->op->width; k++)
+            x[k] = (x[k] - bias[k]) * scale[k];
+    }
+}
+
+static void clip_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct stage *st = arg;
+    const float least = *cpu_floats(st->cpu, st->op->clip_min), most = *cpu_floats(st->cpu, st->op->clip_max);
+    struct span s = span_of(st, st->first + tile);
+    (void)worker;
+    for (uint32_t i = s.from; i < s.to; i++) {
+        float *x = row_of(st, &st->op->x, i);
+        for (uint32_t k = 0; k < st->op->width; k++)
+            x[k] = fminf(fmaxf(x[k], least), most);
     }
 }
 
@@ -417,6 +438,28 @@ static void act_tile(void *arg, uint32_t tile, uint32_t worker)
 
 /* ---- attention ---- */
 
+/* Norms each head; no weight: nothing. */
+static void norm_heads(const struct stage *st, float *heads, dev_ptr weight)
+{
+    const struct encode_shape *s = st->op->image->shape;
+    for (uint32_t head = 0; !dev_is_null(weight) && head < s->heads; head++) {
+        float *x = heads + (size_t)head * s->head_dim;
+        st->cpu->ops->rmsnorm(x, x, cpu_floats(st->cpu, weight), s->head_dim, st->op->eps);
+    }
+}
+
+/* Each half of each head by itself: by the column, then by the row. */
+static void rotate_apart(const struct stage *st, float *heads, struct patch_at p)
+{
+    const struct encode_shape *s = st->op->image->shape;
+    const uint32_t quarter = s->head_dim / 4, at[2] = {p.column, p.row};
+    for (uint32_t i = 0; i < 2 * s->heads; i++) {
+        size_t angles = (size_t)at[i % 2] * quarter;
+        st->cpu->ops->rope(heads + (size_t)i * 2 * quarter, st->a.cosines + angles, st->a.sines + angles,
+                           quarter);
+    }
+}
+
 /* Rotates all heads of one patch's queries or keys. */
 static void rotate(const struct stage *st, float *heads, uint32_t patch)
 {
@@ -427,7 +470,9 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     struct patch_at p = patch_of(image, patch);
     uint32_t columns_at = axes_of(s) == 2 ? MAX_OF(image->rows, image->columns) : 0;
     const uint32_t at[2] = {p.row, columns_at + p.column};
-    if (s->rotation == ENCODE_ROTATE_NONE)
+    if (s->rotation == ENCODE_ROTATE_APART)
+        rotate_apart(st, heads, p);
+    if (s->rotation == ENCODE_ROTATE_NONE || s->rotation == ENCODE_ROTATE_APART)
         return;
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(cosines + i * quarter, st->a.cosines + (size_t)at[i] * quarter, quarter * sizeof(float));
@@ -441,7 +486,7 @@ static struct kern_kv kv_of(const struct stage *st, uint32_t head)
 {
     uint32_t head_dim = st->op->image->shape->head_dim;
     size_t half = (size_t)head_dim * PAGE_TOKENS * sizeof(float);
-    size_t pages = DIV_UP(encode_image_rows(st->op->image), PAGE_TOKENS);
+    size_t pages = DIV_UP(patches_of(st->op->image), PAGE_TOKENS);
     return (struct kern_kv){.base = st->a.kv + head * pages * 2 * half,
                             .page_bytes = 2 * half,
                             .pages = st->a.pages,
@@ -462,6 +507,8 @@ static void keys_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *k = row_of(st, &op->x, i);
         add_bias(st, k, op->width);
+        norm_heads(st, k, op->norm_weight);
+        norm_heads(st, k + op->width / 2, op->value_norm);
         rotate(st, k, op->from + i);
         for (uint32_t head = 0; head < shape->heads; head++) {
             struct kern_kv kv = kv_of(st, head);
@@ -479,6 +526,7 @@ static void queries_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *q = row_of(st, &st->op->x, i);
         add_bias(st, q, st->op->width);
+        norm_heads(st, q, st->op->norm_weight);
         rotate(st, q, st->op->from + i);
     }
 }
@@ -512,7 +560,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         struct kern_query *q = &queries[i - from];
         *q = (struct kern_query){.q = row_of(st, &op->x, i) + at,
                                  .out = row_of(st, &op->y, i) + at,
-                                 .kv_len = encode_image_rows(op->image)};
+                                 .kv_len = patches_of(op->image)};
         if (!op->in_windows)
             continue;
         struct window_at w = window_of(op->image, (op->from + i) / token_patches(st));
@@ -520,8 +568,8 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         q->kv_len = (w.first + w.count) * token_patches(st);
     }
     st->cpu->ops->attn_part(&kv, queries, to - from, range * range_keys(s), (range + 1) * range_keys(s),
-                            (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry, st->a.sum + carry,
-                            own_floats(st, worker));
+                            s->plain_scores ? 1 : (float)(1 / sqrt((double)s->head_dim)), st->a.max + carry,
+                            st->a.sum + carry, own_floats(st, worker));
 }
 
 /* ---- products ---- */
@@ -594,7 +642,8 @@ static const struct {
     [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
     [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_ACT] = {act_tile, 32},
     [ENCODE_BIAS] = {bias_tile, 4},        [ENCODE_POOL] = {pool_tile, 64},
-    [ENCODE_IN_ROWS] = {in_rows_tile, 8},
+    [ENCODE_IN_ROWS] = {in_rows_tile, 8},  [ENCODE_STANDARD] = {standard_tile, 8},
+    [ENCODE_CLIP] = {clip_tile, 8},
 };
 
 static void set_stage(struct stage *st)
@@ -609,7 +658,7 @@ static void set_stage(struct stage *st)
         break;
     case ENCODE_ATTEND:
         st->fn = attend_tile;
-        st->tiles = range_tiles(st) * DIV_UP(encode_image_rows(op->image), range_keys(s));
+        st->tiles = range_tiles(st) * DIV_UP(patches_of(op->image), range_keys(s));
         st->tile_cost = (uint64_t)2 * QUERY_BLOCK * range_keys(s) * s->head_dim;
         break;
     case ENCODE_PROJECT:
@@ -631,7 +680,7 @@ bool cpu_encode(struct compute *compute, const struct op_encode *op, uint32_t *a
     struct cpu *c = cpu_of(compute);
     struct stage st = {.cpu = c, .op = op, .first = *at};
     const struct encode_image *p = op->image;
-    lay_out(cpu_memory(c, p->own), p->shape, encode_image_rows(p), MAX_OF(p->rows, p->columns), &st.a);
+    lay_out(cpu_memory(c, p->own), p->shape, patches_of(p), MAX_OF(p->rows, p->columns), &st.a);
     if (op->w)
         st.matrix = cpu_matrix(c, &op->w->parts[0]);
     set_stage(&st);

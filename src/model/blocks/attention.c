@@ -3,6 +3,7 @@
 #include "model/blocks/layer.h"
 #include "model/config/config.h"
 #include "model/family/family.h"
+#include "model/family/vision_family.h"
 #include "model/load/binder.h"
 #include "tensor/role.h"
 
@@ -83,7 +84,8 @@ static int bind_in(struct binder *b, uint32_t layer, bool mtp, struct binder_mat
     int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
     if (r < 0)
         return r;
-    return mtp && b->config->family->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
+    return mtp && b->config->family->mtp != MTP_NEXT ? bind_apart(b, in, ret)
+                                                     : binder_projection(b, in, count, &ret->in);
 }
 
 static uint32_t gates_of(const struct config *c, const struct layer_config *l)
@@ -140,6 +142,13 @@ float attention_growth(const struct config *c, uint32_t rope, uint32_t *every)
     return (float)c->ropes[rope].growth;
 }
 
+/* Whether an image's tokens see each other in this layer. */
+static bool sees_images(const struct config *c, const struct layer *l)
+{
+    const struct vision_config *v = &c->vision;
+    return v->shape.both_ways && !l->mtp && (!v->family->windowed_ways || l->config->window > 0);
+}
+
 static struct op_attention op_of(const struct step *s, const struct layer *l, bool keys_only)
 {
     const struct attention_weights *w = &l->attention;
@@ -158,6 +167,7 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
                                  .adjacent = s->config->family->rope_adjacent,
                                  .gated = w->gated,
                                  .mtp = l->mtp,
+                                 .image_ends = sees_images(s->config, l),
                                  .keys_only = keys_only,
                                  .queries_only = l->config->kv_from != NONE,
                                  .v_is_k = l->config->v_is_k,

@@ -46,6 +46,7 @@ struct block {
 extern const struct block block_attention;      /* softmax attention over pages (attention.c) */
 extern const struct block block_latent;         /* multi-head latent attention, contract 10.3 (latent.c) */
 extern const struct block block_delta_net;      /* the gated delta net, contract 2.7 (delta_net.c) */
+extern const struct block block_kda;            /* Kimi delta attention, contract 10.9 (kda.c) */
 extern const struct block block_mamba;          /* Mamba-2, contract 10.5 (mamba.c) */
 extern const struct block block_short_conv;     /* the short convolution, contract 10.6 (short_conv.c) */
 extern const struct block block_mlp;            /* down(silu(gate x) * (up x)) (mlp.c) */

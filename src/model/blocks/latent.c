@@ -8,6 +8,7 @@
 #include "model/blocks/layer.h"
 #include "model/config/config_key.h"
 #include "model/config/json_read.h"
+#include "model/family/family.h"
 #include "model/load/binder.h"
 #include "tensor/role.h"
 
@@ -63,6 +64,7 @@ static void arrays(const struct config *c, const struct layer_config *l,
     array_raise(&arrays[ARRAY_MID], c->q_rank, c->q_rank);
     array_raise(&arrays[ARRAY_LATENT_Q], c->q_rank ? q : 0, 0);
     array_raise(&arrays[ARRAY_LATENT_QUERY], l->heads * l->head_dim, 0);
+    array_raise(&arrays[ARRAY_GATES], c->attention_gate == GATE_HEADS ? l->heads : 0, 0);
 }
 
 /* ---- binding ---- */
@@ -148,7 +150,10 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     struct latent_weights *ret = &l->latent;
     const struct binder_matrix out = {ROLE_O, c->hidden};
     ret->scale = (float)(config_score_factor(c) / sqrt((double)(c->nope_dim + c->head_dim)));
+    const struct binder_matrix gate = {ROLE_ATTENTION_GATE, c->heads};
     int r = bind_in(b, layer, ret);
+    if (r == 0 && c->attention_gate == GATE_HEADS)
+        r = binder_layer_projection(b, layer, &gate, 1, c->hidden, &ret->gate);
     if (r == 0)
         r = bind_heads(b, layer, ret);
     return r < 0 ? r
@@ -161,6 +166,7 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
 static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
 {
     ret[0] = &l->latent.in;
+    ret[1] = l->latent.gate.out > 0 ? &l->latent.gate : NULL;
 }
 
 /* Queries of all heads, from the first columns of `in`. */
@@ -208,7 +214,9 @@ static void forward(struct step *s, const struct layer *l)
     const struct layer_config *n = l->config;
     const struct act query = step_act(ARRAY_LATENT_QUERY, n->heads * n->head_dim);
     const struct act seen = step_act(ARRAY_PROJ, n->heads * n->value_dim),
-                     mid = step_act(ARRAY_MID, w->out.in);
+                     mid = step_act(ARRAY_MID, w->out.in), gates = step_act(ARRAY_GATES, w->gate.out);
+    if (w->gate.out > 0)
+        step_project(s, &w->gate, step_normed(s), gates);
     put(s, l);
     compute_attend(s->compute, &(struct op_attention){.layer = n->index,
                                                       .heads = n->heads,
@@ -219,6 +227,12 @@ static void forward(struct step *s, const struct layer *l)
     const struct op_product values = {
         .w = &w->value, .x = seen, .y = mid, .columns = COLUMNS_HEADS, .reader = &w->out};
     compute_project(s->compute, &values, 1);
+    if (w->gate.out > 0)
+        compute_head_gate(s->compute, &(struct op_head_gate){.function = s->config->family->own_gate_function,
+                                                             .heads = n->heads,
+                                                             .gate = gates,
+                                                             .out = mid,
+                                                             .reader = &w->out});
     step_project(s, &w->out, mid, step_out(s));
     step_leave_out(s);
 }

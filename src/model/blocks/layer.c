@@ -9,8 +9,9 @@
 #include "base/none.h"
 
 const struct block *const blocks[] = {
-    &block_attention, &block_latent,  &block_delta_net,      &block_short_conv,  &block_mamba, &block_mlp,
-    &block_mlp_plain, &block_experts, &block_experts_beside, &block_layer_input, NULL};
+    &block_attention,   &block_latent, &block_delta_net, &block_short_conv, &block_mamba,
+    &block_kda,         &block_mlp,    &block_mlp_plain, &block_experts,    &block_experts_beside,
+    &block_layer_input, NULL};
 
 /* ---- binding ---- */
 
@@ -53,9 +54,10 @@ int layer_bind(struct binder *b, uint32_t index, struct layer *ret)
                         &ret->norm_mixer, ret);
     if (r == 0 && c->beside)
         r = c->beside->bind(b, index, ret);
+    const bool apart = ret->mtp && f->mtp == MTP_PAIR; /* the MLP is the next layer's mixer */
     if (r == 0 && c->mlp)
-        r = bind_branch(b, index, c->mlp, f->norm_position, ROLE_MLP_NORM, ROLE_MLP_NORM_AFTER,
-                        &ret->norm_mlp, ret);
+        r = bind_branch(b, index + apart, c->mlp, f->norm_position, apart ? ROLE_MIXER_NORM : ROLE_MLP_NORM,
+                        ROLE_MLP_NORM_AFTER, &ret->norm_mlp, ret);
     if (r == 0 && c->extra)
         r = bind_branch(b, index, c->extra, NORM_POST, ROLE_NONE, ROLE_LAYER_INPUT_NORM_AFTER,
                         &ret->norm_extra, ret);

@@ -28,16 +28,18 @@ struct latent_weights {
     struct norm q_norm, kv_norm;    /* norm of the low-rank form, if there is one, and of c */
     struct projection query, value; /* stacks: [heads] of queries to c's space, and of c to values */
     struct projection out;
-    float scale; /* factor of scores */
+    struct projection gate; /* gates of the heads' results; out 0: none */
+    float scale;            /* factor of scores */
 };
 
 struct delta_weights {
-    struct projection in; /* qkv | z | b | a */
+    struct projection in; /* qkv | z | b | a; block_kda: qkv | b | decays | z, or the low ranks of both */
     struct projection out;
-    dev_ptr conv;    /* [taps][channels] */
-    dev_ptr decay;   /* [value_heads]: -exp(A_log) */
-    dev_ptr dt_bias; /* [value_heads] */
-    dev_ptr norm;    /* [value_dim] */
+    struct projection decay_high, gate_high; /* block_kda: from low ranks; out 0: there are none */
+    dev_ptr conv;                            /* [taps][channels] */
+    dev_ptr decay;                           /* [value_heads]: -exp(A_log) */
+    dev_ptr dt_bias;                         /* [value_heads]; block_kda: [key_heads][key_dim] */
+    dev_ptr norm;                            /* [value_dim] */
 };
 
 struct ssm_weights {

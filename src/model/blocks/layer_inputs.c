@@ -63,6 +63,9 @@ static void check(struct json_read *r, const struct config *c)
     if (c->layer_input_vocab < c->vocab)
         json_read_fail(r, -EINVAL, "vocab_size_per_layer_input %u is less than vocab_size %u",
                        c->layer_input_vocab, c->vocab);
+    if (c->pad >= c->vocab)
+        json_read_fail(r, -EINVAL, "pad_token_id is %u, which is not less than vocab_size %u", c->pad,
+                       c->vocab);
 }
 
 static void arrays(const struct config *c, const struct layer_config *l,

@@ -121,7 +121,7 @@ static void draft_pass(struct step *s, const struct mtp *m, bool first)
 {
     bool some = m->draft_vocab->size > 0;
     struct op_pair pair = op_pair_of(s, m);
-    pair.h = s->config->family->mtp_layer ? step_residual(s) : step_normed(s);
+    pair.h = s->config->family->mtp == MTP_NEXT ? step_residual(s) : step_normed(s);
     pair.draft = true;
     pair.from_states = first;
     compute_pair(s->compute, &pair);

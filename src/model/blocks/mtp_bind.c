@@ -23,16 +23,24 @@
 static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
 static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
 
-/* The head is a layer after the model's: in a GGUF file, and in DeepSeek's form. */
-static bool is_layer(const struct config *c)
+static enum mtp_form form_of(const struct config *c)
 {
-    return c->naming || c->family->mtp_layer;
+    return c->naming ? MTP_NEXT : c->family->mtp;
 }
 
-/* Its tensors beside the layer are of that layer, or of none. */
+static uint32_t layer_index(const struct config *c)
+{
+    return form_of(c) == MTP_NEXT ? c->layers : 0;
+}
+
+/* Its tensors beside the layer are of that layer, or of none. A pair's norm is its second layer's. */
 static const char *path_of(const struct binder *b, enum tensor_role role, char ret[BINDER_PATH_MAX])
 {
-    return binder_path(b, is_layer(b->config) ? b->config->layers : NONE, role, ret);
+    const enum mtp_form form = form_of(b->config);
+    uint32_t layer = layer_index(b->config);
+    if (form == MTP_PAIR && role == ROLE_MTP_NORM)
+        layer++;
+    return binder_path(b, form == MTP_NEXT || form == MTP_PAIR ? layer : NONE, role, ret);
 }
 
 /* The file of the head's first matrix; NULL: no head. */
@@ -40,8 +48,11 @@ static const char *find_head(struct binder *b)
 {
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
+    const bool own = b->config->family->mtp == MTP_LAYERS || b->config->family->mtp == MTP_PAIR;
+    if (b->config->family->mtp == MTP_BLOCK)
+        b->layers = "mtp_block";
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
-        if (!b->config->family->mtp_layer)
+        if (own)
             b->prefix = b->config->naming ? "" : prefixes[i];
         binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
         if (binder_find_optional(b, name, &t))
@@ -54,9 +65,12 @@ bool mtp_exists(const struct checkpoint *c, const struct config *config)
 {
     static const char *const models[] = {"model.", "language_model.model.", "model.language_model."};
     char head[64];
-    for (size_t i = 0; !config->naming && config->family->mtp_layer && i < COUNT_OF(models); i++) {
+    const enum mtp_form form = form_of(config);
+    for (size_t i = 0; !config->naming && i < COUNT_OF(models); i++) {
         snprintf(head, sizeof(head), "%slayers.%u.eh_proj", models[i], config->layers);
-        if (checkpoint_any(c, head))
+        if (form == MTP_BLOCK)
+            snprintf(head, sizeof(head), "%smtp_block.0.", models[i]);
+        if ((form == MTP_BLOCK || form == MTP_NEXT) && checkpoint_any(c, head))
             return true;
     }
     if (!config->naming)
@@ -88,14 +102,24 @@ static bool norms_are_whole(struct model_files *files, const char *file)
     return whole;
 }
 
+/* The name of its first matrix, for messages. */
+static const char *name_of(const struct config *c)
+{
+    static const char *const names[] = {[MTP_NONE] = "",
+                                        [MTP_LAYERS] = "mtp.fc",
+                                        [MTP_PAIR] = "mtp.layers.0.eh_proj",
+                                        [MTP_BLOCK] = "mtp_linear_proj.0",
+                                        [MTP_NEXT] = "eh_proj"};
+    return c->naming ? "nextn.eh_proj" : names[form_of(c)];
+}
+
 int mtp_bind_init(struct binder *b, struct model_files *files)
 {
+    if (b->output.has_bias)
+        return err_set(b->e, -ENOTSUP, "heads of models whose logits have a bias are not computed");
     const char *file = find_head(b);
     if (!file)
-        return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
-                       b->config->naming              ? "nextn.eh_proj.weight"
-                       : b->config->family->mtp_layer ? "eh_proj.weight"
-                                                      : "mtp.fc.weight");
+        return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s.weight", name_of(b->config));
     b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {
@@ -123,5 +147,5 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret)
         r = bind_norm(b, ROLE_MTP_NORM_HIDDEN, &ret->norm_hidden);
     if (r == 0)
         r = bind_norm(b, ROLE_MTP_NORM, &ret->norm);
-    return r == 0 ? layer_bind(b, is_layer(c) ? c->layers : 0, &ret->layer) : r;
+    return r == 0 ? layer_bind(b, layer_index(c), &ret->layer) : r;
 }

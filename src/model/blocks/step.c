@@ -163,6 +163,8 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
     uint64_t feature = (uint64_t)(at / row_tokens) * g->columns + at % row_tokens;
     s->features[column] =
         dev_add(g->features, feature * s->config->vision.shape.feature_floats * sizeof(float));
+    if (s->config->layer_input > 0)
+        s->ids[column] = s->config->pad; /* the row of inputs per layer that image tokens read */
     s->batch.image_count++;
 }
 

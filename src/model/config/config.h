@@ -228,6 +228,9 @@ struct config {
     uint32_t mlp_multiple;
     /* Linear attention and short convolutions (conv_width alone); 0 without such layers. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
+    bool decay_channels; /* each channel of a key has its decay */
+    bool decay_bounded;  /* and it is above exp(decay_bound) */
+    float decay_bound;   /* 0: none */
     struct quantization quantization;
     /* Set by config_lay_out. */
     struct compute_shape shape;

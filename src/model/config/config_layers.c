@@ -260,7 +260,7 @@ static void number_layers(struct config *c)
         if (layer_block(&c->layer[i], BLOCK_RECURRENT))
             c->layer[i].recurrent = c->recurrent_count++;
     }
-    if (family_has_mtp(c->family) && c->mtp_layer.mixer->numbers)
+    if (c->family->mtp && c->mtp_layer.mixer->numbers)
         c->mtp_layer.mixer->numbers(c, &c->mtp_layer);
     c->mtp_layer.index = c->kv_count;
 }
@@ -274,7 +274,7 @@ static bool is_used(const struct config *c, const struct block *b)
         if (l->mixer == b || l->beside == b || l->mlp == b || l->extra == b)
             return true;
     }
-    return family_has_mtp(c->family) && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
+    return c->family->mtp && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
 }
 
 /* Layers of the family can be made of it. */
@@ -341,9 +341,12 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
     bool listed = pattern->first && json_read_get(r, pattern->first);
     if (listed)
         read_list(r, pattern->first, &first);
+    else if (pattern->from_one && !types)
+        json_read_fail(r, -EINVAL, "%s is missing", pattern->first);
     read_mlp_types(r, c, &dense);
     for (uint32_t i = 0; i < c->layers; i++) {
-        bool is_first = listed ? is_listed(&first, i) : every == 0 || (i + phase) % every == 0;
+        bool is_first =
+            listed ? is_listed(&first, i + pattern->from_one) : every == 0 || (i + phase) % every == 0;
         is_first |= (pattern->last && i + 1 == c->layers) || (pattern->also_first && i == 0);
         const struct layer_kind *kind = &kinds[is_first ? 0 : 1];
         bool windowed = kind->windowed && c->use_window && i >= c->window_from;
@@ -438,6 +441,18 @@ static bool has_experts(const struct config *c)
     return false;
 }
 
+/* The layer of an MTP head. */
+static struct layer_config head_of(const struct config *c)
+{
+    const struct layer_kind *kind = kinds_of(c->family);
+    while (c->family->mtp == MTP_PAIR && kind->mixer != &block_attention)
+        kind++;
+    struct layer_config l = layer_of(c, kind, false, c->experts > 0 && c->family->mtp != MTP_BLOCK);
+    if (c->family->mtp == MTP_PAIR)
+        l.mlp = c->experts > 0 ? &block_experts : &block_mlp_plain;
+    return l;
+}
+
 void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
 {
     json_t *types = read_types(r);
@@ -449,7 +464,7 @@ void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
     /* Where all layers are dense, nothing of the experts but their number has been read. */
     if (!has_experts(c))
         c->experts = 0;
-    c->mtp_layer = layer_of(c, &kinds_of(c->family)[0], false, c->experts > 0);
+    c->mtp_layer = head_of(c);
     read_blocks(r, c);
     number_layers(c);
     check_directions(r, c);

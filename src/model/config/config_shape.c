@@ -217,6 +217,7 @@ int config_lay_out(struct arena *a, struct config *c)
                                       .value_heads = c->value_heads,
                                       .key_dim = c->key_dim,
                                       .value_dim = c->value_dim,
+                                      .decay_channels = c->decay_channels,
                                       .ssm = c->ssm,
                                       .experts = c->experts,
                                       .top_k = c->top_k,

@@ -170,6 +170,32 @@ static void append(const char *prefix, const char *key, char *ret, size_t bytes_
         snprintf(ret + at, bytes_max - at, "%s", more);
 }
 
+/* Whether a member of object `name` was looked up, by "name.member". */
+static bool asks_members(const json_t *asked, const char *name)
+{
+    const char *key;
+    json_t *value;
+    const size_t n = strlen(name);
+    json_object_foreach((json_t *)asked, key, value) {
+        if (strncmp(key, name, n) == 0 && key[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+static void add_members(const char *name, const json_t *object, const json_t *asked, const char *prefix,
+                        char *ret, size_t bytes_max)
+{
+    char path[128];
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        snprintf(path, sizeof(path), "%.60s.%.60s", name, key);
+        if (!json_is_null(value) && !json_object_get(asked, path))
+            append(prefix, path, ret, bytes_max);
+    }
+}
+
 void config_unknown_add(const json_t *object, const json_t *asked, enum config_object kind,
                         const char *prefix, char *ret, size_t bytes_max)
 {
@@ -177,7 +203,9 @@ void config_unknown_add(const json_t *object, const json_t *asked, enum config_o
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         bool known = json_is_null(value) || is_nested(kind, value) || json_object_get(asked, key);
-        if (!known && !is_ignored(kind, key))
+        if (!known && json_is_object(value) && asks_members(asked, key))
+            add_members(key, value, asked, prefix, ret, bytes_max);
+        else if (!known && !is_ignored(kind, key))
             append(prefix, key, ret, bytes_max);
     }
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void json_read_fail(struct json_read *r, int code, const char *format, ...)
 {
@@ -26,18 +27,27 @@ void json_read_know(const struct json_read *r, const char *key)
         json_object_set_new(r->asked, key, json_true());
 }
 
+/* A member, or by "object.member" one of an object in it. */
+static const json_t *member(const json_t *object, const char *key)
+{
+    const char *dot = strchr(key, '.');
+    if (!dot)
+        return json_object_get(object, key);
+    return json_object_get(json_object_getn(object, key, (size_t)(dot - key)), dot + 1);
+}
+
 bool json_read_has(const struct json_read *r, const char *key)
 {
     json_read_know(r, key);
-    return json_object_get(r->object, key) || json_object_get(r->fallback, key);
+    return member(r->object, key) || member(r->fallback, key);
 }
 
 const json_t *json_read_get(const struct json_read *r, const char *key)
 {
-    const json_t *v = json_object_get(r->object, key);
+    const json_t *v = member(r->object, key);
     json_read_know(r, key);
     if (!v || json_is_null(v))
-        v = json_object_get(r->fallback, key);
+        v = member(r->fallback, key);
     if (!v && !json_read_has(r, key))
         v = json_object_get(r->defaults, key);
     return v && !json_is_null(v) ? v : NULL;

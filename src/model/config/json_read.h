@@ -1,9 +1,9 @@
 /* json_read.h - values of a foreign config.json, each within bounds.
  *
  * A reader looks a key up in one object and then in a second one (text_config, then the top level), and where
- * neither has the key in a third one: the defaults. A null is not a value, and keeps the defaults away. The
- * first failure sticks and names key, value and limit. Later reads return the
- * smallest allowed value, so that a parser reads everything and checks once at the end. */
+ * neither has the key in a third one: the defaults. A key "object.member" is one of an object in it. A null
+ * is not a value, and keeps the defaults away. The first failure sticks and names key, value and limit. Later
+ * reads return the smallest allowed value, so that a parser reads everything and checks once at the end. */
 #ifndef PLATEAU_MODEL_JSON_READ_H
 #define PLATEAU_MODEL_JSON_READ_H
 

@@ -26,53 +26,14 @@ static const char *either(const struct json_read *r, const char *a, const char *
     return json_read_has(r, a) || !json_read_has(r, b) ? a : b;
 }
 
-/* Reads the edge of a square: a number, or two equal ones. */
-static uint32_t read_both(struct json_read *r, const char *key, uint32_t max)
-{
-    const json_t *list = json_read_get(r, key), *first = json_array_get(list, 0);
-    if (!json_is_array(list))
-        return json_read_u32(r, key, 1, max);
-    const json_int_t n = json_integer_value(first);
-    if (json_array_size(list) == 2 && n >= 1 && n <= max && json_equal(first, json_array_get(list, 1)))
-        return (uint32_t)n;
-    json_read_fail(r, -ENOTSUP, "%s is not two equal numbers in 1..%u", key, max);
-    return 1;
-}
-
-/* Positions of a table belong to the patches of a square image. Pixels beyond its last patch are not read. */
+/* Positions of a table belong to the patches of a square image. */
 static void read_square(struct json_read *r, struct vision_config *v)
 {
-    uint32_t edge = read_both(r, "image_size", VISION_EDGE_MAX);
+    uint32_t edge = json_read_u32(r, "image_size", 1, VISION_EDGE_MAX);
     v->grid = edge / v->shape.patch;
-    if (v->grid == 0 || v->grid % v->shape.merge != 0)
-        json_read_fail(r, -ENOTSUP, "image_size is %u, whose %u x %u patches do not make tokens of %u x %u",
-                       edge, v->grid, v->grid, v->shape.merge, v->shape.merge);
-}
-
-/* Reads patches of a token's edge: a number, or one divided by it. */
-static uint32_t read_merge(struct json_read *r, struct json_read *top, const struct vision_family *t)
-{
-    if (!t->merge_key)
-        return json_read_u32_or(t->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX, t->merge);
-    const double n = json_read_f64_or(top, t->merge_key, 1.0 / VISION_MERGE_MAX, VISION_MERGE_MAX, t->merge),
-                 merge = n < 1 ? 1 / n : n;
-    if (merge != floor(merge))
-        json_read_fail(top, -ENOTSUP, "%s is %g, which is not a number of patches", t->merge_key, n);
-    return (uint32_t)merge;
-}
-
-/* Refuses values of keys that are not computed. */
-static void expect_only(struct json_read *r, const struct vision_family *t)
-{
-    for (size_t i = 0; i < COUNT_OF(t->only) && t->only[i].key; i++) {
-        const struct vision_only *o = &t->only[i];
-        const char *word = o->word ? json_read_string_or(r, o->key, o->word) : NULL;
-        if (word && strcmp(word, o->word) != 0)
-            json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; %s is", o->key, word, o->word);
-        if (!word && json_read_bool_or(r, o->key, o->flag) != o->flag)
-            json_read_fail(r, -ENOTSUP, "%s is %s, which is not supported", o->key,
-                           o->flag ? "false" : "true");
-    }
+    if (edge % v->shape.patch != 0 || v->grid % v->shape.merge != 0)
+        json_read_fail(r, -ENOTSUP, "image_size is %u, which is not a multiple of %u pixels of a token", edge,
+                       v->shape.patch * v->shape.merge);
 }
 
 static void read_grid(struct json_read *r, struct vision_config *v)
@@ -105,14 +66,15 @@ static void read_activation(struct json_read *r, struct vision_config *v)
         enum glu_function function;
     } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}, {"gelu", GLU_GELU_ERF}, {"silu", GLU_SILU}};
     const size_t count = v->family->everywhere ? 1 : COUNT_OF(known);
-    const char *act = json_read_string_or(r, "hidden_act", v->family->activation);
+    const char *key = either(r, "hidden_act", "hidden_activation");
+    const char *act = json_read_string_or(r, key, v->family->activation);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(act, known[i].name) == 0) {
             v->function = known[i].function;
             return;
         }
     }
-    json_read_fail(r, -ENOTSUP, "hidden_act '%.40s' is not supported; gelu_pytorch_tanh %s", act,
+    json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; gelu_pytorch_tanh %s", key, act,
                    count > 1 ? ", gelu and silu are" : "is");
 }
 
@@ -140,40 +102,86 @@ static void read_windows(struct json_read *r, struct vision_config *v)
     json_read_ids(r, "fullatt_block_indexes", v->depth - 1, v->all, VISION_DEPTH_MAX, &v->all_count);
 }
 
-/* `top`: the keys beside vision_config, some of which are the encoder's. */
-static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
-                       struct vision_config *v)
+/* Numbers of an encoder whose images have a budget of tokens. */
+static void read_budget_sizes(struct json_read *r, struct vision_config *v)
+{
+    const bool alone = v->family->no_blocks;
+    v->pooling = json_read_u32_or(r, "pooling_kernel_size", 1, VISION_MERGE_MAX, 3);
+    v->shape.patch = json_read_u32_or(r, "patch_size", 1, VISION_PATCH_MAX / VISION_MERGE_MAX, 16);
+    v->shape.merge = alone ? 1 : v->pooling;
+    v->grid = json_read_u32_or(r, alone ? "mm_posemb_size" : "position_embedding_size", 1, VISION_AXIS_MAX,
+                               alone ? 1120 : 10240);
+    v->clipped = json_read_bool_or(r, "use_clipped_linears", false);
+    v->standardizes = json_read_bool_or(r, "standardize", false);
+    if (alone)
+        v->shape.patch *= v->pooling;
+}
+
+static void read_merge(struct json_read *r, struct json_read *top, struct vision_config *v)
+{
+    if (v->family->budget) {
+        read_budget_sizes(r, v);
+        return;
+    }
+    v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
+    v->shape.merge = json_read_u32_or(v->family->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX,
+                                      v->family->merge);
+    if (v->shape.size == IMAGE_FIXED)
+        read_pool(r, top, v);
+}
+
+static void read_blocks(struct json_read *r, struct vision_config *v)
 {
     v->depth = json_read_u32(r, either(r, "depth", "num_hidden_layers"), 1, VISION_DEPTH_MAX);
     v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
     v->heads = json_read_u32(r, either(r, "num_heads", "num_attention_heads"), 1, CONFIG_HEADS_MAX);
     v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
-    v->shape.patch = read_both(r, "patch_size", VISION_PATCH_MAX);
-    v->shape.merge = read_merge(r, top, v->family);
-    expect_only(r, v->family);
-    if (v->family->pools)
-        read_pool(r, top, v);
+    v->head_dim = v->hidden / v->heads;
+    expect(r, "num_key_value_heads", v->heads);
+    if (v->family->budget)
+        expect(r, "head_dim", v->head_dim);
+    if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
+        json_read_fail(r, -ENOTSUP,
+                       "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
+                       v->hidden, v->heads, CONFIG_HEAD_DIM_MAX);
+    read_activation(r, v);
+}
+
+/* An encoder of one product: its norms have a fixed epsilon, but for the merger's. */
+static void read_no_blocks(struct json_read *r, struct vision_config *v)
+{
+    v->hidden = json_read_u32(r, "mm_embed_dim", 8, VISION_HIDDEN_MAX);
+    v->heads = 1;
+    v->head_dim = v->hidden;
+    expect(r, "output_proj_dims", v->hidden);
+    expect(r, "model_patch_size", v->shape.patch);
+    v->merge_eps = (float)json_read_f64_or(r, "rms_norm_eps", 0, 1, 1e-6);
+}
+
+/* `top`: the keys beside vision_config, some of which are the encoder's. */
+static void read_sizes(struct json_read *r, struct json_read *top, const struct config *text,
+                       struct vision_config *v)
+{
+    read_merge(r, top, v);
+    if (v->family->no_blocks)
+        read_no_blocks(r, v);
+    else
+        read_blocks(r, v);
     if (v->family->eps_key)
         v->eps = (float)json_read_f64_or(r, v->family->eps_key, 0, 1, v->eps);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
-    v->head_dim = v->hidden / v->heads;
     expect(r, json_read_has(r, "in_chans") ? "in_chans" : either(r, "in_channels", "num_channels"),
            VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
     if (v->family->tensors[VISION_ROLE_POSITIONS] && v->family->size == IMAGE_BY_AREA)
         read_grid(r, v);
-    else if (v->family->tensors[VISION_ROLE_POSITIONS])
+    else if (v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget)
         read_square(r, v);
     if (v->family->windows)
         read_windows(r, v);
-    if (v->hidden % v->heads != 0 || v->head_dim % 4 != 0 || v->head_dim > CONFIG_HEAD_DIM_MAX)
-        json_read_fail(r, -ENOTSUP,
-                       "hidden_size %u in %u heads: a head's size must be a multiple of 4 and at most %u",
-                       v->hidden, v->heads, CONFIG_HEAD_DIM_MAX);
     if (v->out != text->hidden)
         json_read_fail(r, -EINVAL, "out_hidden_size is %u, the text model's hidden_size %u", v->out,
                        text->hidden);
-    read_activation(r, v);
 }
 
 static void read_theta(struct json_read *r, struct vision_config *v)
@@ -271,10 +279,10 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
 }
 
 /* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
-static void expect_steps(struct json_read *r, uint32_t filter)
+static void expect_steps(struct json_read *r, uint32_t filter, bool normalizes)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
-    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+    for (size_t i = 0; i < COUNT_OF(steps) - !normalizes; i++) {
         if (!json_read_bool_or(r, steps[i], true))
             json_read_fail(r, -ENOTSUP, "%s is false, which is not supported", steps[i]);
     }
@@ -298,15 +306,15 @@ static void read_pixels(struct json_read *r, const struct model_vision *s, uint3
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
     expect(r, "temporal_patch_size", frames);
-    expect_steps(r, 3);
+    expect_steps(r, 3, true);
     read_numbers(r, mean, std);
 }
 
 /* The edge where the preprocessor's file has none. */
 static uint32_t image_size(const json_t *config)
 {
-    const json_t *size = json_object_get(json_object_get(config, "vision_config"), "image_size");
-    json_int_t n = json_integer_value(json_is_array(size) ? json_array_get(size, 0) : size);
+    json_int_t n =
+        json_integer_value(json_object_get(json_object_get(config, "vision_config"), "image_size"));
     return n > 0 && n <= VISION_EDGE_MAX ? (uint32_t)n : 1024;
 }
 
@@ -323,62 +331,58 @@ static void read_edge(struct json_read *r, struct model_vision *s)
         r->error = p.error;
 }
 
-/* Reads the bounds of an object `key` that has one number. */
-static uint32_t read_inner(struct json_read *r, const char *key, const char *inner, uint32_t absent)
+/* A preprocessor that leaves pixels as numbers of 0 to 1, and the budget. */
+static void read_budget(struct json_read *r, uint32_t tokens_asked, struct vision_config *v)
 {
-    const json_t *object = json_read_get(r, key);
-    struct json_read p = {.object = json_is_object(object) ? object : NULL, .where = r->where, .e = r->e};
-    const uint32_t n = json_read_u32_or(&p, inner, 1, VISION_EDGE_MAX, absent);
-    if (p.error && !r->error)
-        r->error = p.error;
-    return n;
-}
-
-/* Reads how an image is split; a tile has as many patches as the table of positions. */
-static void read_tiles(struct json_read *r, struct vision_config *v)
-{
-    const struct vision_tiles *t = v->family->tiles;
-    struct model_tiles *to = &v->shape.tiles;
-    if (t->longest > 0) {
-        v->shape.edge_max = read_inner(r, "max_image_size", "longest_edge", v->shape.edge_max);
-        to->longest = read_inner(r, "size", "longest_edge", t->longest);
-        to->count_max = json_read_bool_or(r, "do_image_splitting", true) ? 0 : 1;
-    } else {
-        read_edge(r, &v->shape);
-        to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
-        to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
-    }
-    to->edge = v->shape.edge_max;
-    if (to->edge / v->shape.patch != v->grid)
-        json_read_fail(r, -ENOTSUP, "a tile has %u pixels, which are not the %u patches of vision_config",
-                       to->edge, v->grid);
-    const uint32_t edges = DIV_UP(to->longest, to->edge);
-    if (edges * edges > VISION_TILES_MAX)
-        json_read_fail(r, -ENOTSUP, "%u tiles of %u pixels; supported are %u", edges * edges, to->edge,
-                       VISION_TILES_MAX);
+    static const uint32_t known[] = {70, 140, 280, 560, 1120};
+    float mean[VISION_CHANNELS] = {0}, std[VISION_CHANNELS] = {1, 1, 1};
+    const uint32_t edge = v->shape.patch * v->shape.merge;
+    const uint32_t own = json_read_u32_or(r, "max_soft_tokens", 1, 1u << 20, 280);
+    const uint32_t tokens = tokens_asked ? tokens_asked : own;
+    bool found = false;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        found |= tokens == known[i];
+    if (!found)
+        json_read_fail(r, -ENOTSUP, "%s is %u; this model's images have 70, 140, 280, 560 or 1120 tokens",
+                       tokens_asked ? "--image-tokens" : "max_soft_tokens", tokens);
+    expect(r, "patch_size", edge / v->pooling);
+    expect(r, "pooling_kernel_size", v->pooling);
+    expect_steps(r, 3, false);
+    read_numbers(r, mean, std);
+    for (uint32_t i = 0; i < VISION_CHANNELS; i++)
+        if (json_read_bool_or(r, "do_normalize", false) && (mean[i] != 0 || std[i] != 1))
+            json_read_fail(r, -ENOTSUP, "image_mean and image_std are not 0 and 1, which is not supported");
+    v->shape.pixels_min = (uint64_t)edge * edge;
+    v->shape.pixels_max = (uint64_t)tokens * edge * edge;
+    if ((uint64_t)tokens * v->shape.merge > v->grid)
+        json_read_fail(r, -ENOTSUP, "a row of %u tokens has no positions: the table has %u of an axis",
+                       tokens, v->grid);
 }
 
 /* Reads the steps of families other than Qwen's. */
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
     const uint32_t edge = v->shape.patch * v->shape.merge;
-    expect_steps(r, v->shape.filter ? v->shape.filter : 3);
+    expect_steps(r, v->shape.filter ? v->shape.filter : 3, true);
     if (json_read_bool_or(r, "do_pan_and_scan", false))
         json_read_fail(r, -ENOTSUP, "do_pan_and_scan is true, which is not supported");
     read_numbers(r, v->mean, v->std);
-    if (v->family->tiles)
-        read_tiles(r, v);
-    else
-        read_edge(r, &v->shape);
+    read_edge(r, &v->shape);
     v->shape.pixels_min = (uint64_t)edge * edge;
     v->shape.pixels_max =
         (uint64_t)ROUND_UP(v->shape.edge_max, edge) * (uint64_t)ROUND_UP(v->shape.edge_max, edge);
 }
 
-static void read_image(struct json_read *r, struct vision_config *v)
+static void read_image(struct json_read *r, uint32_t tokens_asked, struct vision_config *v)
 {
     memcpy(v->mean, v->family->mean, sizeof(v->mean));
     memcpy(v->std, v->family->std, sizeof(v->std));
+    if (v->family->budget) {
+        read_budget(r, tokens_asked, v);
+        return;
+    }
+    if (tokens_asked)
+        json_read_fail(r, -ENOTSUP, "--image-tokens is for models whose images have a budget of tokens");
     if (v->shape.size != IMAGE_BY_AREA) {
         read_other_image(r, v);
         return;
@@ -405,16 +409,6 @@ static void read_video(struct json_read *r, struct vision_config *v)
         json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));
 }
 
-/* All tiles of an image together keep to the server's limit. */
-static void cap_tiles(struct model_vision *s, uint64_t pixels_max)
-{
-    struct model_tiles *t = &s->tiles;
-    const uint64_t count = MAX_OF(pixels_max / ((uint64_t)t->edge * t->edge), 1u);
-    t->count_max = (uint32_t)MIN_OF(t->count_max, count);
-    t->count_min = MIN_OF(t->count_min, t->count_max);
-    t->longest = (uint32_t)MIN_OF(t->longest, MAX_OF(floor(sqrt((double)count)), 1) * t->edge);
-}
-
 /* An image is one token at least, and at most the server's limit. */
 static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max)
 {
@@ -422,8 +416,6 @@ static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max
     if (s->size == IMAGE_FIXED && s->pixels_max > most)
         json_read_fail(r, -EINVAL, "each image of this model has %u x %u pixels, over --max-image-pixels",
                        s->edge_max, s->edge_max);
-    if (s->tiles.edge > 0)
-        cap_tiles(s, most);
     if (s->size == IMAGE_FIXED)
         return;
     /* A square of the longer edge has at most that area. */
@@ -446,43 +438,45 @@ bool vision_sees_all(const struct vision_config *v, uint32_t block)
 
 uint32_t vision_merged_mid(const struct vision_config *v)
 {
-    return v->family->mid_of_text ? v->out : vision_merged(v);
+    return v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] ? v->out : vision_merged(v);
 }
 
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
-                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
-                       struct err *e)
+                       const struct config *text, const struct vision_limits *limits,
+                       struct vision_config *ret, struct err *e)
 {
     const struct vision_family *t = text->vision_family;
-    struct vision_config v = {.shape = {.present = true,
-                                        .size = t->size,
-                                        .filter = t->filter,
-                                        .marks = t->marks,
-                                        .linear = t->linear,
-                                        .both_ways = t->both_ways},
-                              .family = t,
-                              .frames = t->frames,
-                              .gated = t->tensors[VISION_ROLE_GATE] != NULL,
-                              .eps = (float)t->eps};
+    struct vision_config v = {
+        .shape = {.present = true,
+                  .size = t->size,
+                  .filter = t->filter,
+                  .marks = t->marks,
+                  .linear = t->linear,
+                  .both_ways = t->both_ways || (t->windowed_ways && text->bidirectional)},
+        .family = t,
+        .frames = t->frames,
+        .gated = t->tensors[VISION_ROLE_GATE] != NULL,
+        .eps = (float)t->eps};
     struct json_read r = {.object = config, .where = "config.json", .e = e};
     struct json_read p = {.object = image, .where = "preprocessor_config.json", .e = e};
     struct json_read q = {.object = video, .where = "video_preprocessor_config.json", .e = e};
     read_vision(config, text, &v, &r);
     if (!r.error)
         read_tokens(&r, text, &v.shape);
-    if (!r.error && t->size != IMAGE_BY_AREA)
+    if (!r.error && (t->size == IMAGE_BY_LONGEST || t->size == IMAGE_FIXED))
         v.shape.edge_max = image_size(config);
     if (!r.error)
-        read_image(&p, &v);
+        read_image(&p, limits->tokens, &v);
     if (!r.error && !p.error && !v.shape.linear && !t->no_videos)
         read_video(&q, &v);
     if (!r.error)
-        cap(&p, &v.shape, pixels_max);
+        cap(&p, &v.shape, limits->pixels_max);
     int error = r.error ? r.error : p.error ? p.error : q.error;
     if (error)
         return error;
     v.shape.feature_floats = v.out * (1 + v.deepstack_count);
-    v.merge_eps = t->text_eps ? (float)text->eps : t->merge_eps > 0 ? (float)t->merge_eps : v.eps;
+    if (!t->no_blocks)
+        v.merge_eps = t->text_eps ? (float)text->eps : v.eps;
     *ret = v;
     return 0;
 }
@@ -501,8 +495,8 @@ static int find_file(struct model_files *files, const char *name, const json_t *
     return r == -ENOENT ? 0 : r;
 }
 
-int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
-                       struct vision_config *ret, struct err *e)
+int vision_config_load(struct model_files *files, const struct config *text,
+                       const struct vision_limits *limits, struct vision_config *ret, struct err *e)
 {
     json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
     int r = model_json(files, "config.json", &config, e);
@@ -513,7 +507,7 @@ int vision_config_load(struct model_files *files, const struct config *text, uin
     if (r == 0)
         r = find_file(files, "video_preprocessor_config.json", processor, "video_processor", &video, e);
     if (r == 0)
-        r = vision_config_read(config, image, video, text, pixels_max, ret, e);
+        r = vision_config_read(config, image, video, text, limits, ret, e);
     json_decref(config);
     json_decref(processor);
     json_decref(image);

@@ -22,8 +22,8 @@ struct vision_family;
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
 #define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
+#define VISION_AXIS_MAX      65536      /* most positions of one axis */
 #define VISION_EDGE_MAX      8192       /* longer edge of an image */
-#define VISION_TILES_MAX     64         /* tiles of an image */
 #define VISION_PIXELS_MAX    (1u << 28) /* largest image */
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
@@ -37,8 +37,11 @@ struct vision_config {
     uint32_t frames;            /* frames of a patch */
     enum glu_function function; /* the MLP's activation */
     bool gated;                 /* the MLP has a gate */
+    bool clipped;               /* matrices of blocks have bounds of what they read and of their results */
+    bool standardizes;          /* means of patches are standardised */
+    uint32_t pooling;           /* with vision_family.budget: patches of a token's edge */
     float eps, merge_eps;       /* epsilon of norms, and of the merger's */
-    uint32_t grid;              /* edge of the table of learned positions */
+    uint32_t grid;              /* edge of the table of learned positions, or rows of one axis */
     uint32_t out;               /* values of a token: the text model's hidden */
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
@@ -50,15 +53,20 @@ struct vision_config {
     float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 
-/* `image` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
- * model_parts.image_pixels_max. 0, -EINVAL, -ENOTSUP (another kind of vision encoder), with key, value and
- * limit in e. */
+/* The limits of model_parts.image_pixels_max and image_tokens. */
+struct vision_limits {
+    uint64_t pixels_max;
+    uint32_t tokens;
+};
+
+/* `image` and `video`: the preprocessors' files; NULL: missing. 0, -EINVAL, -ENOTSUP (another kind of vision
+ * encoder), with key, value and limit in e. */
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
-                       const struct config *text, uint64_t pixels_max, struct vision_config *ret,
-                       struct err *e);
-/* As `vision_config_read()`, but from the model's files. Also the errors of reading them, but not -ENOENT. */
-int vision_config_load(struct model_files *files, const struct config *text, uint64_t pixels_max,
+                       const struct config *text, const struct vision_limits *limits,
                        struct vision_config *ret, struct err *e);
+/* As `vision_config_read()`, but from the model's files. Also the errors of reading them, but not -ENOENT. */
+int vision_config_load(struct model_files *files, const struct config *text,
+                       const struct vision_limits *limits, struct vision_config *ret, struct err *e);
 
 /* Whether a block sees all of an image that has windows. */
 bool vision_sees_all(const struct vision_config *v, uint32_t block);

@@ -8,7 +8,7 @@
 static const struct family *const files[] = {
     families_llama,    families_qwen,   families_gemma,   families_olmo,    families_glm, families_gpt_oss,
     families_mixtral,  families_cohere, families_granite, families_hunyuan, families_phi, families_lfm,
-    families_deepseek, families_mamba,  families_gated,   families_bert};
+    families_deepseek, families_mamba,  families_gated,   families_kda,     families_bert};
 
 /* Without "_text". */
 static struct slice type_of(const char *model_type)

@@ -63,6 +63,7 @@ struct layer_pattern {
     const char *keys[3];
     uint32_t every;    /* 0: all layers are of the first kind */
     const char *first; /* a key that lists the layers of the first kind instead; NULL: none */
+    bool from_one;     /* it counts them from 1; without it layers have no kinds */
     bool last;         /* the last layer is of the first kind, too */
     bool also_first;   /* and layer 0 */
     bool leads;        /* the first of every `every` layers is, not the last */
@@ -86,6 +87,15 @@ struct expert_form {
     enum stack_order order;
     bool beside; /* they stand beside a dense MLP */
     bool plain;  /* down(f(up x)), without a gate, the shared one too */
+};
+
+/* Where its checkpoints may have an MTP head (mtp_bind.c). */
+enum mtp_form {
+    MTP_NONE,
+    MTP_LAYERS, /* names of their own, "mtp.": one full-attention layer */
+    MTP_PAIR,   /* below "mtp.", too; its mixer and its MLP are layers 0 and 1 there */
+    MTP_BLOCK,  /* beside the model's tensors, with a dense MLP; its norm is the model's final one */
+    MTP_NEXT,   /* the layer after the model's */
 };
 
 #define FAMILY_NAMES_MAX 4
@@ -133,14 +143,8 @@ struct family {
                              generated */
     bool positions_after_pad; /* the first position's row is the one after the pad token's id, and a pad
                                token has the row of its id */
-    bool mtp;                 /* its checkpoints may have an MTP head, one of its full-attention layers */
-    bool mtp_layer;           /* they may have one as the layer after the others, as DeepSeek's */
+    enum mtp_form mtp;
 };
-
-static inline bool family_has_mtp(const struct family *f)
-{
-    return f->mtp || f->mtp_layer;
-}
 
 /* A file's families; the last one has no names. */
 extern const struct family families_llama[];
@@ -158,6 +162,7 @@ extern const struct family families_gpt_oss[];
 extern const struct family families_mixtral[];
 extern const struct family families_deepseek[];
 extern const struct family families_gated[];
+extern const struct family families_kda[];
 extern const struct family families_bert[];
 
 /* By model_type. Returns NULL for an unknown one. */

@@ -91,7 +91,7 @@ const struct family families_deepseek[] = {
                  ", 'n_routed_experts': 256, 'num_experts_per_tok': 8, 'moe_intermediate_size': 2048}",
      LATENT_LAYERS,
      .experts = &corrected,
-     .mtp_layer = true},
+     .mtp = MTP_NEXT},
     {.names = {"deepseek_v2"},
      .keys = v2_keys,
      .defaults = "{'max_position_embeddings': 2048, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "
@@ -125,6 +125,6 @@ const struct family families_deepseek[] = {
      LATENT_LAYERS,
      .experts = &corrected,
      .rotary_part = 1,
-     .mtp_layer = true},
+     .mtp = MTP_NEXT},
     {{NULL}},
 };

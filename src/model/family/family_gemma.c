@@ -50,11 +50,11 @@ static const struct config_key gemma3_keys[] = {
     CONFIG_KEY_END,
 };
 
-/* use_bidirectional_attention: what an image's tokens see does not concern text. */
-static const struct key_word directions[] = {{"vision", 0}, {NULL, 0}};
+/* use_bidirectional_attention: whether an image's tokens see each other, which does not concern text. */
+static const struct key_word directions[] = {{"vision", 1}, {NULL, 0}};
 
 /* Defaults of the class; the sizes of global layers stand in per_layer_config where that is written. */
-#define GEMMA4_KEYS(context, width)                                                                          \
+#define GEMMA4_KEYS(context, width, sees)                                                                    \
     CONFIG_WORD(activation, activations, ACTIVATION_GELU_TANH, "hidden_activation"),                         \
         CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),                                   \
         CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, width, "sliding_window"),                                  \
@@ -68,11 +68,12 @@ static const struct key_word directions[] = {{"vision", 0}, {NULL, 0}};
         CONFIG_FLAG(global_v_is_k, false, "attention_k_eq_v"),                                               \
         CONFIG_U32(kv_shared_layers, 0, CONFIG_LAYERS_MAX - 1, 0, "num_kv_shared_layers"),                   \
         CONFIG_FLAG(double_wide, false, "use_double_wide_mlp"),                                              \
-        CONFIG_WORD(bidirectional, directions, 0, "use_bidirectional_attention"),                            \
+        CONFIG_WORD(bidirectional, directions, sees, "use_bidirectional_attention"),                         \
         CONFIG_IGNORED("hidden_act")
 
 static const struct config_key gemma4_keys[] = {
-    GEMMA4_KEYS(131072, 512),
+    GEMMA4_KEYS(131072, 512, 0),
+    CONFIG_U32(pad, 0, CONFIG_VOCAB_MAX - 1, 0, "pad_token_id"),
     CONFIG_U32(layer_input, 0, CONFIG_HIDDEN_MAX, 256, "hidden_size_per_layer_input"),
     CONFIG_U32(layer_input_vocab, 1, CONFIG_VOCAB_MAX, 262144, "vocab_size_per_layer_input"),
     CONFIG_FLAG(use_experts, false, "enable_moe_block"),
@@ -81,7 +82,7 @@ static const struct config_key gemma4_keys[] = {
 
 /* Without inputs per layer and experts. */
 static const struct config_key gemma4_unified_keys[] = {
-    GEMMA4_KEYS(262144, 1024),
+    GEMMA4_KEYS(262144, 1024, 1),
     CONFIG_ONLY(0, "hidden_size_per_layer_input"),
     CONFIG_ONLY(false, "enable_moe_block"),
     CONFIG_KEY_END,

@@ -50,6 +50,9 @@ static const struct tensor_name ernie_tensors[] = {
     {ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
     {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},
     {ROLE_SHARED_DOWN, "mlp.shared_experts.down_proj"},
+    {ROLE_MTP_PAIR, "mtp_linear_proj.0"},
+    {ROLE_MTP_NORM_EMBEDDING, "mtp_emb_norm.0"},
+    {ROLE_MTP_NORM_HIDDEN, "mtp_hidden_norm.0"},
     {ROLE_NONE, NULL}};
 
 /* The chosen weights are divided by their sum, of which moe_norm_min is far below. */
@@ -103,6 +106,7 @@ const struct family families_llama[] = {
                  "'moe_intermediate_size': 1536}",
      .experts = &ernie_experts,
      .rope_adjacent = true,
-     .rope_theta = 5e5},
+     .rope_theta = 5e5,
+     .mtp = MTP_BLOCK},
     {{NULL}},
 };

@@ -40,6 +40,10 @@ static const struct tensor_name nemotron_tensors[] = {
     {ROLE_EXPERTS_LATENT_OUT, "mixer.fc2_latent_proj"},
     {ROLE_SHARED_UP, "mixer.shared_experts.up_proj"},
     {ROLE_SHARED_DOWN, "mixer.shared_experts.down_proj"},
+    {ROLE_MTP_PAIR, "eh_proj"},
+    {ROLE_MTP_NORM_EMBEDDING, "enorm"},
+    {ROLE_MTP_NORM_HIDDEN, "hnorm"},
+    {ROLE_MTP_NORM, "final_layernorm"},
     {ROLE_NONE, NULL}};
 
 static const struct expert_form nemotron_experts = {.score = ROUTE_SIGMOID,
@@ -108,7 +112,8 @@ const struct family families_mamba[] = {
                 .rope = KIND_ROPE_NONE},
                {.names = {"mlp", "-"}, .mixer = &block_mlp_plain, .alone = true},
                {.names = {"moe", "E"}, .mixer = &block_experts, .alone = true}},
-     .experts = &nemotron_experts},
+     .experts = &nemotron_experts,
+     .mtp = MTP_PAIR},
     {.names = {"falcon_h1"},
      .tensors = falcon_tensors,
      .keys = falcon_keys,

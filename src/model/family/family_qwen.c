@@ -146,7 +146,7 @@ const struct family families_qwen[] = {
                  "'num_hidden_layers': 32, 'num_attention_heads': 16, 'num_key_value_heads': 4, "
                  "'max_position_embeddings': 32768, " DELTA_NET_DEFAULTS "}",
      DELTA_NET_LAYERS,
-     .mtp = true},
+     .mtp = MTP_LAYERS},
     {.names = {"qwen3_5_moe"},
      .keys = qwen3_5_moe_keys,
      .defaults = "{'vocab_size': 248320, 'hidden_size': 2048, 'num_hidden_layers': 40, "
@@ -155,6 +155,6 @@ const struct family families_qwen[] = {
                  "'shared_expert_intermediate_size': 512, 'num_experts': 256}",
      DELTA_NET_LAYERS,
      .experts = &gated_normalised,
-     .mtp = true},
+     .mtp = MTP_LAYERS},
     {{NULL}},
 };

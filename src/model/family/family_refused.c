@@ -8,7 +8,7 @@ static const struct refused {
 } refused[] = {
     {{"deepseek_v32", "deepseek_v4", "glm_moe_dsa", "glm5_next"},
      "an indexer chooses the keys that a query sees"},
-    {{"kimi_linear", "kimi_k3"}, "its layers are Kimi delta attention"},
+    {{"kimi_k3"}, "its layers are newer than Kimi Linear's"},
     {{"cohere2_moe"}, "its shared experts are averaged with the chosen ones"},
     {{"apertus", "apertus1p5"}, "its MLPs have the activation xIELU"},
     {{"step3p5", "step3p7"}, "its layers clamp activations, each by a limit of its own"},

@@ -332,7 +332,7 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
     return r;
 }
 
-#define LAYER_MATRICES_MAX 4
+#define LAYER_MATRICES_MAX 6
 
 int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                             uint32_t count, uint64_t in, struct projection *ret)

@@ -49,6 +49,8 @@ struct binder {
     bool add_one; /* to norms: the files hold w - 1 */
     /* Set while a vision encoder is bound: stands for '@' in its names (vision_family.h). */
     const char *root;
+    /* Set while a head is bound whose layers have another name; NULL: the family's. */
+    const char *layers;
     /* Set for a head that another program wrote beside the checkpoint, see mtp_bind.c. */
     bool add_one_by_mean;        /* to a norm whose mean shows that it is w - 1 */
     bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */
@@ -94,6 +96,8 @@ int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint6
  * [out, ...] with `rank` numbers each, the tensor has one: *second says which. */
 int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint64_t *shape_a,
                    const uint64_t *shape_b, bool *second, struct linear_source *ret);
+/* The tensor `path` of three axes as a dense matrix of its last one. */
+int binder_flat(struct binder *b, const char *path, const uint64_t shape[3], struct linear_source *ret);
 /* A dense matrix as the tensor `path`, [in, out]. */
 int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 /* Rows [from, from + count) of a matrix. */
@@ -143,6 +147,9 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret);
+/* As `binder_conv()`, of `count` convolutions of `each` channels side by side. */
+int binder_convs(struct binder *b, const char *const *paths, uint32_t count, uint32_t each,
+                 uint32_t conv_width, dev_ptr *ret);
 
 /* ---- by role ---- */
 

@@ -31,7 +31,9 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
 {
     char text[BINDER_PATH_MAX] = "";
     const char *mark = strchr(name, '#');
-    const char *layers = b->config->naming ? b->config->naming->layers : b->config->family->layers;
+    const char *layers = b->layers           ? b->layers
+                         : b->config->naming ? b->config->naming->layers
+                                             : b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
@@ -267,14 +269,9 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     return r;
 }
 
-/* GGUF files may have a matrix of one row as a vector, others a table as a stack of one. */
+/* GGUF files may have a matrix of one row as a vector. */
 static void as_matrix(struct tensor *t, uint32_t rank, const uint64_t *shape)
 {
-    if (rank == 2 && t->rank == 3 && t->shape[0] == 1) {
-        t->rank = 2;
-        t->shape[0] = t->shape[1];
-        t->shape[1] = t->shape[2];
-    }
     if (rank != 2 || t->rank != 1 || shape[0] != 1)
         return;
     t->rank = 2;
@@ -419,6 +416,24 @@ int binder_filters(struct binder *b, const char *path, uint32_t rank, const uint
     return 0;
 }
 
+int binder_flat(struct binder *b, const char *path, const uint64_t shape[3], struct linear_source *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct linear_source s = {.experts = 1, .out = shape[0] * shape[1], .in = shape[2]};
+    int r = binder_find(b, binder_name(b, path, "", name), &s.weight);
+    if (r == 0)
+        r = binder_check_float(b, name, &s.weight);
+    if (r == 0)
+        r = binder_check_shape(b, name, &s.weight, 3, shape);
+    if (r < 0)
+        return r;
+    s.weight.rank = 2;
+    s.weight.shape[0] = s.out;
+    s.weight.shape[1] = s.in;
+    *ret = s;
+    return 0;
+}
+
 int binder_turned(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
 {
     char name[BINDER_NAME_MAX];
@@ -508,7 +523,7 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 int binder_bias(struct binder *b, const char *module, struct linear_source *ret)
 {
     int r = find_bias(b, module, ret);
-    return r == 0 && ret->has_bias && b->config->family->mtp
+    return r == 0 && ret->has_bias && b->config->family->mtp == MTP_LAYERS
                ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
                : r;
 }

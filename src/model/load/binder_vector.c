@@ -38,12 +38,14 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? binder_advance(b, from->bytes) : r;
 }
 
-/* Files have some vectors as matrices: of one column, of one row, or if `grouped` of a row for each group.
- * That of a class token has two axes of 1. */
+/* Files have some vectors in more dimensions: as a column, a row, one number of each other dimension, or if
+ * `grouped` as a row for each group. A number has none. */
 static void as_vector(struct tensor *t, uint64_t n, bool grouped)
 {
-    const bool row = t->shape[0] == 1 && (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1));
-    if (tensor_count(t) != n || (!row && (!grouped || t->rank != 2)))
+    bool longest = t->rank == 0 && n == 1;
+    for (uint32_t i = 0; i < t->rank; i++)
+        longest |= t->shape[i] == n;
+    if (t->rank == 1 || tensor_count(t) != n || !(longest || (grouped && t->rank == 2)))
         return;
     t->rank = 1;
     t->shape[0] = n;
@@ -105,14 +107,16 @@ static float vector_at(const struct vector_source *v, uint64_t i)
     return v->factor != 0 ? x * v->factor : x;
 }
 
-static void put_floats(struct binder *b, const struct vector_source *v, uint64_t n, dev_ptr to)
+/* Values [first, first + n). */
+static void put_floats(struct binder *b, const struct vector_source *v, uint64_t first, uint64_t n,
+                       dev_ptr to)
 {
     enum { BLOCK = 256 };
     float block[BLOCK];
     for (uint64_t from = 0; from < n; from += BLOCK) {
         uint64_t count = MIN_OF(n - from, (uint64_t)BLOCK);
         for (uint64_t i = 0; i < count; i++)
-            block[i] = vector_at(v, from + i);
+            block[i] = vector_at(v, first + from + i);
         domain_put(b->memory->domain, dev_add(to, from * sizeof(float)), block, count * sizeof(float));
     }
 }
@@ -134,7 +138,7 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         change = change_by_mean(&t, n);
     const struct vector_source v = {
         .tensor = &t, .change = change, .factor = factor, .order = binder_naming_order(b, path)};
-    put_floats(b, &v, n, *ret);
+    put_floats(b, &v, 0, n, *ret);
     return 0;
 }
 
@@ -156,7 +160,7 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
         v.columns = (uint32_t)(s->out / 2);
     }
     if (r == 0)
-        put_floats(b, &v, s->out, to);
+        put_floats(b, &v, 0, s->out, to);
     return r;
 }
 
@@ -229,31 +233,61 @@ int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
     return bind_vector(b, path, n, b->config->naming ? VECTOR_AS_IS : VECTOR_MINUS_EXP, 0, ret);
 }
 
-int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
+/* A convolution of `channels` channels, its shape checked. */
+static int find_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width,
+                     struct tensor *t, char name[BINDER_NAME_MAX])
 {
-    char name[BINDER_NAME_MAX];
-    struct tensor t;
     const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
     const uint64_t own[2] = {channels, conv_width};
-    int r = binder_find(b, binder_name(b, path, ".weight", name), &t);
+    int r = binder_find(b, binder_name(b, path, ".weight", name), t);
     if (r == 0)
-        r = binder_check_float(b, name, &t);
+        r = binder_check_float(b, name, t);
     /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
      * too. */
     if (r == 0 && b->config->naming)
-        r = binder_check_shape(b, name, &t, 2, own);
-    else if (r == 0)
-        r = binder_check_shape(b, name, &t, 3, binder_conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
-    if (r == 0)
-        r = take_floats(b, &t, (uint64_t)channels * conv_width, ret);
-    if (r < 0 || !binder_packs(b))
-        return r;
-    r = read_floats(b, &t, name, &t);
-    if (r < 0)
-        return r;
-    /* Both layouts hold a channel's conv_width one after the other. */
+        return binder_check_shape(b, name, t, 2, own);
+    return r < 0 ? r
+                 : binder_check_shape(b, name, t, 3,
+                                      binder_conv_is_mlx(t, conv_width) && !b->add_one ? mlx : hf);
+}
+
+/* Puts a convolution's taps to `to`: a row of each, every `stride` channels. */
+static int put_conv(struct binder *b, const char *path, const char *name, const struct tensor *from,
+                    uint32_t channels, uint32_t taps, uint32_t stride, dev_ptr to)
+{
+    struct tensor t;
+    int r = read_floats(b, from, name, &t);
+    /* Both layouts hold a channel's taps one after the other. */
     const struct vector_source v = {
-        .tensor = &t, .rows = conv_width, .columns = channels, .order = binder_naming_order(b, path)};
-    put_floats(b, &v, (uint64_t)channels * conv_width, *ret);
-    return 0;
+        .tensor = &t, .rows = taps, .columns = channels, .order = binder_naming_order(b, path)};
+    for (uint32_t i = 0; r == 0 && i < taps; i++)
+        put_floats(b, &v, (uint64_t)i * channels, channels,
+                   dev_add(to, (uint64_t)i * stride * sizeof(float)));
+    return r;
+}
+
+int binder_convs(struct binder *b, const char *const *paths, uint32_t count, uint32_t each,
+                 uint32_t conv_width, dev_ptr *ret)
+{
+    enum { PARTS_MAX = 3 };
+    char names[PARTS_MAX][BINDER_NAME_MAX];
+    struct tensor parts[PARTS_MAX];
+    int r = 0;
+    ASSERT(count > 0 && count <= PARTS_MAX);
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
+        r = find_conv(b, paths[i], each, conv_width, &parts[i], names[i]);
+        if (r == 0)
+            count_vector(b, &parts[i], (uint64_t)each * conv_width);
+    }
+    if (r == 0)
+        r = binder_take(b, (uint64_t)count * each * conv_width * sizeof(float), ret);
+    for (uint32_t i = 0; r == 0 && binder_packs(b) && i < count; i++)
+        r = put_conv(b, paths[i], names[i], &parts[i], each, conv_width, count * each,
+                     dev_add(*ret, (uint64_t)i * each * sizeof(float)));
+    return r;
+}
+
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
+{
+    return binder_convs(b, &path, 1, channels, conv_width, ret);
 }

@@ -105,6 +105,27 @@ static int bind_linear(struct binder *b, enum vision_role role, uint32_t index, 
     return bind_linears(b, &role, 1, index, out, in, ret);
 }
 
+/* A matrix of a block, and where the file has them the bounds of what it reads and of its result: tensors of
+ * one number beside the matrix's module ".linear". */
+static int bind_clipped(struct binder *b, enum vision_role role, uint32_t index, uint32_t out, uint32_t in,
+                        struct vision_linear *ret)
+{
+    static const char *const names[] = {"input_min", "input_max", "output_min", "output_max"};
+    char path[BINDER_PATH_MAX];
+    int r = bind_linear(b, role, index, out, in, ret);
+    if (r < 0 || !b->config->vision.clipped)
+        return r;
+    path_of(b, role, index, NULL, path);
+    char *tail = strrchr(path, '.');
+    ASSERT(tail);
+    dev_ptr *const bounds[] = {&ret->input.least, &ret->input.most, &ret->result.least, &ret->result.most};
+    for (size_t i = 0; r == 0 && i < COUNT_OF(names); i++) {
+        snprintf(tail + 1, sizeof(path) - (size_t)(tail + 1 - path), "%s", names[i]);
+        r = binder_vector(b, path, 1, bounds[i]);
+    }
+    return r;
+}
+
 /* One tensor, its rows queries | keys | values: as two matrices, for queries are needed when all keys are
  * there. */
 static int bind_fused(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
@@ -131,25 +152,38 @@ static int bind_qkv(struct binder *b, uint32_t index, uint32_t n, struct vision_
     static const enum vision_role key_value[] = {VISION_ROLE_K, VISION_ROLE_V};
     if (name_of(b, VISION_ROLE_QKV))
         return bind_fused(b, index, n, ret);
-    int r = bind_linear(b, VISION_ROLE_Q, index, n, n, &ret->query);
-    return r < 0 ? r : bind_linears(b, key_value, 2, index, n, n, &ret->key_value);
+    int r = bind_clipped(b, VISION_ROLE_Q, index, n, n, &ret->query);
+    if (r == 0 && !b->config->vision.clipped)
+        return bind_linears(b, key_value, 2, index, n, n, &ret->key_value);
+    if (r == 0)
+        r = bind_clipped(b, VISION_ROLE_K, index, n, n, &ret->key_value);
+    return r < 0 ? r : bind_clipped(b, VISION_ROLE_V, index, n, n, &ret->value);
+}
+
+/* Norms of each head. */
+static int bind_heads(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
+{
+    char path[BINDER_PATH_MAX];
+    int r = 0;
+    if (name_of(b, VISION_ROLE_Q_NORM))
+        r = binder_vector(b, path_of(b, VISION_ROLE_Q_NORM, index, "weight", path), n, &ret->query_norm);
+    if (r == 0 && name_of(b, VISION_ROLE_K_NORM))
+        r = binder_vector(b, path_of(b, VISION_ROLE_K_NORM, index, "weight", path), n, &ret->key_norm);
+    return r < 0 || !b->config->vision.family->v_norm ? r : binder_ones(b, n, &ret->value_norm);
 }
 
 static int bind_up(struct binder *b, uint32_t index, struct vision_block *ret)
 {
     static const enum vision_role gated[] = {VISION_ROLE_GATE, VISION_ROLE_UP};
     const struct vision_config *v = &b->config->vision;
+    if (v->clipped && v->gated) {
+        int r = bind_clipped(b, VISION_ROLE_GATE, index, v->intermediate, v->hidden, &ret->up);
+        return r < 0 ? r : bind_clipped(b, VISION_ROLE_UP, index, v->intermediate, v->hidden, &ret->up_alone);
+    }
+    if (v->clipped)
+        return bind_clipped(b, VISION_ROLE_UP, index, v->intermediate, v->hidden, &ret->up);
     return bind_linears(b, v->gated ? gated : gated + 1, v->gated ? 2 : 1, index, v->intermediate, v->hidden,
                         &ret->up);
-}
-
-/* A vector whose name is not a module's. */
-static int bind_values(struct binder *b, enum vision_role role, uint32_t index, dev_ptr *ret)
-{
-    char path[BINDER_PATH_MAX];
-    return name_of(b, role)
-               ? binder_vector(b, path_of(b, role, index, NULL, path), b->config->vision.hidden, ret)
-               : 0;
 }
 
 static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret)
@@ -157,18 +191,20 @@ static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret
     const struct vision_config *v = &b->config->vision;
     int r = bind_norm(b, VISION_ROLE_MIX_NORM, index, v->hidden, &ret->mix);
     if (r == 0)
-        r = bind_values(b, VISION_ROLE_MIX_FACTORS, index, &ret->mix_factors);
-    if (r == 0)
-        r = bind_values(b, VISION_ROLE_MLP_FACTORS, index, &ret->mlp_factors);
-    if (r == 0)
         r = bind_qkv(b, index, v->hidden, ret);
     if (r == 0)
-        r = bind_linear(b, VISION_ROLE_OUT, index, v->hidden, v->hidden, &ret->out);
+        r = bind_heads(b, index, v->head_dim, ret);
+    if (r == 0)
+        r = bind_clipped(b, VISION_ROLE_OUT, index, v->hidden, v->hidden, &ret->out);
+    if (r == 0)
+        r = bind_norm(b, VISION_ROLE_MIX_POST, index, v->hidden, &ret->mix_post);
     if (r == 0)
         r = bind_norm(b, VISION_ROLE_MLP_NORM, index, v->hidden, &ret->mlp);
     if (r == 0)
         r = bind_up(b, index, ret);
-    return r < 0 ? r : bind_linear(b, VISION_ROLE_DOWN, index, v->hidden, v->intermediate, &ret->down);
+    if (r == 0)
+        r = bind_norm(b, VISION_ROLE_MLP_POST, index, v->hidden, &ret->mlp_post);
+    return r < 0 ? r : bind_clipped(b, VISION_ROLE_DOWN, index, v->hidden, v->intermediate, &ret->down);
 }
 
 /* A text's norm may have another form than the encoder's. */
@@ -176,9 +212,10 @@ static int bind_merge_norm(struct binder *b, struct vision_norm *ret)
 {
     const struct vision_config *v = &b->config->vision;
     char path[BINDER_PATH_MAX];
+    if (v->family->merge_plain)
+        return binder_ones(b, v->hidden, &ret->weight);
     if (!v->family->text_norm)
-        return bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->family->token_norm ? vision_merged(v) : v->hidden,
-                         ret);
+        return bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, ret);
     return binder_norm(b, path_of(b, VISION_ROLE_MERGE_NORM, 0, "weight", path), v->hidden, &ret->weight);
 }
 
@@ -194,15 +231,15 @@ static int bind_mergers(struct binder *b, struct vision_weights *t)
     const struct vision_config *v = &b->config->vision;
     uint32_t merged = vision_merged(v), in = merged, mid = merged;
     int r = bind_merge_norm(b, &t->merger.norm);
-    if (r == 0 && name_of(b, VISION_ROLE_MERGE_DOWN_TURNED))
-        return bind_turned(b, v->out, v->hidden, &t->merger.down);
+    if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP) && name_of(b, VISION_ROLE_MERGE_DOWN))
+        return bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, v->hidden, &t->merger.down);
     if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP))
-        return bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, merged, &t->merger.down);
+        return bind_turned(b, v->out, v->hidden, &t->merger.down);
     if (r == 0 && name_of(b, VISION_ROLE_MERGE_SQUEEZE)) {
         r = bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, v->hidden, merged, &t->merger.squeeze);
         in = v->hidden;
+        mid = v->out;
     }
-    mid = vision_merged_mid(v);
     if (r == 0)
         r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, mid, in, &t->merger.up);
     if (r == 0)
@@ -218,8 +255,18 @@ static int bind_mergers(struct binder *b, struct vision_weights *t)
     return r;
 }
 
+/* The filters as a matrix over the values of a patch, pixel by pixel. */
+static int bind_flat_patches(struct binder *b, struct vision_weights *t)
+{
+    const struct vision_config *v = &b->config->vision;
+    t->channels_last = true;
+    return bind_linear(b, VISION_ROLE_PATCHES, 0, v->hidden, vision_patch_values(v), &t->patches);
+}
+
 static int bind_patches(struct binder *b, struct vision_weights *t)
 {
+    if (b->config->vision.family->budget)
+        return bind_flat_patches(b, t);
     const struct vision_config *v = &b->config->vision;
     const uint64_t p = v->shape.patch;
     const bool flat = v->frames == 1; /* without an axis of frames */
@@ -239,26 +286,58 @@ static int bind_patches(struct binder *b, struct vision_weights *t)
     return r;
 }
 
+static int find_positions(struct binder *b, struct linear_source *ret)
+{
+    const struct vision_config *v = &b->config->vision;
+    const enum encode_positions p = v->family->positions;
+    const uint64_t axes = p == ENCODE_POSITIONS_AXES ? 2 : v->grid;
+    char path[BINDER_PATH_MAX];
+    path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path);
+    if (p == ENCODE_POSITIONS_SQUARE)
+        return binder_linear(b, path, (uint64_t)v->grid * v->grid, v->hidden, ret);
+    return binder_flat(b, path, (const uint64_t[]){axes, 2 * (uint64_t)v->grid / axes, v->hidden}, ret);
+}
+
+static int bind_positions(struct binder *b, struct vision_weights *t)
+{
+    struct linear_source positions;
+    if (b->config->vision.grid == 0)
+        return 0;
+    int r = find_positions(b, &positions);
+    return r < 0 ? r : binder_projection(b, &positions, 1, &t->positions);
+}
+
+static int bind_standard(struct binder *b, struct vision_norm *ret)
+{
+    const struct vision_config *v = &b->config->vision;
+    char path[BINDER_PATH_MAX];
+    if (!v->standardizes)
+        return 0;
+    int r = binder_vector(b, path_of(b, VISION_ROLE_STD_BIAS, 0, NULL, path), v->hidden, &ret->bias);
+    return r < 0
+               ? r
+               : binder_vector(b, path_of(b, VISION_ROLE_STD_SCALE, 0, NULL, path), v->hidden, &ret->weight);
+}
+
 static int bind_all(struct binder *b, struct vision_block *blocks, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
-    struct linear_source positions;
-    struct vision_block measured;
-    char path[BINDER_PATH_MAX];
-    const uint64_t rows = (uint64_t)v->grid * v->grid + (name_of(b, VISION_ROLE_CLASS) ? 1 : 0);
-    int r = bind_patches(b, t);
+    struct vision_block measured = {0};
+    int r = bind_norm(b, VISION_ROLE_PIXEL_NORM, 0, vision_patch_values(v), &t->pixels);
     if (r == 0)
-        r = bind_values(b, VISION_ROLE_CLASS, 0, &t->class_values);
-    if (r == 0 && v->grid > 0)
-        r = binder_linear(b, path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path), rows, v->hidden, &positions);
-    if (r == 0 && v->grid > 0)
-        r = binder_projection(b, &positions, 1, &t->positions);
+        r = bind_patches(b, t);
+    if (r == 0)
+        r = bind_norm(b, VISION_ROLE_EMBED_NORM, 0, v->hidden, &t->embedded);
+    if (r == 0)
+        r = bind_positions(b, t);
     if (r == 0)
         r = bind_norm(b, VISION_ROLE_FIRST_NORM, 0, v->hidden, &t->first);
     for (uint32_t i = 0; r == 0 && i < v->depth; i++)
         r = bind_block(b, i, blocks ? &blocks[i] : &measured);
     if (r == 0)
         r = bind_norm(b, VISION_ROLE_LAST_NORM, 0, v->hidden, &t->last);
+    if (r == 0)
+        r = bind_standard(b, &t->standard);
     return r < 0 ? r : bind_mergers(b, t);
 }
 

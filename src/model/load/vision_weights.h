@@ -14,9 +14,15 @@ struct binder;
 struct checkpoint;
 struct vision_family;
 
+/* A number each. */
+struct vision_clip {
+    dev_ptr least, most;
+};
+
 struct vision_linear {
     struct projection w;
-    dev_ptr bias; /* [w.out] */
+    dev_ptr bias;                     /* [w.out] */
+    struct vision_clip input, result; /* with vision_config.clipped */
 };
 
 struct vision_norm {
@@ -24,10 +30,12 @@ struct vision_norm {
 };
 
 struct vision_block {
-    struct vision_norm mix, mlp;
-    struct vision_linear query, key_value; /* one head after the other; key_value: keys | values */
-    struct vision_linear out, up, down;    /* up: gate | up where there is a gate */
-    dev_ptr mix_factors, mlp_factors;      /* [hidden]: of both parts' results; null: none */
+    struct vision_norm mix, mix_post, mlp, mlp_post;
+    dev_ptr query_norm, key_norm, value_norm; /* [head_dim]; null: none */
+    struct vision_linear query, key_value;    /* one head after the other; key_value: keys | values */
+    struct vision_linear out, up, down;       /* up: gate | up where there is a gate */
+    /* With vision_config.clipped: key_value and up are keys and the gate alone. */
+    struct vision_linear value, up_alone;
 };
 
 /* Patches of a token become a feature. Its norm is over a patch's values, in DeepStack over the token's. */
@@ -40,10 +48,11 @@ struct vision_merger {
 struct vision_weights {
     bool channels_last; /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     struct vision_linear patches;
-    struct vision_norm first, last; /* norms in front of the blocks and after them */
-    struct projection positions;    /* [grid * grid, after the class token's][hidden]: only rows are read */
-    dev_ptr class_values;           /* [hidden]: the class token's row; null: none */
-    struct vision_block *blocks;    /* [depth] */
+    struct vision_norm pixels, embedded; /* norms of a patch's pixels, and of its embedding */
+    struct vision_norm first, last;      /* norms in front of the blocks and after them */
+    struct vision_norm standard;         /* [hidden]: scale and bias of means of patches */
+    struct projection positions;         /* [rows][hidden]: only its rows are read */
+    struct vision_block *blocks;         /* [depth] */
     struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 

@@ -156,4 +156,63 @@ TEST(what_does_not_fit_is_refused)
     refuses("{\"text_config\":{\"qk_rope_head_dim\":5}," V2 "}", -ENOTSUP, "head_dim is 5, but must be even");
 }
 
+/* The shape of the released Kimi Linear, in the spelling of its own config.json. */
+#define KIMI                                                                                                 \
+    "\"model_type\":\"kimi_linear\",\"hidden_size\":2304,\"intermediate_size\":9216,\"head_dim\":72,"        \
+    "\"moe_intermediate_size\":1024,\"num_hidden_layers\":5,\"num_attention_heads\":32,"                     \
+    "\"num_key_value_heads\":32,\"num_experts\":256,\"num_experts_per_token\":8,\"num_shared_experts\":1,"   \
+    "\"kv_lora_rank\":512,\"q_lora_rank\":null,\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,"            \
+    "\"v_head_dim\":128,\"first_k_dense_replace\":1,\"moe_renormalize\":true,\"vocab_size\":163840,"         \
+    "\"moe_router_activation_func\":\"sigmoid\",\"mla_use_nope\":true,\"model_max_length\":1048576"
+#define KIMI_LINEAR(list, more)                                                                              \
+    "{" KIMI ",\"linear_attn_config\":{" list "\"head_dim\":128,\"num_heads\":32,"                           \
+    "\"short_conv_kernel_size\":4" more "}}"
+#define KIMI_LISTS "\"full_attn_layers\":[4],\"kda_layers\":[1,2,3,5],"
+
+TEST(kimi_linear_has_its_numbers_in_an_object_and_counts_layers_from_one)
+{
+    const struct config c = reads(KIMI_LINEAR(KIMI_LISTS, ""));
+    for (uint32_t i = 0; i < 5; i++)
+        assert_true(c.layer[i].mixer == (i == 3 ? &block_latent : &block_kda));
+    assert_true(c.layer[3].rope == ROPE_ABSENT);
+    assert_true(c.key_heads == 32 && c.value_heads == 32 && c.key_dim == 128 && c.value_dim == 128);
+    assert_true(c.conv_width == 4 && c.decay_channels && c.decay_bound == 0);
+    assert_true(c.context_max == 1048576 && c.top_k == 8 && c.shared_intermediate == 1024 && c.normalise);
+    assert_string_equal(c.unknown_keys, "");
+    assert_string_equal(reads(KIMI_LINEAR(KIMI_LISTS, ",\"twist\":2")).unknown_keys,
+                        "'linear_attn_config.twist'");
+    refuses(KIMI_LINEAR("", ""), -EINVAL, "linear_attn_config.full_attn_layers is missing");
+    refuses("{" KIMI ",\"linear_attn_config\":{" KIMI_LISTS "\"head_dim\":24}}", -ENOTSUP,
+            "linear head dimension 24 must be a multiple of 16");
+    refuses("{" KIMI ",\"linear_attn_config\":{" KIMI_LISTS "\"num_heads\":0}}", -EINVAL,
+            "linear_attn_config.num_heads is 0");
+}
+
+/* A pending token holds a decay for each channel. */
+TEST(states_of_kimi_linear_hold_a_decay_for_each_channel)
+{
+    struct config c = reads(KIMI_LINEAR(KIMI_LISTS, ""));
+    struct arena *tables;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 1 << 20}, &tables), 0);
+    c.backend = &backend_cpu;
+    c.drafts_max = 2;
+    assert_int_equal(config_lay_out(tables, &c), 0);
+    const struct delta_pending_token p = delta_pending_token(&c.shape);
+    assert_int_equal(p.beta - p.alpha, 32u * 128);
+    assert_int_equal(p.floats, (3 + 1 + 1 + 1) * 32u * 128 + 32);
+    assert_int_equal(c.shape.recurrent[0].bytes, 3u * 3 * 32 * 128 * 4 + 32u * 128 * 128 * 4);
+    arena_free(tables);
+}
+
+TEST(bailing_hybrid_bounds_its_decays)
+{
+#define BAILING SMALL("bailing_hybrid") ",\"v_head_dim\":10,\"head_dim\":16,\"layer_group_size\":3"
+    struct config c = reads("{" BAILING "}");
+    assert_true(c.decay_bound == -5 && c.key_heads == 7 && c.key_dim == 16 && c.conv_width == 4);
+    assert_true(c.layer[0].mixer == &block_kda && c.layer[2].mixer == &block_latent && c.layer[2].rope == 0);
+    assert_true(reads("{" BAILING ",\"kda_safe_gate\":false}").decay_bound == 0);
+    refuses("{" BAILING ",\"kda_lower_bound\":1}", -EINVAL, "kda_lower_bound");
+#undef BAILING
+}
+
 TEST_MAIN()

@@ -33,7 +33,7 @@ static struct arena *arena(void)
 
 /* Files of the two preprocessors may be NULL: not there. */
 static int load(const char *config, const char *image, const char *processor, const char *video,
-                uint64_t pixels_max, struct vision_config *ret, struct err *e)
+                struct vision_limits limits, struct vision_config *ret, struct err *e)
 {
     const char *dir = test_dir();
     struct config text;
@@ -45,7 +45,7 @@ static int load(const char *config, const char *image, const char *processor, co
     if (video)
         test_write_text(dir, "video_preprocessor_config.json", video);
     assert_int_equal(config_load_at(arena(), dir, &text, e), 0);
-    return vision_config_load_at(dir, &text, pixels_max, ret, e);
+    return vision_config_load_at(dir, &text, &limits, ret, e);
 }
 
 static struct vision_config reads(const char *config, const char *image, const char *processor,
@@ -53,7 +53,7 @@ static struct vision_config reads(const char *config, const char *image, const c
 {
     struct vision_config v;
     struct err e = {{0}};
-    int r = load(config, image, processor, video, 0, &v, &e);
+    int r = load(config, image, processor, video, (struct vision_limits){.pixels_max = 0}, &v, &e);
     if (r < 0)
         print_message("%s\n%s\n", config, e.text);
     assert_int_equal(r, 0);
@@ -64,7 +64,7 @@ static void refuses(const char *config, const char *image, int code, const char 
 {
     struct vision_config v;
     struct err e = {{0}};
-    int r = load(config, image, NULL, NULL, 0, &v, &e);
+    int r = load(config, image, NULL, NULL, (struct vision_limits){.pixels_max = 0}, &v, &e);
     if (r != code || !strstr(e.text, says))
         print_message("%s\ngave %d: %s\n", config, r, e.text);
     assert_int_equal(r, code);
@@ -123,7 +123,9 @@ TEST(videos_are_prepared_as_images_are)
     reads(config, image, NULL, "{\"fps\":1}");
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         struct err e = {{0}};
-        assert_int_equal(load(config, NULL, NULL, bad[i].video, 0, &v, &e), -ENOTSUP);
+        assert_int_equal(
+            load(config, NULL, NULL, bad[i].video, (struct vision_limits){.pixels_max = 0}, &v, &e),
+            -ENOTSUP);
         assert_non_null(strstr(e.text, bad[i].says));
     }
 }
@@ -132,11 +134,11 @@ TEST(a_cap_lowers_both_bounds_and_leaves_one_token)
 {
     const char *config = "{" TEXT ",\"vision_config\":{" VISION "}}";
     struct vision_config v;
-    assert_int_equal(load(config, NULL, NULL, NULL, 30000, &v, NULL), 0);
+    assert_int_equal(load(config, NULL, NULL, NULL, (struct vision_limits){30000}, &v, NULL), 0);
     assert_true(v.shape.pixels_min == 30000 && v.shape.pixels_max == 30000);
-    assert_int_equal(load(config, NULL, NULL, NULL, 3, &v, NULL), 0);
+    assert_int_equal(load(config, NULL, NULL, NULL, (struct vision_limits){3}, &v, NULL), 0);
     assert_int_equal(v.shape.pixels_max, 32 * 32);
-    assert_int_equal(load(config, NULL, NULL, NULL, 1u << 30, &v, NULL), 0);
+    assert_int_equal(load(config, NULL, NULL, NULL, (struct vision_limits){1u << 30}, &v, NULL), 0);
     assert_int_equal(v.shape.pixels_max, 16777216);
 }
 
@@ -160,7 +162,9 @@ TEST(pixtral_bounds_the_longer_edge)
     v = reads("{" PIXTRAL_TEXT "," PIXTRAL "}", "{\"size\":{\"longest_edge\":1000}}", NULL, NULL);
     assert_true(v.shape.edge_max == 1000 && v.shape.pixels_max == 1008 * 1008);
     struct err e = {{0}};
-    assert_int_equal(load("{" PIXTRAL_TEXT "," PIXTRAL "}", NULL, NULL, NULL, 300 * 300, &v, &e), 0);
+    assert_int_equal(
+        load("{" PIXTRAL_TEXT "," PIXTRAL "}", NULL, NULL, NULL, (struct vision_limits){300 * 300}, &v, &e),
+        0);
     assert_true(v.shape.edge_max == 280 && v.shape.pixels_max == 280 * 280);
     refuses("{" PIXTRAL_TEXT ",\"vision_feature_layer\":-2," PIXTRAL "}", NULL, -ENOTSUP,
             "vision_feature_layer");
@@ -191,61 +195,74 @@ TEST(images_of_gemma3_are_squares)
     refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"resample\":3}", -ENOTSUP, "resample is 3");
     refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"do_pan_and_scan\":true}", -ENOTSUP, "do_pan_and_scan");
     struct err e = {{0}};
-    assert_int_equal(load("{" GEMMA_TEXT "," SIGLIP "}", NULL, NULL, NULL, 1000, &v, &e), -EINVAL);
+    assert_int_equal(load("{" GEMMA_TEXT "," SIGLIP "}", NULL, NULL, NULL,
+                          (struct vision_limits){.pixels_max = 1000}, &v, &e),
+                     -EINVAL);
     assert_non_null(strstr(e.text, "896 x 896 pixels, over --max-image-pixels"));
 }
 
-#define INTERN_TEXT                                                                                          \
-    "\"model_type\":\"internvl\",\"image_token_id\":500,\"downsample_ratio\":0.5,\"text_config\":{"          \
-    "\"model_type\":\"qwen2\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"         \
-    "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
-    "\"max_position_embeddings\":4096}"
-#define INTERN_BUT_NORM                                                                                      \
-    "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,"         \
-    "\"image_size\":[448,448],\"patch_size\":[14,14]"
-#define INTERN "\"vision_config\":{" INTERN_BUT_NORM ",\"norm_type\":\"layer_norm\"}"
+#define GEMMA4_TEXT                                                                                          \
+    "\"model_type\":\"gemma4\",\"image_token_id\":500,\"text_config\":{\"model_type\":\"gemma4_text\","      \
+    "\"use_bidirectional_attention\":\"vision\",\"hidden_size\":64,\"num_hidden_layers\":4,"                 \
+    "\"hidden_size_per_layer_input\":0,\"intermediate_size\":160,\"vocab_size\":512}"
+#define GEMMA4_VISION                                                                                        \
+    "\"hidden_size\":32,\"num_attention_heads\":2,\"head_dim\":16,\"num_hidden_layers\":2,"                  \
+    "\"intermediate_size\":48"
 
-TEST(images_of_internvl_have_tiles)
+static int with_limits(struct vision_limits limits, struct vision_config *ret, struct err *e)
 {
-    struct vision_config v = reads("{" INTERN_TEXT "," INTERN "}", NULL, NULL, NULL);
-    assert_true(v.grid == 32 && v.shape.merge == 2 && v.merge_eps == 1e-5f && v.eps == 1e-6f);
-    assert_true(v.shape.tiles.edge == 448 && v.shape.tiles.count_min == 1 && v.shape.tiles.count_max == 12);
-    assert_true(model_image_tokens_max(&v.shape) == 256 && model_image_parts_max(&v.shape) == 13);
-    v = reads("{" INTERN_TEXT "," INTERN "}", "{\"max_patches\":6}", NULL, NULL);
-    assert_int_equal(v.shape.tiles.count_max, 6);
-    /* The server's limit is one of all tiles. */
-    struct err e = {{0}};
-    assert_int_equal(load("{" INTERN_TEXT "," INTERN "}", NULL, NULL, NULL, 3 * 448 * 448, &v, &e), 0);
-    assert_int_equal(v.shape.tiles.count_max, 3);
-    refuses("{" INTERN_TEXT "," INTERN "}", "{\"size\":{\"height\":224,\"width\":224}}", -ENOTSUP,
-            "a tile has 224 pixels");
-    refuses("{" INTERN_TEXT ",\"vision_config\":{" INTERN_BUT_NORM ",\"norm_type\":\"rms_norm\"}}", NULL,
-            -ENOTSUP, "norm_type 'rms_norm'");
-    refuses("{" INTERN_TEXT ",\"vision_config\":{" INTERN_BUT_NORM ",\"use_qk_norm\":true}}", NULL, -ENOTSUP,
-            "use_qk_norm is true");
+    return load("{" GEMMA4_TEXT ",\"vision_config\":{" GEMMA4_VISION "}}", NULL, NULL, NULL, limits, ret, e);
 }
 
-#define IDEFICS                                                                                              \
-    "{\"model_type\":\"idefics3\",\"image_token_id\":500,\"scale_factor\":2,\"text_config\":{"               \
-    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"         \
-    "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
-    "\"max_position_embeddings\":4096},\"vision_config\":{\"num_hidden_layers\":2,"                          \
-    "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"image_size\":364,"              \
-    "\"patch_size\":14}}"
-
-TEST(images_of_idefics3_have_tiles)
+TEST(images_of_gemma4_have_a_budget_of_tokens)
 {
-    struct vision_config v = reads(IDEFICS, NULL, NULL, NULL);
-    assert_true(v.grid == 26 && v.shape.merge == 2 && v.shape.filter == 1);
-    assert_true(v.shape.tiles.edge == 364 && v.shape.tiles.longest == 1456);
-    assert_int_equal(model_image_parts_max(&v.shape), 17);
-    v = reads(IDEFICS, "{\"do_image_splitting\":false}", NULL, NULL);
-    assert_int_equal(model_image_parts_max(&v.shape), 1);
+    struct vision_config v =
+        reads("{" GEMMA4_TEXT ",\"vision_config\":{" GEMMA4_VISION ",\"use_clipped_linears\":true}}", NULL,
+              NULL, NULL);
+    assert_true(v.shape.patch == 16 && v.shape.merge == 3 && v.grid == 10240 && v.theta == 100);
+    assert_true(v.clipped && !v.standardizes && v.gated && v.function == GLU_GELU_TANH);
+    assert_true(v.shape.linear && v.shape.both_ways && v.shape.size == IMAGE_BY_BUDGET);
+    assert_int_equal(model_image_tokens_max(&v.shape), 280);
+    v = reads("{" GEMMA4_TEXT ",\"vision_config\":{" GEMMA4_VISION "}}", NULL,
+              "{\"image_processor\":{\"max_soft_tokens\":1120,\"do_normalize\":false}}", NULL);
+    assert_int_equal(model_image_tokens_max(&v.shape), 1120);
+    assert_int_equal(with_limits((struct vision_limits){.tokens = 70}, &v, NULL), 0);
+    assert_int_equal(model_image_tokens_max(&v.shape), 70);
+    assert_int_equal(with_limits((struct vision_limits){.pixels_max = 48 * 48 * 10}, &v, NULL), 0);
+    assert_int_equal(model_image_tokens_max(&v.shape), 10);
     struct err e = {{0}};
-    assert_int_equal(load(IDEFICS, NULL, NULL, NULL, 5 * 364 * 364, &v, &e), 0);
-    assert_int_equal(v.shape.tiles.longest, 728);
-    refuses(IDEFICS, "{\"size\":{\"longest_edge\":8000}}", -ENOTSUP, "484 tiles of 364 pixels");
-    refuses(IDEFICS, "{\"resample\":3}", -ENOTSUP, "resample is 3");
+    assert_int_equal(with_limits((struct vision_limits){.tokens = 100}, &v, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "--image-tokens is 100; this model's images have 70, 140"));
+}
+
+TEST(another_form_of_gemma4s_encoder_is_named)
+{
+#define REFUSED_GEMMA4(more, image, says)                                                                    \
+    refuses("{" GEMMA4_TEXT ",\"vision_config\":{" GEMMA4_VISION more "}}", image, -ENOTSUP, says)
+    REFUSED_GEMMA4(",\"num_key_value_heads\":1", NULL, "num_key_value_heads is 1; supported is 2");
+    REFUSED_GEMMA4(",\"position_embedding_size\":100", NULL, "the table has 100 of an axis");
+    REFUSED_GEMMA4("", "{\"max_soft_tokens\":99}", "max_soft_tokens is 99");
+    REFUSED_GEMMA4("", "{\"do_normalize\":true,\"image_mean\":[0.5,0.5,0.5]}", "image_mean and image_std");
+    REFUSED_GEMMA4("", "{\"pooling_kernel_size\":2}", "pooling_kernel_size is 2; supported is 3");
+    struct vision_config v;
+    struct err e = {{0}};
+    assert_int_equal(load("{" TEXT ",\"vision_config\":{" VISION "}}", NULL, NULL, NULL,
+                          (struct vision_limits){.tokens = 70}, &v, &e),
+                     -ENOTSUP);
+    assert_non_null(strstr(e.text, "--image-tokens is for models"));
+}
+
+TEST(patches_of_gemma4_unified_are_tokens)
+{
+    struct vision_config v =
+        reads("{\"model_type\":\"gemma4_unified\",\"image_token_id\":500,\"text_config\":{\"model_type\":"
+              "\"gemma4_unified_text\",\"hidden_size\":64,\"num_hidden_layers\":4,\"intermediate_size\":160,"
+              "\"vocab_size\":512},\"vision_config\":{\"mm_embed_dim\":32,\"output_proj_dims\":32}}",
+              NULL, NULL, NULL);
+    assert_true(v.shape.patch == 48 && v.shape.merge == 1 && v.depth == 0 && v.grid == 1120 &&
+                v.hidden == 32);
+    assert_true(v.eps == 1e-5f && v.merge_eps == 1e-6f && v.shape.both_ways);
+    assert_int_equal(model_image_tokens_max(&v.shape), 280);
 }
 
 /* The keys of a published file, without text_config. */

@@ -91,6 +91,28 @@ TEST(the_longer_edge_is_bounded_where_the_model_says_so)
     }
 }
 
+/* get_aspect_ratio_preserving_size() of Gemma 4's processor in transformers 5.24: width, height, tokens, and
+ * the size for tokens of 48 pixels. */
+TEST(a_budget_is_used_up)
+{
+    static const uint32_t cases[][5] = {
+        {7013, 143, 140, 3936, 48}, {554, 16, 70, 2352, 48},      {1, 48, 140, 48, 3888},
+        {64, 9935, 140, 48, 6720},  {2948, 27, 280, 8352, 48},    {310, 927, 1120, 912, 2736},
+        {1, 72, 140, 48, 4800},     {394, 4014, 70, 96, 1248},    {30, 2977, 560, 96, 11280},
+        {149, 197, 70, 336, 432},   {840, 42, 140, 2496, 96},     {4627, 1155, 140, 1104, 240},
+        {296, 60, 140, 1248, 240},  {6, 7, 140, 480, 576},        {34, 1, 560, 6576, 192},
+        {4, 3, 70, 432, 336},       {21, 1860, 1120, 144, 15072}, {22, 17, 280, 912, 672},
+        {83, 18, 560, 2400, 528},   {77, 5, 280, 3120, 192},      {998, 2396, 70, 240, 576}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const uint32_t *c = cases[i];
+        struct smart_bounds b = {.edge = 48, .pixels_max = (uint64_t)c[2] * 48 * 48, .budget = true};
+        struct smart_size s;
+        assert_int_equal(smart_size(c[0], c[1], &b, &s, NULL), 0);
+        if (s.width != c[3] || s.height != c[4])
+            fail_msg("%u x %u to %u x %u, not %u x %u", c[0], c[1], s.width, s.height, c[3], c[4]);
+    }
+}
+
 TEST(a_square_is_a_square)
 {
     struct smart_bounds b = {.edge = 56, .square = 896};

@@ -1,5 +1,4 @@
 plateau_test(test_smart_size vision)
-plateau_test(test_tiles vision)
 plateau_test(test_resize vision)
 plateau_test(test_decode vision)
 plateau_test(test_decode_refuse vision)
