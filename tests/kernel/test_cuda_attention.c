@@ -54,9 +54,10 @@ struct attention {
     struct rope_tables ropes;
     float *x;
     uint32_t in, out; /* values of a token */
+    bool images;      /* tokens of two images see each other */
 };
 
-static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS], tables[2][PAGES];
+static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS], ends[TOKENS], tables[2][PAGES];
 static struct rope_position positions[TOKENS];
 static dev_ptr features[TOKENS];
 
@@ -179,6 +180,8 @@ static void compute_rows(struct attention *a, uint32_t mode, const struct batch_
                                 .token_seq = seqs_of,
                                 .positions = positions,
                                 .features = features,
+                                .ends = a->images ? ends : NULL,
+                                .image_count = a->images,
                                 .logit_columns = columns,
                                 .hidden_columns = columns,
                                 .pages = {a->pages},
@@ -211,6 +214,12 @@ static void compute_rows(struct attention *a, uint32_t mode, const struct batch_
     assert_int_equal(compute_step_end(c), 0);
 }
 
+/* Images have positions [40, 104) and [130, 136) of each sequence. */
+static uint32_t end_of(uint32_t position)
+{
+    return position >= 40 && position < 104 ? 104 : position >= 130 && position < 136 ? 136 : position + 1;
+}
+
 /* The next counts[i] tokens of both sequences, from from[i] on, to their places in ret[i]. */
 static void step(struct attention *a, uint32_t mode, const uint32_t from[2], const uint32_t counts[2],
                  float *ret[2])
@@ -232,6 +241,7 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
             ids[t] = (from[i] + c + 77 * i) % TOKENS;
             for (uint32_t axis = 0; axis < 3; axis++)
                 positions[t].axis[axis] = from[i] + c;
+            ends[t] = end_of(from[i] + c);
             seqs_of[t] = n;
             columns[t] = t;
         }
@@ -397,6 +407,55 @@ TEST(a_positions_bits_do_not_depend_on_the_chunk)
     for (uint32_t i = 0; i < COUNT_OF(shapes); i += LARGEST < UINT32_MAX ? 2 : 1)
         for (enum kv_form form = KV_BF16; form < KV_FORMS; form++)
             holds(&shapes[i], form, &r);
+}
+
+/* Both sequences in five steps. In one of them few tokens have an image among them. */
+static void run_cut(struct attention *a, float *ret[2])
+{
+    static const uint32_t cuts[2][6] = {{0, 40, 104, 130, 136, TOKENS / 2},
+                                        {0, 120, 136, 140, 141, TOKENS / 2}};
+    for (uint32_t i = 0; i + 1 < COUNT_OF(cuts[0]); i++) {
+        const uint32_t from[2] = {cuts[0][i], cuts[1][i]};
+        const uint32_t counts[2] = {cuts[0][i + 1] - from[0], cuts[1][i + 1] - from[1]};
+        step(a, 1, from, counts, ret);
+    }
+}
+
+TEST(tokens_of_an_image_see_each_other)
+{
+    static const struct shape shapes[] = {{.heads = 2, .kv_heads = 1, .size = 256, .half = 48, .window = 50},
+                                          {.heads = 4, .kv_heads = 2, .size = 64}};
+    NEEDS_GPU
+    struct rng r = {10, 0};
+    for (uint32_t i = 0; i < PAGES; i++) {
+        tables[0][i] = 2 * (PAGES - 1 - i);
+        tables[1][i] = 2 * i + 1;
+    }
+    for (uint32_t i = 0; i < COUNT_OF(shapes); i++) {
+        struct attention a;
+        const size_t count = (size_t)(TOKENS / 2) * shapes[i].heads * shapes[i].size;
+        float *rows[3][2];
+        for (uint32_t k = 0; k < 6; k++) {
+            rows[k / 2][k % 2] = malloc(count * sizeof(float));
+            memset(rows[k / 2][k % 2], 0xff, count * sizeof(float));
+        }
+        attention_init(&a, &shapes[i], KV_BF16, random_rows(&shapes[i], &r), &r);
+        run(&a, 1, 0, TOKENS / 2, rows[2]);
+        a.images = true;
+        run(&a, 0, 0, TOKENS / 2, rows[0]);
+        run(&a, 1, 0, TOKENS / 2, rows[1]);
+        for (uint32_t k = 0; k < 2; k++) {
+            is_near(&a, rows[0][k], rows[1][k]);
+            assert_memory_not_equal(rows[1][k] + 60 * a.out, rows[2][k] + 60 * a.out, a.out * sizeof(float));
+            assert_memory_equal(rows[1][k] + 30 * a.out, rows[2][k] + 30 * a.out, a.out * sizeof(float));
+        }
+        run_cut(&a, rows[2]);
+        for (uint32_t k = 0; k < 2; k++)
+            assert_same_bits(rows[2][k], rows[1][k], count, "steps with images");
+        for (uint32_t k = 0; k < 6; k++)
+            free(rows[k / 2][k % 2]);
+        attention_done(&a);
+    }
 }
 
 TEST_MAIN()

@@ -35,10 +35,10 @@ struct need {
 /* ---- the workspace ---- */
 
 /* The batch's arrays, each rounded up to ALIGN. */
-#define BATCH_ARRAYS 8u
+#define BATCH_ARRAYS 9u
 static uint64_t batch_token_bytes(void)
 {
-    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr);
+    return 5 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr);
 }
 static uint32_t pages_max(const struct compute_shape *s)
 {
@@ -262,6 +262,9 @@ static void pack_batch(struct cuda *c, const struct batch *b)
          &c->step.logit_columns);
     pack(&p, seqs_max * sizeof(b->hidden_columns[0]), b->seq_count * sizeof(b->hidden_columns[0]),
          b->hidden_columns, &c->step.hidden_columns);
+    /* A step with images is not recorded. */
+    if (b->ends && b->image_count > 0)
+        pack(&p, n * sizeof(b->ends[0]), n * sizeof(b->ends[0]), b->ends, &c->step.ends);
     pack_tables(&p, b, seqs);
     (void)cuda_done(c, c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
                     "batch");

@@ -68,6 +68,7 @@ struct cuda_step {
     uint32_t tokens, seqs, logits, values;
     const struct cuda_seq *seq;
     const uint32_t *ids, *token_seq, *logit_columns, *hidden_columns, *tables;
+    const uint32_t *ends;      /* [tokens]: see struct batch; NULL: queries see no later tokens */
     const uint32_t *positions; /* [tokens][3] */
     const uint64_t *features;
     char *pages[CUDA_GROUPS_MAX];

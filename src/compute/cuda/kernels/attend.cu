@@ -242,7 +242,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         grid_wait();
     const cuda_seq &seq = p.append ? s.seq[t] : seq_of(s, t);
     uint32_t position = seq.position + (t - seq.first);
-    range seen = seen_by(a, position);
+    range seen = seen_by(s, a, t, position);
     uint32_t first = seen.first / SEGMENT, count = (seen.end + SEGMENT - 1) / SEGMENT - first;
     if (blockIdx.z >= count)
         return;
@@ -326,7 +326,7 @@ KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cud
     grid_begin();
     uint32_t t = p.first + blockIdx.x;
     const cuda_seq &seq = seq_of(s, t);
-    join_parts(a, p, seen_by(a, seq.position + (t - seq.first)), t, blockIdx.y, threadIdx.x);
+    join_parts(a, p, seen_by(s, a, t, seq.position + (t - seq.first)), t, blockIdx.y, threadIdx.x);
 }
 
 /* ---- many tokens ---- */
@@ -359,9 +359,9 @@ DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_
         for (uint32_t i = m.warp; i < ROWS; i += WARPS)
             put_query<D>(q + i * m.Q_PITCH,
                          i < my_rows ? row_of(a.qkv, t + row + i) + (uint64_t)head * a.q_stride : NULL);
-        const queries mine_of = queries_of(a, t + row, my_rows, head, position + row);
-        const range all = {seen_by(a, position).first, position + count}, share = share_of(all);
-        const range team_seen = {seen_by(a, position + row).first, position + row + mine_of.count};
+        const queries mine_of = queries_of(s, a, t + row, my_rows, head, position + row);
+        const range all = seen_by_all(s, a, t, count, position), share = share_of(all);
+        const range team_seen = seen_by_all(s, a, t + row, mine_of.count, position + row);
         joined<D, WARPS> j;
         const source from = {s, a, seq, kv_head, all};
         const uint32_t pages_at = stages_at + keys<D>::BYTES;

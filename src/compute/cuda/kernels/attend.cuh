@@ -21,11 +21,11 @@ struct range {
     uint32_t first, end;
 };
 
-/* The tokens that a query at `position` sees. */
-DEVICE range seen_by(const cuda_attention &a, uint32_t position)
+/* The tokens that the query of token t, at `position`, sees. */
+DEVICE range seen_by(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t position)
 {
     uint32_t first = a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
-    return {a.mtp ? 1 : first, position + 1};
+    return {a.mtp ? 1 : first, s.ends && !a.mtp ? s.ends[t] : position + 1};
 }
 
 /* Returns a weight with the scale of its value; of a value that no query sees the scale may be anything. */
@@ -549,14 +549,23 @@ struct queries {
     range seen[2];               /* none where there is no query */
 };
 
-DEVICE queries queries_of(const cuda_attention &a, uint32_t t, uint32_t count, uint32_t head,
-                          uint32_t position)
+/* The tokens that some query of tokens [t, t + count) sees, the first one of which is at `position`. */
+DEVICE range seen_by_all(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t count,
+                         uint32_t position)
+{
+    if (count == 0)
+        return {0, 0};
+    return {seen_by(s, a, t, position).first, seen_by(s, a, t + count - 1, position + count - 1).end};
+}
+
+DEVICE queries queries_of(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t count,
+                          uint32_t head, uint32_t position)
 {
     queries q = {t, min(count, ROWS), head};
 #pragma unroll
     for (uint32_t r = 0; r < 2; r++) {
         uint32_t at = threadIdx.x % 32 / 4 + 8 * r;
-        q.seen[r] = at < count ? seen_by(a, position + at) : range{0, 0};
+        q.seen[r] = at < count ? seen_by(s, a, t + at, position + at) : range{0, 0};
     }
     return q;
 }

@@ -363,7 +363,7 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
         grid_wait();
     const cuda_seq &seq = p.append ? s.seq[t] : seq_of(s, t);
     uint32_t position = seq.position + (t - seq.first);
-    const range seen = seen_by(a, position);
+    const range seen = seen_by(s, a, t, position);
     uint32_t first = seen.first / SEGMENT, count = (seen.end + SEGMENT - 1) / SEGMENT - first;
     if (blockIdx.z >= count)
         return;

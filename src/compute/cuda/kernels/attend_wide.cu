@@ -181,8 +181,8 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
         for (uint32_t i = 0; i < ROWS; i++)
             put_row<D>(q, warp * ROWS + i,
                        i < my_rows ? row_of(a.qkv, t + row + i) + (uint64_t)head * a.q_stride : NULL);
-        const queries mine = queries_of(a, t + row, my_rows, head, position + row);
-        const range all = {seen_by(a, position).first, position + count}, share = share_of(all);
+        const queries mine = queries_of(s, a, t + row, my_rows, head, position + row);
+        const range all = seen_by_all(s, a, t, count, position), share = share_of(all);
         joined<D, 1> j;
         const source keys = {s, a, seq, kv_head, all};
         const uint32_t pages_at = stages_at + tile<D>::BYTES;

@@ -393,10 +393,11 @@ DEVICE uint32_t first_seen(const cuda_attention &a, uint32_t position)
         return 1;
     return a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
 }
-DEVICE uint32_t end_seen(const cuda_attention &a, uint32_t position, uint32_t end)
+DEVICE uint32_t end_seen(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t position,
+                         uint32_t end)
 {
     if (!a.both_ways)
-        return position + 1;
+        return s.ends && !a.mtp ? s.ends[t] : position + 1;
     return a.window > 0 && a.window < end - position ? position + a.window : end;
 }
 
@@ -413,7 +414,7 @@ KERNEL plateau_attend(const cuda_step s, const cuda_attention a)
                 a.gated ? q + a.kv.k_width : NULL,
                 row_of(a.out, t) + (uint64_t)head * a.kv.v_width,
                 first_seen(a, position),
-                end_seen(a, position, seq.position + seq.count),
+                end_seen(s, a, t, position, seq.position + seq.count),
                 a.kv.k_width,
                 a.kv.v_width,
                 a.kv.v_in_k,
