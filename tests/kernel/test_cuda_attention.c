@@ -191,6 +191,7 @@ static void compute_rows(struct attention *a, uint32_t mode, const struct batch_
                               .scale = 0.7f,
                               .window = s->window,
                               .cap = s->cap,
+                              .image_ends = a->images,
                               .qkv = {ARRAY_QKV, 0, a->in},
                               .out = {ARRAY_OUT, 0, a->out}};
     if (s->half > 0) {

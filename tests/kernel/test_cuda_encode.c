@@ -1,6 +1,6 @@
-/* The vision encoder's operations on a GPU: attention on tensor cores against sums in double, and with the
- * same bits in every slice; patches of pixels; what operations leave for the product behind them. Skipped
- * where there is no GPU. */
+/* The vision encoder's operations on a GPU: attention on tensor cores against sums in double, of all patches
+ * and of windows, and with the same bits in every slice; patches of pixels; rotations, norms, means and
+ * activations; what operations leave for the product behind them. Skipped where there is no GPU. */
 #include "cuda_test.h"
 
 #include "base/arena.h"
@@ -166,7 +166,7 @@ static void attended_drop(struct attended *a)
     free(a->out);
 }
 
-/* In slices of `slice` patches. */
+/* In slices of `slice` patches; with windows in these. */
 static void attend(struct encode *e, const float *key_value, const float *query, uint32_t slice, dev_ptr bias,
                    struct attended *ret)
 {
@@ -191,12 +191,40 @@ static void attend(struct encode *e, const float *key_value, const float *query,
                                .bias = bias};
         run(e, op);
         op.kind = ENCODE_ATTEND;
+        op.in_windows = e->shape.window > 0;
         op.y = from_row(y, at);
         run(e, op);
     }
     get_rows(e, &kv, e->patches, 2 * n, ret->key_value);
     get_rows(e, &q, e->patches, n, ret->query);
     get_rows(e, &y, e->patches, n, ret->out);
+}
+
+/* The token's window, and the token's row and column: windows are walked one after the other. */
+struct place {
+    uint32_t window, row, column;
+};
+
+static struct place place_of(const struct encode *e, uint32_t token)
+{
+    const uint32_t rows = e->image.rows / MERGE, columns = e->image.columns / MERGE;
+    const uint32_t edge = e->shape.window ? e->shape.window : MAX_OF(rows, columns);
+    struct place p = {0, 0, 0};
+    uint32_t at = 0;
+    for (uint32_t top = 0; top < rows; top += edge)
+        for (uint32_t left = 0; left < columns; left += edge, p.window++)
+            for (p.row = top; p.row < MIN_OF(top + edge, rows); p.row++)
+                for (p.column = left; p.column < MIN_OF(left + edge, columns); p.column++)
+                    if (at++ == token)
+                        return p;
+    assert_true(false);
+    return p;
+}
+
+static bool sees(const struct encode *e, uint32_t patch, uint32_t other)
+{
+    return e->shape.window == 0 ||
+           place_of(e, patch / (MERGE * MERGE)).window == place_of(e, other / (MERGE * MERGE)).window;
 }
 
 static double rounded(float x)
@@ -211,6 +239,9 @@ static void check_query(const struct encode *e, const struct attended *a, uint32
     const uint32_t n = e->shape.hidden, d = e->shape.head_dim;
     double most = -INFINITY, sum = 0;
     for (uint32_t k = 0; k < e->patches; k++) {
+        weights[k] = -INFINITY;
+        if (!sees(e, i, k))
+            continue;
         weights[k] = 0;
         for (uint32_t j = head * d; j < (head + 1) * d; j++)
             weights[k] += rounded(a->query[(size_t)i * n + j]) * rounded(a->key_value[(size_t)k * 2 * n + j]);
@@ -230,10 +261,13 @@ static void check_query(const struct encode *e, const struct attended *a, uint32
     }
 }
 
-static void check_attention(uint32_t heads, uint32_t head_dim, uint32_t rows, uint32_t columns)
+/* window: tokens of its edge; 0: none. */
+static void check_attention(uint32_t heads, uint32_t head_dim, uint32_t rows, uint32_t columns,
+                            uint32_t window)
 {
     struct encode e;
     encode_init(&e, heads, head_dim, COMPUTE_BF16, rows, columns);
+    e.shape.window = window;
     const size_t n = (size_t)e.patches * e.shape.hidden;
     float *kv = random_values(&e.rng, 2 * n, -2, 2), *q = random_values(&e.rng, n, -2, 2);
     double *weights = malloc(e.patches * sizeof(double));
@@ -258,10 +292,18 @@ static void check_attention(uint32_t heads, uint32_t head_dim, uint32_t rows, ui
 TEST(attention_is_near_the_sums_in_double_and_the_same_in_slices)
 {
     NEEDS_GPU;
-    check_attention(2, 16, 12, 14);
-    check_attention(3, 64, 16, 16);
-    check_attention(2, 72, 12, 14);
-    check_attention(1, 128, 4, 10);
+    check_attention(2, 16, 12, 14, 0);
+    check_attention(3, 64, 16, 16, 0);
+    check_attention(2, 72, 12, 14, 0);
+    check_attention(1, 128, 4, 10, 0);
+}
+
+/* Windows of 4 and 3 tokens, the last ones of which are narrower or lower. */
+TEST(attention_stays_in_windows)
+{
+    NEEDS_GPU;
+    check_attention(2, 80, 20, 26, 4);
+    check_attention(1, 64, 12, 16, 3);
 }
 
 /* ---- pixels ---- */
@@ -273,7 +315,7 @@ static float level(const struct encode *e, uint32_t c, uint8_t byte)
 
 static void check_pixels(struct encode *e, uint32_t slice)
 {
-    const uint32_t p = e->shape.patch, plane = p * p, width = 6 * plane, per_row = e->image.columns / MERGE;
+    const uint32_t p = e->shape.patch, plane = p * p, frames = e->shape.frames, width = 3 * frames * plane;
     struct encode_rows y = take_rows(e, width);
     float *got = malloc((size_t)e->patches * width * sizeof(float));
     run(e, (struct op_encode){.kind = ENCODE_TABLES});
@@ -285,10 +327,11 @@ static void check_pixels(struct encode *e, uint32_t slice)
                                   .y = from_row(y, at)});
     get_rows(e, &y, e->patches, width, got);
     for (uint32_t i = 0; i < e->patches; i++) {
-        uint32_t token = i / 4, row = token / per_row * 2 + i % 4 / 2, column = token % per_row * 2 + i % 2;
+        const struct place at_token = place_of(e, i / 4);
+        uint32_t row = at_token.row * 2 + i % 4 / 2, column = at_token.column * 2 + i % 2;
         for (uint32_t v = 0; v < width; v++) {
-            uint32_t c = e->shape.channels_last ? v % 3 : v / (2 * plane);
-            uint32_t in = e->shape.channels_last ? v / 3 : v % (2 * plane), at = in % plane;
+            uint32_t c = e->shape.channels_last ? v % 3 : v / (frames * plane);
+            uint32_t in = e->shape.channels_last ? v / 3 : v % (frames * plane), at = in % plane;
             size_t pixel = (size_t)(row * p + at / p) * e->image.width + column * p + at % p;
             float want = level(e, c, e->image.frames[in / plane][pixel * 3 + c]);
             assert_same_bits(&got[(size_t)i * width + v], &want, 1, "pixels");
@@ -307,6 +350,165 @@ TEST(patches_are_pixels_of_their_place_in_either_layout)
     check_pixels(&e, 8);
     e.image.frames[1] = e.image.frames[0];
     check_pixels(&e, 28);
+    encode_done(&e);
+}
+
+TEST(patches_of_one_frame_and_of_windows_are_pixels_of_their_place)
+{
+    NEEDS_GPU;
+    struct encode e;
+    encode_init(&e, 2, 16, COMPUTE_F32, 6, 10);
+    e.shape.frames = 1;
+    check_pixels(&e, 28);
+    e.shape.window = 2;
+    check_pixels(&e, 16);
+    encode_done(&e);
+}
+
+/* ---- rows ---- */
+
+/* What the row `y` of an operation should be, made of row `x`. */
+typedef void expect_fn(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                       double *y);
+
+/* Runs `op` on rows of x_width values; y_width are compared, in_place: of x. */
+static void check_rows(struct encode *e, struct op_encode op, uint32_t x_width, uint32_t y_width,
+                       bool in_place, expect_fn *expect)
+{
+    struct encode_rows x = take_rows(e, x_width), y = take_rows(e, y_width);
+    float *in = random_values(&e->rng, (size_t)op.count * x_width, -3, 3);
+    float *got = malloc((size_t)op.count * y_width * sizeof(float));
+    double *want = malloc(y_width * sizeof(double));
+    put_rows(e, &x, op.count, x_width, in);
+    op.x = x, op.y = y;
+    run(e, (struct op_encode){.kind = ENCODE_TABLES});
+    run(e, op);
+    get_rows(e, in_place ? &x : &y, op.count, y_width, got);
+    for (uint32_t i = 0; i < op.count; i++) {
+        expect(e, &op, i, in + (size_t)i * x_width, want);
+        for (uint32_t k = 0; k < y_width; k++)
+            assert_within((double)got[(size_t)i * y_width + k], want[k], 1e-5 * (1 + fabs(want[k])), "value");
+    }
+    free(in);
+    free(got);
+    free(want);
+}
+
+/* Without a weight beside it; part after part, or the first value of each part, then the second. */
+static void expect_rms(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                       double *y)
+{
+    const uint32_t n = op->width / op->norm_parts;
+    (void)e, (void)row;
+    for (uint32_t part = 0; part < op->norm_parts; part++) {
+        double squares = 0;
+        for (uint32_t k = 0; k < n; k++)
+            squares += (double)x[part * n + k] * (double)x[part * n + k];
+        for (uint32_t k = 0; k < n; k++)
+            y[op->by_value ? k * op->norm_parts + part : part * n + k] =
+                (double)x[part * n + k] / sqrt(squares / n + (double)op->eps);
+    }
+}
+
+static void expect_mean(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                        double *y)
+{
+    (void)e, (void)row;
+    for (uint32_t k = 0; k < op->width; k++) {
+        y[k] = 0;
+        for (uint32_t part = 0; part < op->norm_parts; part++)
+            y[k] += (double)op->factor * (double)x[part * op->width + k] / op->norm_parts;
+    }
+}
+
+static void expect_gated(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                         double *y)
+{
+    (void)e, (void)row;
+    for (uint32_t k = 0; k < op->width; k++)
+        y[k] = (double)x[k] / (1 + exp(-(double)x[k])) * (double)x[op->width + k];
+}
+
+/* Rows have the even frequencies of a head, columns the odd ones. */
+static void expect_turned(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                          double *y)
+{
+    const uint32_t d = e->shape.head_dim, half = d / 2;
+    const struct place p = place_of(e, row / (MERGE * MERGE));
+    const uint32_t at[2] = {p.row * MERGE + row % 4 / 2, p.column * MERGE + row % 2};
+    for (uint32_t i = 0; i < op->width; i++) {
+        uint32_t j = i % d % half, column = j >= half / 2, head = i / d * d;
+        double frequency = pow(e->shape.theta, -(double)(2 * (j % (half / 2)) + column) / half);
+        double angle = at[column] * frequency, low = (double)x[head + j], high = (double)x[head + j + half];
+        y[i] = i % d < half ? low * cos(angle) - high * sin(angle) : high * cos(angle) + low * sin(angle);
+    }
+}
+
+static void expect_same(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                        double *y)
+{
+    (void)e, (void)row;
+    for (uint32_t k = 0; k < op->width; k++)
+        y[k] = (double)x[k];
+}
+
+TEST(rows_are_normed_averaged_gated_and_turned)
+{
+    NEEDS_GPU;
+    struct encode e;
+    encode_init(&e, 2, 24, COMPUTE_F32, 6, 10);
+    const uint32_t n = e.shape.hidden;
+    const dev_ptr ones = put_values(&e, 4 * n, 1, 1);
+    struct op_encode op = {.kind = ENCODE_NORM,
+                           .by_token = true,
+                           .count = 15,
+                           .width = 4 * n,
+                           .norm_parts = 4,
+                           .rms = true,
+                           .eps = 1e-2f,
+                           .norm_weight = ones};
+    check_rows(&e, op, 4 * n, 4 * n, false, expect_rms);
+    op.by_value = true;
+    check_rows(&e, op, 4 * n, 4 * n, false, expect_rms);
+    op = (struct op_encode){
+        .kind = ENCODE_POOL, .by_token = true, .count = 15, .width = n, .norm_parts = 4, .factor = 3};
+    check_rows(&e, op, 4 * n, n, false, expect_mean);
+    op = (struct op_encode){.kind = ENCODE_ACT, .count = 60, .width = n, .function = GLU_SILU, .gated = true};
+    check_rows(&e, op, 2 * n, n, true, expect_gated);
+    op = (struct op_encode){.kind = ENCODE_QUERIES, .count = 60, .width = n};
+    e.shape.rotation = ENCODE_ROTATE_ALTERNATE;
+    check_rows(&e, op, n, n, true, expect_turned);
+    e.shape.rotation = ENCODE_ROTATE_NONE;
+    check_rows(&e, op, n, n, true, expect_same);
+    encode_done(&e);
+}
+
+/* Tokens of windows, the last of which are narrower, go to their places of the whole image. */
+TEST(tokens_of_windows_go_back_to_rows)
+{
+    NEEDS_GPU;
+    struct encode e;
+    encode_init(&e, 2, 16, COMPUTE_F32, 10, 14);
+    e.shape.window = 3;
+    const uint32_t n = e.shape.hidden, tokens = e.patches / 4, columns = e.image.columns / MERGE;
+    struct encode_rows x = take_rows(&e, n), y = take_rows(&e, n);
+    float *in = random_values(&e.rng, (size_t)tokens * n, -3, 3), *got = malloc(tokens * n * sizeof(float));
+    put_rows(&e, &x, tokens, n, in);
+    for (uint32_t at = 0; at < tokens; at += 8)
+        run(&e, (struct op_encode){.kind = ENCODE_IN_ROWS,
+                                   .by_token = true,
+                                   .from = at,
+                                   .count = MIN_OF(8u, tokens - at),
+                                   .width = n,
+                                   .x = from_row(x, at),
+                                   .y = y});
+    get_rows(&e, &y, tokens, n, got);
+    for (uint32_t i = 0; i < tokens; i++) {
+        const struct place p = place_of(&e, i);
+        assert_same_bits(got + (size_t)(p.row * columns + p.column) * n, in + (size_t)i * n, n, "token");
+    }
+    free(in);
+    free(got);
     encode_done(&e);
 }
 
@@ -364,6 +566,42 @@ static void check_reader(struct encode *e, struct reading r, const float *x, con
     }
     free(plain);
     free(got);
+    source_drop(&s);
+}
+
+/* A product of a product: y = w x, then z = w y, which no operation between them rounds. */
+static void check_chained(struct encode *e)
+{
+    const uint32_t n = e->shape.hidden, count = e->patches;
+    const struct backend *b = e->gpu.device->backend;
+    struct linear_source s = random_dense(&e->rng, DTYPE_BF16, 1, n, n);
+    struct projection p = {.in = n, .out = n, .part_count = 1};
+    float *x = random_values(&e->rng, (size_t)count * n, -3, 3);
+    float *y = malloc((size_t)count * n * sizeof(float)), *z = malloc((size_t)count * n * sizeof(float));
+    struct encode_rows rows[3];
+    p.parts[0] =
+        b->weight_begin(&s, 1, COMPUTE_BF16, gpu_take(&e->gpu, b->weight_bytes(&s, 1, COMPUTE_BF16)));
+    b->weight_put(e->gpu.device, &p.parts[0], 0, &s);
+    for (uint32_t i = 0; i < 3; i++)
+        rows[i] = take_rows(e, n);
+    put_rows(e, &rows[0], count, n, x);
+    for (uint32_t i = 0; i < 2; i++)
+        run(e, (struct op_encode){
+                   .kind = ENCODE_PROJECT, .count = count, .w = &p, .x = rows[i], .y = rows[i + 1]});
+    get_rows(e, &rows[1], count, n, y);
+    get_rows(e, &rows[2], count, n, z);
+    for (uint32_t i = 0; i < count * n; i++) {
+        double want = 0, size = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            double v = (double)linear_source_at(&s, 0, i % n, k) * rounded(y[(size_t)(i / n) * n + k]);
+            want += v;
+            size += fabs(v);
+        }
+        assert_within((double)z[i], want, size * n * EPS, "product");
+    }
+    free(x);
+    free(y);
+    free(z);
     source_drop(&s);
 }
 
@@ -425,6 +663,16 @@ TEST(a_product_reads_what_the_operation_before_it_left)
     check_reader(&e, r, x, y);
     free(x);
     free(y);
+    encode_done(&e);
+}
+
+TEST(a_product_reads_what_another_product_left)
+{
+    NEEDS_GPU;
+    struct encode e;
+    encode_init(&e, 2, 72, COMPUTE_BF16, 6, 10);
+    begin_anew(&e);
+    check_chained(&e);
     encode_done(&e);
 }
 

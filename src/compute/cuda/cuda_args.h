@@ -408,7 +408,7 @@ struct cuda_attention {
     uint32_t heads, q_stride, window;
     float scale, cap, growth, eps;
     uint32_t growth_every;
-    uint32_t both_ways, norm_rotated, norm_heads, adjacent, gated, mtp, with_queries, with_keys;
+    uint32_t both_ways, norm_rotated, norm_heads, adjacent, gated, mtp, image_ends, with_queries, with_keys;
     const float *q_norm, *k_norm, *v_norm, *sinks;
     struct cuda_rows qkv, out, angles;
     struct cuda_rounded rounded; /* out as bf16, too */
@@ -539,12 +539,17 @@ struct cuda_encode {
     struct cuda_rows x, y, z;
     uint32_t from, count, width, parts;
     const float *bias, *norm_weight, *norm_bias;
+    float eps, factor;
+    uint32_t rms, by_value; /* see op_encode */
     uint32_t heads, head_dim, merge, rows, columns, grid;
-    uint32_t gelu, add, norm; /* gelu: 0 none, 1 tanh, 2 erf; add to y; then norm to z */
+    uint32_t function, gated; /* encode_act: of enum cuda_glu_function */
+    uint32_t add, norm;       /* add to y; then norm to z */
     uint32_t keep;            /* keys and values */
     uint32_t patches;
+    uint32_t window, in_windows; /* tokens of a window's edge, 0: there are none; attention stays in them */
     float scale;
-    const float *cosines, *sines; /* [edge][head_dim / 4] */
+    const float *cosines, *sines; /* [edge][head_dim / 4], of rows and of columns; NULL: no rotation */
+    uint32_t columns_at;          /* where those of columns begin */
     float *keys;                  /* [heads][pages]: K transposed, V; tensor cores: see `heads_at` */
     /* Tensor cores: K, then V of each head: [key_rows][key_width], bf16 with zeros past head_dim. NULL: the
      * plain kernel attends. */
@@ -553,7 +558,7 @@ struct cuda_encode {
     struct cuda_rounded rounded; /* the result as bf16, and nowhere else */
     const uint8_t *pixels[2];    /* frames: [height][image_width][3] */
     const float *levels;         /* [3][256]: values of a channel's bytes */
-    uint32_t patch, image_width, channels_last;
+    uint32_t patch, frames, image_width, channels_last;
     struct cuda_matrix table; /* table of learned positions */
 };
 

@@ -49,6 +49,7 @@ static struct cuda_attention attention_of(const struct cuda *c, const struct op_
                                    .adjacent = a->adjacent,
                                    .gated = a->gated,
                                    .mtp = a->mtp,
+                                   .image_ends = a->image_ends,
                                    .with_queries = !a->keys_only,
                                    .with_keys = !a->queries_only,
                                    .q_norm = cuda_pointer(a->q_norm),

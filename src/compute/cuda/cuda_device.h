@@ -131,6 +131,9 @@ struct linear_source;
     X(encode, encode_positions)                                                                              \
     X(encode, encode_bias)                                                                                   \
     X(encode, encode_heads)                                                                                  \
+    X(encode, encode_act)                                                                                    \
+    X(encode, encode_pool)                                                                                   \
+    X(encode, encode_in_rows)                                                                                \
     X(encode, encode_pixels)                                                                                 \
     X(attention, encode_attend)                                                                              \
     X(encode_attend, encode_attend32)                                                                        \

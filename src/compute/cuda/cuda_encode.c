@@ -23,7 +23,7 @@
 /* The backend's arrays for an image. */
 struct arrays {
     uint64_t keys;           /* cuda_encode.keys or heads_at */
-    uint64_t cosines, sines; /* [edge][head_dim / 4], of a row or a column */
+    uint64_t cosines, sines; /* [axes][edge][head_dim / 4], of a row or a column */
     uint64_t levels;         /* [ENCODE_CHANNELS][CUDA_LEVELS] */
     uint64_t pixels;         /* frames, one after the other */
     uint64_t rounded;        /* inputs of the next product as bf16 */
@@ -40,6 +40,12 @@ static uint32_t key_width(const struct encode_shape *s)
     return 0;
 }
 
+/* Tables of angles: rows and columns may share one. */
+static uint32_t axes_of(const struct encode_shape *s)
+{
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_EQUAL ? 1 : 2;
+}
+
 static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
 {
     uint64_t rows = ROUND_UP(patches, (uint64_t)PAGE_TOKENS);
@@ -49,8 +55,8 @@ static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
 
 static struct arrays lay_out(const struct encode_shape *s, uint64_t patches, uint64_t edge)
 {
-    uint64_t pixels = patches * s->patch * s->patch * ENCODE_CHANNELS * ENCODE_FRAMES;
-    uint64_t angles = ROUND_UP(edge * (s->head_dim / 4) * sizeof(float), (uint64_t)ALIGN);
+    uint64_t pixels = patches * s->patch * s->patch * ENCODE_CHANNELS * s->frames;
+    uint64_t angles = ROUND_UP(axes_of(s) * edge * (s->head_dim / 4) * sizeof(float), (uint64_t)ALIGN);
     struct arrays a = {.keys = 0};
     a.cosines = ROUND_UP(keys_bytes(s, patches), (uint64_t)ALIGN);
     a.sines = a.cosines + angles;
@@ -87,20 +93,30 @@ static struct arrays arrays_of(const struct encode_image *p)
 
 /* ---- on the host ---- */
 
-/* Angles of whole numbers: rows use the first half of a head's frequencies, columns the second, which are the
- * same. */
+/* Where the angles of columns begin, in floats: rows use the first half of a head's frequencies, columns the
+ * second, which may be the same. */
+static uint32_t columns_at(const struct encode_image *p)
+{
+    return axes_of(p->shape) < 2 ? 0 : MAX_OF(p->rows, p->columns) * (p->shape->head_dim / 4);
+}
+
+/* Angles of whole numbers. */
 static void put_tables(struct cuda_device *d, const struct encode_image *p)
 {
     const struct arrays a = arrays_of(p);
     uint32_t n = p->shape->head_dim / 4, edge = MAX_OF(p->rows, p->columns);
     uint64_t apart = (a.sines - a.cosines) / sizeof(float);
     const uint64_t bytes = 2 * apart * sizeof(float);
+    if (bytes == 0)
+        return;
     float *cosines = (float *)(void *)cuda_staging_take(d, bytes), *sines = cosines + apart;
-    for (uint32_t j = 0; j < n; j++) {
-        float inv = (float)pow(p->shape->theta, -(double)j / n);
+    for (uint32_t j = 0; j < n * axes_of(p->shape); j++) {
+        double frequency = (double)(j % n) + (j < n ? 0 : 0.5);
+        float inv = (float)pow(p->shape->theta, -frequency / n);
+        size_t at = j < n ? j : columns_at(p) + j - n;
         for (uint32_t i = 0; i < edge; i++) {
-            cosines[(size_t)i * n + j] = (float)cos((double)i * inv);
-            sines[(size_t)i * n + j] = (float)sin((double)i * inv);
+            cosines[at + (size_t)i * n] = (float)cos((double)i * inv);
+            sines[at + (size_t)i * n] = (float)sin((double)i * inv);
         }
     }
     cuda_staging_put(d, dev_add(p->own, a.cosines), (const char *)cosines, bytes);
@@ -126,6 +142,12 @@ static uint64_t frame_bytes(const struct encode_image *p)
     return (uint64_t)patches_of(p) * p->shape->patch * p->shape->patch * ENCODE_CHANNELS;
 }
 
+/* Whether the image has two frames, which differ. */
+static bool has_second(const struct encode_image *p)
+{
+    return p->shape->frames > 1 && p->frames[1] != p->frames[0];
+}
+
 /* Bytes [from, end) of a frame go to their place on the device. */
 static void put_bytes(struct cuda_device *d, dev_ptr to, const uint8_t *frame, uint64_t from, uint64_t end)
 {
@@ -140,18 +162,19 @@ static void put_bytes(struct cuda_device *d, dev_ptr to, const uint8_t *frame, u
     cuda_staging_give(d, staging, each);
 }
 
-/* The rows of tokens that the operation's patches are in. */
+/* The rows of tokens, or of windows, that the operation's patches are in. */
 static void put_pixels(struct cuda_device *d, const struct op_encode *op)
 {
     const struct encode_image *p = op->image;
     const struct encode_shape *s = p->shape;
-    const uint64_t row_patches = (uint64_t)p->columns * s->merge;
+    const uint64_t row_patches = (uint64_t)p->columns * s->merge * MAX_OF(s->window, 1u);
     const uint64_t row_bytes = row_patches * s->patch * s->patch * ENCODE_CHANNELS;
     const uint64_t from = op->from / row_patches, end = DIV_UP(op->from + op->count, row_patches);
     const dev_ptr to = dev_add(p->own, arrays_of(p).pixels);
-    put_bytes(d, to, p->frames[0], from * row_bytes, end * row_bytes);
-    if (p->frames[1] != p->frames[0])
-        put_bytes(d, dev_add(to, frame_bytes(p)), p->frames[1], from * row_bytes, end * row_bytes);
+    const uint64_t first = from * row_bytes, last = MIN_OF(end * row_bytes, frame_bytes(p));
+    put_bytes(d, to, p->frames[0], first, last);
+    if (has_second(p))
+        put_bytes(d, dev_add(to, frame_bytes(p)), p->frames[1], first, last);
 }
 
 /* ---- on the device ---- */
@@ -183,7 +206,8 @@ static struct cuda_encode encode_of(const struct op_encode *op)
     const struct encode_shape *s = p->shape;
     const struct arrays a = arrays_of(p);
     const dev_ptr pixels = dev_add(p->own, a.pixels);
-    const dev_ptr second = p->frames[1] == p->frames[0] ? pixels : dev_add(pixels, frame_bytes(p));
+    const dev_ptr second = has_second(p) ? dev_add(pixels, frame_bytes(p)) : pixels;
+    const bool turns = axes_of(s) > 0;
     return (struct cuda_encode){.x = rows_of(&op->x, op->width),
                                 .y = rows_of(&op->y, op->width),
                                 .z = rows_of(&op->z, op->width),
@@ -194,22 +218,28 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .bias = cuda_pointer(op->bias),
                                 .norm_weight = cuda_pointer(op->norm_weight),
                                 .norm_bias = cuda_pointer(op->norm_bias),
+                                .eps = op->eps,
+                                .factor = op->factor,
+                                .rms = op->rms,
+                                .by_value = op->by_value,
                                 .heads = s->heads,
                                 .head_dim = s->head_dim,
                                 .merge = s->merge,
                                 .rows = p->rows,
                                 .columns = p->columns,
                                 .grid = op->grid,
-                                .gelu = op->kind != ENCODE_ACT          ? 0
-                                        : op->function == GLU_GELU_TANH ? 1
-                                                                        : 2,
+                                .function = (uint32_t)op->function,
+                                .gated = op->gated,
                                 .add = op->kind == ENCODE_ADD || op->kind == ENCODE_ADD_NORM,
                                 .norm = op->kind == ENCODE_ADD_NORM,
                                 .keep = op->kind == ENCODE_KEYS,
                                 .patches = patches_of(p),
+                                .window = s->window,
+                                .in_windows = op->in_windows,
                                 .scale = (float)(1 / sqrt((double)s->head_dim)),
-                                .cosines = cuda_pointer(dev_add(p->own, a.cosines)),
-                                .sines = cuda_pointer(dev_add(p->own, a.sines)),
+                                .cosines = turns ? cuda_pointer(dev_add(p->own, a.cosines)) : NULL,
+                                .sines = turns ? cuda_pointer(dev_add(p->own, a.sines)) : NULL,
+                                .columns_at = columns_at(p),
                                 .keys = cuda_pointer(dev_add(p->own, a.keys)),
                                 .heads_at = key_width(s) ? cuda_pointer(dev_add(p->own, a.keys)) : NULL,
                                 .key_rows = ROUND_UP(patches_of(p), (uint32_t)PAGE_TOKENS),
@@ -218,9 +248,27 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .pixels = {cuda_pointer(pixels), cuda_pointer(second)},
                                 .levels = cuda_pointer(dev_add(p->own, a.levels)),
                                 .patch = s->patch,
+                                .frames = s->frames,
                                 .image_width = p->width,
                                 .channels_last = s->channels_last,
                                 .table = cuda_matrix(op->w ? &op->w->parts[0] : NULL)};
+}
+
+/* The rows that an operation leaves rounded. */
+static const float *result_of(const struct op_encode *op, const struct cuda_encode *k)
+{
+    return op->kind == ENCODE_ADD_NORM ? k->z.at : op->kind == ENCODE_ACT ? k->x.at : k->y.at;
+}
+
+/* Inputs that another product made become bf16 here. */
+static void round_inputs(struct cuda *c, const struct op_encode *op, const struct cuda_encode *k)
+{
+    struct cuda_round round = {k->x, rounded_of(op, op->w), DIV_UP(op->w->in, CUDA_UNIT)};
+    if (c->encode_rounded == k->x.at)
+        return;
+    round.x.width = op->w->in;
+    cuda_run(c, CUDA_KERNEL_round, cuda_by_row(op->count), &round);
+    c->encode_rounded = k->x.at;
 }
 
 static void multiply(struct cuda *c, const struct op_encode *op, const struct cuda_encode *k)
@@ -231,9 +279,12 @@ static void multiply(struct cuda *c, const struct op_encode *op, const struct cu
         cuda_multiply(c, w, k->x, k->y, NULL, op->count);
         return;
     }
+    round_inputs(c, op, k);
     const struct cuda_product product = {
         .w = cuda_matrix(w), .x = k->x, .y = k->y, .count = op->count, .rounded = rounded_of(op, op->w)};
     cuda_multiply_fragments(c, w, &product);
+    if (c->encode_rounded == k->y.at)
+        c->encode_rounded = NULL;
 }
 
 static void attend(struct cuda *c, const struct cuda_encode *k)
@@ -255,6 +306,8 @@ static void attend(struct cuda *c, const struct cuda_encode *k)
 static void run_kernel(struct cuda *c, const struct op_encode *op)
 {
     const struct cuda_encode k = encode_of(op);
+    if (op->kind != ENCODE_PROJECT)
+        c->encode_rounded = k.rounded.at ? result_of(op, &k) : NULL;
     switch (op->kind) {
     case ENCODE_PIXELS:
         cuda_run(c, CUDA_KERNEL_encode_pixels, cuda_by_row(op->count), &k);
@@ -275,7 +328,18 @@ static void run_kernel(struct cuda *c, const struct op_encode *op)
     case ENCODE_ATTEND:
         attend(c, &k);
         break;
+    case ENCODE_ACT:
+        ASSERT(op->function == GLU_SILU || op->function == GLU_GELU_TANH || op->function == GLU_GELU_ERF);
+        cuda_run(c, CUDA_KERNEL_encode_act, cuda_by_row(op->count), &k);
+        break;
+    case ENCODE_POOL:
+        cuda_run(c, CUDA_KERNEL_encode_pool, cuda_by_row(op->count), &k);
+        break;
+    case ENCODE_IN_ROWS:
+        cuda_run(c, CUDA_KERNEL_encode_in_rows, cuda_by_row(op->count), &k);
+        break;
     default:
+        ASSERT(op->kind == ENCODE_ADD_NORM || !op->reader);
         cuda_run(c, CUDA_KERNEL_encode_bias, cuda_by_row(op->count), &k);
     }
 }

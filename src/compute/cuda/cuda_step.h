@@ -139,7 +139,8 @@ struct cuda {
     void *encoded[2];
     uint32_t encode_turn;
     uint64_t encode_cost;
-    uint64_t refused_ns; /* when the driver last did not make or launch one; 0: it never did not */
+    const float *encode_rounded; /* rows whose values the image's `rounded` has; NULL: none */
+    uint64_t refused_ns;         /* when the driver last did not make or launch one; 0: it never did not */
 };
 
 static inline struct cuda *cuda_of(struct compute *c)

@@ -42,7 +42,7 @@ foreach(name rows bf16 experts wide wide_small few few_small repack project atte
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend_few.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/few.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/wide.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/codes.cuh
-      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/recurrent.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/window.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h ${CMAKE_CURRENT_SOURCE_DIR}/row_top.h
       ${CMAKE_CURRENT_SOURCE_DIR}/row_sample.h ${CMAKE_SOURCE_DIR}/src/base/sample_weight.h
     COMMENT "GPU kernels: ${name}" VERBATIM)

@@ -65,17 +65,16 @@ static void read_activation(struct json_read *r, struct vision_config *v)
         const char *name;
         enum glu_function function;
     } known[] = {{"gelu_pytorch_tanh", GLU_GELU_TANH}, {"gelu", GLU_GELU_ERF}, {"silu", GLU_SILU}};
-    const size_t count = v->family->everywhere ? 1 : COUNT_OF(known);
     const char *key = either(r, "hidden_act", "hidden_activation");
     const char *act = json_read_string_or(r, key, v->family->activation);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
         if (strcmp(act, known[i].name) == 0) {
             v->function = known[i].function;
             return;
         }
     }
-    json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; gelu_pytorch_tanh %s", key, act,
-                   count > 1 ? ", gelu and silu are" : "is");
+    json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; gelu_pytorch_tanh, gelu and silu are", key,
+                   act);
 }
 
 /* Patches of an image of fixed size are averaged to that many tokens. */

@@ -25,7 +25,7 @@ struct range {
 DEVICE range seen_by(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t position)
 {
     uint32_t first = a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
-    return {a.mtp ? 1 : first, s.ends && !a.mtp ? s.ends[t] : position + 1};
+    return {a.mtp ? 1 : first, s.ends && a.image_ends ? s.ends[t] : position + 1};
 }
 
 /* Returns a weight with the scale of its value; of a value that no query sees the scale may be anything. */

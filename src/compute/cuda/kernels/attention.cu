@@ -1,6 +1,7 @@
 /* attention.cu - queries and keys, their place in the pages, and attention by segments. */
 #include "compute/cuda/kernels/append.cuh"
 #include "compute/cuda/kernels/codes.cuh"
+#include "compute/cuda/kernels/window.cuh"
 
 #define SEGMENT  256u
 #define HEAD_MAX 640u
@@ -397,7 +398,7 @@ DEVICE uint32_t end_seen(const cuda_step &s, const cuda_attention &a, uint32_t t
                          uint32_t end)
 {
     if (!a.both_ways)
-        return s.ends && !a.mtp ? s.ends[t] : position + 1;
+        return s.ends && a.image_ends ? s.ends[t] : position + 1;
     return a.window > 0 && a.window < end - position ? position + a.window : end;
 }
 
@@ -436,8 +437,8 @@ KERNEL plateau_encode_attend(const cuda_encode a)
                 NULL,
                 NULL,
                 row_of(a.y, row) + head * a.head_dim,
-                0,
-                a.patches,
+                patches_first(a, a.from + row),
+                patches_end(a, a.from + row),
                 a.head_dim,
                 a.head_dim,
                 0,

@@ -143,8 +143,8 @@ DEVICE float softplus(float x)
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* By all threads of a block; y may be x. */
-DEVICE void rms_row(float *y, const float *x, const float *w, uint32_t n, float eps)
+/* By all threads of a block; y may be x. step: from one value of y to the next. */
+DEVICE void rms_row(float *y, const float *x, const float *w, uint32_t n, float eps, uint32_t step = 1)
 {
     double sum = 0;
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
@@ -152,11 +152,13 @@ DEVICE void rms_row(float *y, const float *x, const float *w, uint32_t n, float 
     sum = block_sum(sum);
     float r = (float)(1 / sqrt(sum / n + eps));
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        y[i] = w[i] * (x[i] * r);
+        y[i * step] = w[i] * (x[i] * r);
     __syncthreads();
 }
 
-DEVICE void layer_row(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps)
+/* See rms_row(). */
+DEVICE void layer_row(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps,
+                      uint32_t step = 1)
 {
     double sum = 0, squares = 0;
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
@@ -166,7 +168,7 @@ DEVICE void layer_row(float *y, const float *x, const float *w, const float *b, 
         squares += ((double)x[i] - centre) * ((double)x[i] - centre);
     float mean = (float)centre, r = (float)(1 / sqrt(block_sum(squares) / n + eps));
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        y[i] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
+        y[i * step] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
     __syncthreads();
 }
 

@@ -3,6 +3,7 @@
  * What a product of bf16 mode reads next is rounded here (cuda_encode.rounded). There activations are in f32,
  * whose error is far below that of the rounding; in f32 mode they are in double. */
 #include "compute/cuda/kernels/fragment.cuh"
+#include "compute/cuda/kernels/window.cuh"
 
 struct patch_at {
     uint32_t row, column;
@@ -10,15 +11,28 @@ struct patch_at {
 
 DEVICE patch_at patch_of(const cuda_encode &a, uint32_t patch)
 {
-    uint32_t m = a.merge, per_row = a.columns / m, token = patch / (m * m), within = patch % (m * m);
-    return {token / per_row * m + within / m, token % per_row * m + within % m};
+    uint32_t m = a.merge, within = patch % (m * m);
+    const window_at w = window_of(a, patch / (m * m));
+    return {w.row * m + within / m, w.column * m + within % m};
 }
 
 DEVICE void norm_parts(const cuda_encode &a, float *y, const float *x)
 {
     uint32_t parts = a.parts ? a.parts : 1, n = a.width / parts;
-    for (uint32_t i = 0; i < parts; i++)
-        layer_row(y + (uint64_t)i * n, x + (uint64_t)i * n, a.norm_weight, a.norm_bias, n, 1e-6f);
+    uint32_t step = a.by_value ? parts : 1;
+    for (uint32_t i = 0; i < parts; i++) {
+        float *to = y + (uint64_t)i * (a.by_value ? 1 : n);
+        const float *from = x + (uint64_t)i * n;
+        if (a.rms)
+            rms_row(to, from, a.norm_weight, n, a.eps, step);
+        else
+            layer_row(to, from, a.norm_weight, a.norm_bias, n, a.eps, step);
+    }
+}
+
+DEVICE float biased(const cuda_encode &a, float x, uint32_t i)
+{
+    return a.bias ? x + a.bias[i] : x;
 }
 
 /* The row that was just written, as a product reads it. */
@@ -43,8 +57,8 @@ KERNEL plateau_encode_pixels(const cuda_encode a)
     uint32_t size = a.patch, plane = size * size, width = a.rounded.at ? rounded_width(a.width) : a.width;
     float *y = row_of(a.y, blockIdx.x);
     for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
-        uint32_t c = a.channels_last ? i % 3 : i / (2 * plane);
-        uint32_t at = a.channels_last ? i / 3 : i % (2 * plane);
+        uint32_t c = a.channels_last ? i % 3 : i / (a.frames * plane);
+        uint32_t at = a.channels_last ? i / 3 : i % (a.frames * plane);
         uint32_t dy = at % plane / size, dx = at % size;
         float v = 0;
         if (i < a.width) {
@@ -78,7 +92,7 @@ KERNEL plateau_encode_positions(const cuda_encode a)
     grid_begin();
     between r = between_of(p.row, a.rows, a.grid), c = between_of(p.column, a.columns, a.grid);
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
-        float x = y[i] + a.bias[i];
+        float x = biased(a, y[i], i);
         x = fmaf((1 - r.part) * (1 - c.part), value_of(a.table, r.low * a.grid + c.low, i), x);
         x = fmaf((1 - r.part) * c.part, value_of(a.table, r.low * a.grid + c.high, i), x);
         x = fmaf(r.part * (1 - c.part), value_of(a.table, r.high * a.grid + c.low, i), x);
@@ -87,36 +101,75 @@ KERNEL plateau_encode_positions(const cuda_encode a)
     }
 }
 
-DEVICE double gelu_exactly(uint32_t kind, double v)
+DEVICE double act_exactly(uint32_t function, double v)
 {
-    return kind == 1 ? v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)))
-                     : v * 0.5 * erfc(-v * 0.70710678118654752440);
+    return function == CUDA_SILU ? v / (1 + exp(-v))
+           : function == CUDA_GELU_TANH
+               ? v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)))
+               : v * 0.5 * erfc(-v * 0.70710678118654752440);
 }
-DEVICE float gelu_of(uint32_t kind, float v)
+DEVICE float act_of(uint32_t function, float v)
 {
-    return kind == 1 ? v / (1 + expf(-2 * 0.797884561f * (v + 0.044715f * v * v * v)))
-                     : v * 0.5f * erfcf(-v * 0.707106781f);
+    return function == CUDA_SILU        ? silu(v)
+           : function == CUDA_GELU_TANH ? v / (1 + expf(-2 * 0.797884561f * (v + 0.044715f * v * v * v)))
+                                        : v * 0.5f * erfcf(-v * 0.707106781f);
 }
 
-/* x += bias; then its activation, or its sum into y and the norm of that. */
-KERNEL plateau_encode_bias(const cuda_encode a)
+/* x += bias; x = function(x), or function(g) * u. */
+KERNEL plateau_encode_act(const cuda_encode a)
 {
-    float *x = row_of(a.x, blockIdx.x), *y = row_of(a.y, blockIdx.x), *z = row_of(a.z, blockIdx.x);
-    const bool rounds = a.rounded.at && !a.norm;
+    float *x = row_of(a.x, blockIdx.x);
+    const bool rounds = a.rounded.at != NULL;
     grid_begin();
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
-        float sum = x[i] + a.bias[i];
-        if (a.gelu)
-            sum = rounds ? gelu_of(a.gelu, sum) : (float)gelu_exactly(a.gelu, sum);
+        float v = biased(a, x[i], i);
+        v = rounds ? act_of(a.function, v) : (float)act_exactly(a.function, v);
+        if (a.gated)
+            v *= biased(a, x[a.width + i], a.width + i);
         if (rounds)
-            put_rounded(a.rounded, blockIdx.x, i, sum);
+            put_rounded(a.rounded, blockIdx.x, i, v);
         else
-            x[i] = sum;
-        if (a.add)
-            y[i] += sum;
+            x[i] = v;
     }
     for (uint32_t i = a.width + threadIdx.x; rounds && i < rounded_width(a.width); i += blockDim.x)
         put_rounded(a.rounded, blockIdx.x, i, 0);
+}
+
+/* y = mean of the parts of x, times the factor. */
+KERNEL plateau_encode_pool(const cuda_encode a)
+{
+    const float *x = row_of(a.x, blockIdx.x);
+    float *y = row_of(a.y, blockIdx.x);
+    grid_begin();
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
+        float sum = 0;
+        for (uint32_t part = 0; part < a.parts; part++)
+            sum = fmaf(a.factor / (float)a.parts, x[(uint64_t)part * a.width + i], sum);
+        y[i] = sum;
+    }
+}
+
+/* x += bias; y = x, at the token's position. */
+KERNEL plateau_encode_in_rows(const cuda_encode a)
+{
+    const window_at w = window_of(a, a.from + blockIdx.x);
+    float *x = row_of(a.x, blockIdx.x), *y = row_of(a.y, w.row * (a.columns / a.merge) + w.column);
+    grid_begin();
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
+        y[i] = x[i] = biased(a, x[i], i);
+}
+
+/* x += bias; then its sum into y and the norm of that. */
+KERNEL plateau_encode_bias(const cuda_encode a)
+{
+    float *x = row_of(a.x, blockIdx.x), *y = row_of(a.y, blockIdx.x), *z = row_of(a.z, blockIdx.x);
+    grid_begin();
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
+        float sum = biased(a, x[i], i);
+        x[i] = sum;
+        if (a.add)
+            y[i] += sum;
+    }
     __syncthreads();
     if (!a.norm)
         return;
@@ -128,11 +181,14 @@ KERNEL plateau_encode_bias(const cuda_encode a)
 DEVICE void rotate_heads(const cuda_encode &a, float *x, uint32_t patch)
 {
     uint32_t quarter = a.head_dim / 4, half = 2 * quarter;
+    if (!a.cosines)
+        return;
     patch_at p = patch_of(a, patch);
     for (uint32_t i = threadIdx.x; i < a.heads * half; i += blockDim.x) {
         uint32_t j = i % half;
         float *head = x + (uint64_t)(i / half) * a.head_dim;
         uint64_t at = (uint64_t)(j < quarter ? p.row : p.column) * quarter + j % quarter;
+        at += j < quarter ? 0 : a.columns_at;
         float low = head[j], high = head[j + half], c = a.cosines[at], s = a.sines[at];
         head[j] = low * c - high * s;
         head[j + half] = high * c + low * s;
@@ -173,7 +229,7 @@ KERNEL plateau_encode_heads(const cuda_encode a)
     float *x = row_of(a.x, blockIdx.x);
     grid_begin();
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
-        x[i] += a.bias[i];
+        x[i] = biased(a, x[i], i);
     __syncthreads();
     rotate_heads(a, x, patch);
     __syncthreads();

@@ -1,9 +1,11 @@
-/* encode_attend.cu - attention of a vision encoder on tensor cores: all patches see all patches.
+/* encode_attend.cu - attention of a vision encoder on tensor cores: patches see all patches, or those of their
+ * window.
  *
  * The arithmetic of a query and a head is that of a segment in kernels/attend.cuh, with all patches in one
  * segment, in blocks of 64 from patch 0 on. So it does not depend on the queries beside it. A warp has 16
  * queries, the block 128 of one head. Keys and values come in stages of 64 patches, which all warps read. */
 #include "compute/cuda/kernels/attend.cuh"
+#include "compute/cuda/kernels/window.cuh"
 
 /* D: values of a head in memory, with zeros past head_dim. */
 template <uint32_t D> struct stage {
@@ -60,8 +62,7 @@ DEVICE void score_patches(float s[BLOCK_KEYS / 8][4], const uint32_t q[D / 16][4
     }
 }
 
-template <uint32_t D>
-DEVICE void add_patches(float o[D / 8][4], const uint32_t p[4][4], uint32_t block)
+template <uint32_t D> DEVICE void add_patches(float o[D / 8][4], const uint32_t p[4][4], uint32_t block)
 {
     uint32_t lane = threadIdx.x % 32;
     uint32_t at = block + stage<D>::V + lane % 16 * stage<D>::PITCH + lane / 16 * 16;
@@ -101,12 +102,23 @@ DEVICE void put_zeros(const cuda_encode &a, uint32_t first)
         put_rounded(a.rounded, row, i, 0);
 }
 
+/* The patches that the query `row` of the operation sees; past the last one as that one. */
+DEVICE range patches_seen(const cuda_encode &a, uint32_t row)
+{
+    uint32_t patch = a.from + min(row, a.count - 1);
+    return {patches_first(a, patch), patches_end(a, patch)};
+}
+
 template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    const uint32_t stages_at = shared_at(shared), blocks = (a.patches + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    const uint32_t stages_at = shared_at(shared);
     const uint32_t first = blockIdx.x * CUDA_ENCODE_QUERIES, row = first + threadIdx.x / 32 * ROWS;
-    const range seen[2] = {{0, a.patches}, {0, a.patches}};
+    const uint32_t last = min(first + CUDA_ENCODE_QUERIES, a.count) - 1;
+    const uint32_t begin = patches_first(a, a.from + first) / BLOCK_KEYS * BLOCK_KEYS;
+    const uint32_t blocks = (patches_end(a, a.from + last) - begin + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    const range seen[2] = {patches_seen(a, row + threadIdx.x % 32 / 4),
+                           patches_seen(a, row + threadIdx.x % 32 / 4 + 8)};
     cuda_attention of;
     of.scale = a.scale;
     of.cap = 0;
@@ -114,7 +126,7 @@ template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
 #pragma unroll
     for (uint32_t i = 0; i + 1 < stage<D>::COUNT; i++) {
         if (i < blocks)
-            bring_patches<D>(stages_at + i * stage<D>::BYTES, a, i * BLOCK_KEYS);
+            bring_patches<D>(stages_at + i * stage<D>::BYTES, a, begin + i * BLOCK_KEYS);
         copies_end();
     }
     uint32_t q[D / 16][4];
@@ -127,11 +139,12 @@ template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
         copies_wait<stage<D>::COUNT - 2>();
         __syncthreads(); /* and readers of the stage that is filled now are done */
         if (i + stage<D>::COUNT - 1 < blocks)
-            bring_patches<D>(stages_at + next * stage<D>::BYTES, a, (i + stage<D>::COUNT - 1) * BLOCK_KEYS);
+            bring_patches<D>(stages_at + next * stage<D>::BYTES, a,
+                             begin + (i + stage<D>::COUNT - 1) * BLOCK_KEYS);
         copies_end();
         const uint32_t block = stages_at + now * stage<D>::BYTES;
         m.template add_block<false>(
-            of, i * BLOCK_KEYS, seen, NULL,
+            of, begin + i * BLOCK_KEYS, seen, NULL,
             [&](float(&scores)[BLOCK_KEYS / 8][4]) { score_patches<D>(scores, q, block); },
             [&](const uint32_t p[4][4]) { add_patches<D>(m.o, p, block); });
         now = now + 1 == stage<D>::COUNT ? 0 : now + 1;
