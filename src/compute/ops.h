@@ -297,7 +297,7 @@ enum route_score {
     ROUTE_SIGMOID,
     ROUTE_SOFTMAX_CHOSEN,
     /* Two experts are chosen. The weight of each is its part of the softmax of the logits x that were not
-     * chosen before, with (largest - x) / max(|x|, largest) <= 2 jitter. The CPU alone computes it. */
+     * chosen before, with (largest - x) / max(|x|, largest) <= 2 jitter. */
     ROUTE_SPARSEMIXER
 };
 enum route_shared { ROUTE_SHARED_NONE, ROUTE_SHARED_GATED, ROUTE_SHARED_WHOLE };

@@ -163,9 +163,7 @@ static int read_vision(struct config *c, struct model_files *files, const struct
 /* The part of the model that the CPU alone computes; NULL: none. */
 static const char *cpu_part(const struct config *c)
 {
-    return c->route_score == ROUTE_SPARSEMIXER ? "the experts"
-           : c->decay_channels                 ? "the layers of Kimi delta attention"
-                                               : NULL;
+    return c->decay_channels ? "the layers of Kimi delta attention" : NULL;
 }
 
 /* Which requested parts the checkpoint has. */

@@ -33,10 +33,12 @@ double compare_bound(enum compute_mode mode, enum kv_form kv)
     return fmax(of_mode[mode], of_kv[kv]);
 }
 
-/* Two goldens have other experts in bf16, for reasons in docs/exactness.md. */
+/* Two goldens have other experts in bf16, for reasons in docs/exactness.md. In phimoe's, experts near the
+ * threshold come into a weight or fall out of it. */
 static double bf16_mean_bound(const char *family)
 {
-    return strcmp(family, "qwen3_next") == 0 ? 0.6 : strcmp(family, "gpt_oss") == 0 ? 0.25 : 0.12;
+    const bool some = strcmp(family, "gpt_oss") == 0 || strcmp(family, "phimoe") == 0;
+    return strcmp(family, "qwen3_next") == 0 ? 0.6 : some ? 0.25 : 0.12;
 }
 
 double compare_mean_bound(const char *family, enum compute_mode mode, enum kv_form kv)

@@ -515,7 +515,7 @@ struct cuda_ssm {
 #define CUDA_ROUTE_THREADS 32u /* a warp for each token */
 struct cuda_route {
     uint32_t score, shared, normalise, groups, groups_top, group_max;
-    float normalise_eps, scale;
+    float normalise_eps, scale, jitter;
     const float *correction, *expert_scale;
     struct cuda_rows in;
     uint32_t *pair_expert;

@@ -120,6 +120,7 @@ struct linear_source;
     X(recurrent, ssm)                                                                                        \
     X(recurrent, ssm_walk)                                                                                   \
     X(recurrent, ssm_end)                                                                                    \
+    X(route, route_mixed)                                                                                    \
     X(route, route)                                                                                          \
     X(route, sort)                                                                                           \
     X(top, top)                                                                                              \
@@ -130,10 +131,10 @@ struct linear_source;
     X(encode, encode_norm)                                                                                   \
     X(encode, encode_positions)                                                                              \
     X(encode, encode_bias)                                                                                   \
-    X(encode, encode_heads)                                                                                  \
     X(encode, encode_act)                                                                                    \
     X(encode, encode_pool)                                                                                   \
     X(encode, encode_in_rows)                                                                                \
+    X(encode, encode_heads)                                                                                  \
     X(encode, encode_pixels)                                                                                 \
     X(attention, encode_attend)                                                                              \
     X(encode_attend, encode_attend32)                                                                        \

@@ -45,6 +45,7 @@ void cuda_route(struct compute *compute, const struct op_route *a)
                                  .group_max = a->group_max,
                                  .normalise_eps = a->normalise_eps,
                                  .scale = a->scale,
+                                 .jitter = a->jitter,
                                  .correction = cuda_pointer(a->correction),
                                  .expert_scale = cuda_pointer(a->expert_scale),
                                  .in = cuda_rows(c, a->in),
@@ -56,7 +57,9 @@ void cuda_route(struct compute *compute, const struct op_route *a)
     cuda_flush(c);
     const struct act rounded = c->rounded_of;
     c->sorted_by = 0;
-    cuda_run_step(c, CUDA_KERNEL_route, (struct cuda_grid){c->step.tokens, 1, 1, CUDA_ROUTE_THREADS, 0}, &k);
+    ASSERT(a->score != ROUTE_SPARSEMIXER || c->shape->top_k == 2);
+    cuda_run_step(c, a->score == ROUTE_SPARSEMIXER ? CUDA_KERNEL_route_mixed : CUDA_KERNEL_route,
+                  (struct cuda_grid){c->step.tokens, 1, 1, CUDA_ROUTE_THREADS, 0}, &k);
     cuda_keep_rounded(c, rounded, a->in);
     if (a->shared == ROUTE_SHARED_NONE || activated)
         return;

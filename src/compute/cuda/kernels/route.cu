@@ -287,6 +287,39 @@ KERNEL plateau_route(const cuda_step s, const cuda_route a)
         route_token(s, a, row_of(a.in, blockIdx.x));
 }
 
+/* The expert with the largest logit but `chosen`, and its weight: see ROUTE_SPARSEMIXER. */
+DEVICE uint32_t mix_one(const float *x, uint32_t n, uint32_t chosen, float jitter, float *weight)
+{
+    uint32_t best = CUDA_NONE;
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (i != chosen && (best == CUDA_NONE || x[i] > x[best]))
+            best = i;
+    best = best == CUDA_NONE ? 0 : best;
+    for (uint32_t i = 0; i < n; i++) {
+        bool far = (x[best] - x[i]) / fmaxf(fabsf(x[i]), x[best]) > 2 * jitter;
+        if (i != chosen && !far)
+            sum += expf(x[i] - x[best]);
+    }
+    *weight = 1 / sum;
+    return best;
+}
+
+/* A token's two experts, by one thread: there are few experts. */
+KERNEL plateau_route_mixed(const cuda_step s, const cuda_route a)
+{
+    const uint32_t t = blockIdx.x, n = s.experts;
+    const float *x = row_of(a.in, t);
+    uint32_t *experts = a.pair_expert + 2 * (uint64_t)t;
+    float *weights = a.pair_weight + 2 * (uint64_t)t;
+    grid_begin();
+    if (threadIdx.x > 0)
+        return;
+    experts[0] = mix_one(x, n, CUDA_NONE, a.jitter, &weights[0]);
+    experts[1] = mix_one(x, n, experts[0], a.jitter, &weights[1]);
+    a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(x[n]) : 1;
+}
+
 /* x becomes the sum of those before it. One warp; returns the sum of all. */
 DEVICE uint32_t sums_before(uint32_t *x, uint32_t n)
 {
