@@ -41,7 +41,7 @@ endfunction()
 
 # The tests that take longest, in this order, which have the label `long`. CTest starts them first, so that no core is
 # idle at the end. ./test quick leaves them out, unless their own source changed.
-set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_tool_grammar test_engine_head test_golden
+set(PLATEAU_LONGEST test_golden_canary test_golden_simt test_engine_grammar test_tool_grammar test_engine_head test_golden
   test_engine_trim test_guard test_vision_weights test_forms test_engine_holders test_engine_canary
   test_engine_draft test_engine test_pending test_http_stream test_engine_phases test_engine_prefix
   test_template_cost test_system_faults test_store_faults test_domains test_engine_tier test_engine_pressure

@@ -263,6 +263,9 @@ static cuda_result fake_host_task(void *stream, void (*task)(void *arg), void *a
 static cuda_result fake_capture_begin(void *stream, int mode)
 {
     (void)mode;
+#ifdef TEST_SIMT
+    return FAKE_OUT_OF_MEMORY;
+#endif
     cuda_result r = fake_turn();
     assert_null(fake_cuda.recorded);
     if (r == 0)

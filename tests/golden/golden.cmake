@@ -30,3 +30,17 @@ plateau_fake_test(test_modes test_quant)
 # Its own vision encoder, loops in double, takes most of its time.
 target_compile_options(test_vision_weights PRIVATE -O2)
 plateau_checked_kernel(thread test_load test_pending test_mtp test_draft_vocab test_vision_weights)
+
+# build/tests/golden/golden_simt: golden, whose cuda:0 runs its kernels on the CPU.
+if(TARGET simt)
+  get_target_property(sources golden SOURCES)
+  list(TRANSFORM sources PREPEND ${CMAKE_SOURCE_DIR}/tools/)
+  add_executable(golden_simt ${sources})
+  target_include_directories(golden_simt PRIVATE ${CMAKE_SOURCE_DIR}/tools ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(golden_simt PRIVATE plateau_model plateau_vision PkgConfig::CMOCKA)
+  plateau_link_fast(golden_simt)
+  plateau_simt_program(golden_simt)
+  plateau_test(test_golden_simt base LABELS slow TIMEOUT 900)
+  target_compile_definitions(test_golden_simt PRIVATE GOLDEN_PROGRAM="$<TARGET_FILE:golden_simt>")
+  add_dependencies(test_golden_simt golden_simt)
+endif()
