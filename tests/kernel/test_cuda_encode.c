@@ -367,7 +367,7 @@ TEST(patches_of_one_frame_and_of_windows_are_pixels_of_their_place)
 
 /* ---- rows ---- */
 
-/* What the row `y` of an operation should be, made of row `x`. */
+/* Makes the row `y` that an operation should leave of row `x`. */
 typedef void expect_fn(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
                        double *y);
 
@@ -394,7 +394,7 @@ static void check_rows(struct encode *e, struct op_encode op, uint32_t x_width, 
     free(want);
 }
 
-/* Without a weight beside it; part after part, or the first value of each part, then the second. */
+/* The RMSNorm of each part, with weights of 1: part after part, or the first value of each. */
 static void expect_rms(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
                        double *y)
 {

@@ -1,5 +1,5 @@
-/* encode_attend.cu - attention of a vision encoder on tensor cores: patches see all patches, or those of their
- * window.
+/* encode_attend.cu - attention of a vision encoder on tensor cores: patches see all patches, or those of
+ * their window.
  *
  * The arithmetic of a query and a head is that of a segment in kernels/attend.cuh, with all patches in one
  * segment, in blocks of 64 from patch 0 on. So it does not depend on the queries beside it. A warp has 16
