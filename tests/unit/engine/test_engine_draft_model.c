@@ -1,8 +1,11 @@
 /* A draft model changes no token: alone, in batches, after hits and preemption, for dense and recurrent
  * targets and for windows. A model that drafts for itself is always right. */
 #include "test_engine_draft.h"
+#include "test_files.h"
+#include "test_ledger.h"
 
 #include "engine/job.h"
+#include "store/store.h"
 
 struct pair {
     const char *target, *draft;
@@ -152,6 +155,62 @@ TEST(preemption_changes_no_token_and_no_draft)
     assert_int_equal(n.accepted_tokens, n.draft_tokens);
     test_engine_close(&f);
     test_engine_close(&plain);
+    free_pair(&p);
+}
+
+#define LONG 200
+
+static void wait_written(struct store *st)
+{
+    struct store_numbers n;
+    uint64_t began_ns = clock_now_ns();
+    do {
+        usleep(1000);
+        store_numbers(st, &n);
+        assert_true(clock_now_ns() - began_ns < 20 * NS_PER_S);
+    } while (n.writes < LONG / PAGE_TOKENS || n.queued_writes > 0 || n.staging_used_bytes > 0);
+}
+
+/* A page that comes from disk has the draft model's K and V: it reads nothing, and drafts as right. */
+TEST(pages_from_disk_have_been_read_for_drafts)
+{
+    struct store *st;
+    struct err e = {""};
+    struct store_numbers n;
+    struct account *paid = test_account(ACCOUNT_NO_LIMIT);
+    struct pair p = {.target = TINY("qwen3"), .draft = TINY("qwen3")};
+    const struct store_opts disk = {.dir = test_dir(),
+                                    .limit_bytes = 256 << 20,
+                                    .staging_bytes = 16 << 20,
+                                    .staging = paid,
+                                    .table = paid,
+                                    .threads = paid};
+    uint32_t prompt[LONG];
+    for (uint32_t i = 0; i < LONG; i++)
+        prompt[i] = 3 + i * 7 % 70;
+    assert_int_equal(store_open(&disk, &st, &e), 0);
+    do
+        store_numbers(st, &n);
+    while (n.state == STORE_LISTING);
+    load_pair(&p);
+    for (uint32_t again = 0; again < 2; again++) {
+        struct fixture f;
+        struct engine_opts o = opts_of(&p);
+        o.prefix_cache_bytes = 64 << 20;
+        o.store = st;
+        o.identity = (struct store_identity){.fingerprint = {1}};
+        test_engine_start(&f, p.target, &o);
+        struct job_spec spec = greedy(prompt, LONG, ANSWER);
+        spec.speculative = true;
+        submit_all(&f, &spec, 1);
+        struct engine_numbers now = numbers_of(&f);
+        assert_int_equal(now.fetched_tokens > 0, again);
+        assert_true(now.draft_tokens > ANSWER / 2);
+        assert_int_equal(now.accepted_tokens, now.draft_tokens);
+        wait_written(st);
+        test_engine_close(&f);
+    }
+    store_close(st);
     free_pair(&p);
 }
 
