@@ -82,6 +82,10 @@ typedef void kern_silu_mul_fn(float *y, const float *a, const float *b, uint32_t
 /* y = (clip(b, -limit, limit) + 1) * (g * sigmoid(alpha * g)), g = min(a, limit). y may be a or b. */
 typedef void kern_swiglu_clip_fn(float *y, const float *a, const float *b, uint32_t n, float alpha,
                                  float limit);
+/* y = min(silu(a), limit) * clip(b, -limit, limit). y may be a or b. */
+typedef void kern_silu_clip_fn(float *y, const float *a, const float *b, uint32_t n, float limit);
+/* y = p[0] x^2 + p[2] x for x > 0, else p[1] (e^x - 1 - x) + p[2] x: xIELU. y may be x. */
+typedef void kern_xielu_fn(float *y, const float *x, uint32_t n, const float p[3]);
 /* y = x * sigmoid(g). y may be x. */
 typedef void kern_sigmoid_mul_fn(float *y, const float *x, const float *g, uint32_t n);
 /* y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). y may be x. */
@@ -256,6 +260,8 @@ struct kern_ops {
     kern_l2norm_fn *l2norm;
     kern_silu_mul_fn *silu_mul;
     kern_swiglu_clip_fn *swiglu_clip;
+    kern_silu_clip_fn *silu_clip;
+    kern_xielu_fn *xielu;
     kern_sigmoid_mul_fn *sigmoid_mul;
     kern_gelu_tanh_fn *gelu_tanh;
     kern_gelu_erf_fn *gelu_erf;

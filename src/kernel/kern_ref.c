@@ -137,6 +137,22 @@ static void ref_swiglu_clip(float *y, const float *a, const float *b, uint32_t n
     }
 }
 
+static void ref_silu_clip(float *y, const float *a, const float *b, uint32_t n, float limit)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float gate = silu(a[i]), up = b[i] > limit ? limit : b[i] < -limit ? -limit : b[i];
+        y[i] = (gate > limit ? limit : gate) * up;
+    }
+}
+
+static void ref_xielu(float *y, const float *x, uint32_t n, const float p[3])
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double v = x[i];
+        y[i] = (float)((v > 0 ? (double)p[0] * v * v : (double)p[1] * (expm1(v) - v)) + (double)p[2] * v);
+    }
+}
+
 static void ref_sigmoid_mul(float *y, const float *x, const float *g, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -463,6 +479,8 @@ void kern_ref_fill(struct kern_ops *ops)
         .l2norm = ref_l2norm,
         .silu_mul = ref_silu_mul,
         .swiglu_clip = ref_swiglu_clip,
+        .silu_clip = ref_silu_clip,
+        .xielu = ref_xielu,
         .sigmoid_mul = ref_sigmoid_mul,
         .gelu_tanh = ref_gelu_tanh,
         .gelu_erf = ref_gelu_erf,

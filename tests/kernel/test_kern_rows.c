@@ -138,6 +138,74 @@ TEST(the_clipped_swiglu_holds_in_every_tier)
     }
 }
 
+TEST(the_clipped_silu_holds_in_every_tier)
+{
+    struct rng r = {22, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *a = random_values(&r, n, -30, 30), *b = random_values(&r, n, -12, 12),
+              *y = random_values(&r, n, 0, 0), *again = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            ops->silu_clip(y, a, b, n, 7);
+            for (uint32_t j = 0; j < n; j++) {
+                double want = clip((double)a[j] * sigmoid((double)a[j]), -1e9, 7) * clip((double)b[j], -7, 7);
+                assert_within((double)y[j], want, 5 * EPS * fabs(want), ops->tier);
+            }
+            memcpy(again, b, n * sizeof(float)); /* in place */
+            ops->silu_clip(again, a, again, n, 7);
+            assert_same_bits(again, y, n, ops->tier);
+        }
+        float *all[] = {a, b, y, again};
+        for (uint32_t j = 0; j < COUNT_OF(all); j++)
+            free(all[j]);
+    }
+    EACH_TIER(ops)
+    {
+        float a[3] = {NAN, 2, INFINITY}, b[3] = {2, NAN, -INFINITY}, y[3];
+        ops->silu_clip(y, a, b, 3, 7);
+        assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == -49);
+    }
+}
+
+/* |x| stays below 30. Each term is rounded a few times; below -1/2 e^x and x are subtracted. */
+TEST(xielu_holds_in_every_tier)
+{
+    const float p[3] = {0.7f, 1.3f, 0.5f};
+    struct rng r = {23, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        const float span = i % 2 ? 30 : 0.6f;
+        float *x = random_values(&r, n, -span, span), *y = random_values(&r, n, 0, 0),
+              *again = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            ops->xielu(y, x, n, p);
+            for (uint32_t j = 0; j < n; j++) {
+                double v = (double)x[j], above = v > 0 ? (double)p[0] * v * v : 0,
+                       below = v > 0 ? 0 : (double)p[1] * (expm1(v) - v), line = (double)p[2] * v;
+                double far = v < -0.5 ? (double)p[1] * (2 + fabs(v)) : 0;
+                assert_within((double)y[j], above + below + line,
+                              4 * EPS * (above + fabs(below) + fabs(line) + far) + 1e-30, ops->tier);
+            }
+            memcpy(again, x, n * sizeof(float)); /* in place */
+            ops->xielu(again, again, n, p);
+            assert_same_bits(again, y, n, ops->tier);
+        }
+        float *all[] = {x, y, again};
+        for (uint32_t j = 0; j < COUNT_OF(all); j++)
+            free(all[j]);
+    }
+    EACH_TIER(ops)
+    {
+        float x[4] = {NAN, 0, 2, -100}, y[4];
+        ops->xielu(y, x, 4, p);
+        assert_true(isnan(y[0]) && y[1] == 0);
+        assert_within((double)y[2], 3.8, 1e-5, ops->tier);
+        assert_within((double)y[3], 1.3 * 99 - 50, 1e-3, ops->tier);
+    }
+}
+
 TEST(layernorm_holds_in_every_tier)
 {
     struct rng r = {12, 0};
