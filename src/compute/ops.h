@@ -107,7 +107,7 @@ struct op_layer_inputs {
 
 /* Adds the residual, then y = norm(h), or y = h without a weight, for `readers`, the projections that read y
  * next. With `stream` h becomes y, too. With y.width 0 the residual is all. Fails with its device only. */
-#define OP_READERS_MAX 2
+#define OP_READERS_MAX 3
 struct op_norm {
     struct residual add; /* to h */
     struct act h, y;
@@ -270,11 +270,15 @@ enum glu_function {
     GLU_GELU_TANH,
     GLU_GELU_ERF,
     GLU_RELU_SQUARE,
-    GLU_SWIGLU_CLIP /* kern_swiglu_clip_fn of gate and up; never plain */
+    GLU_SWIGLU_CLIP, /* kern_swiglu_clip_fn of gate and up; never plain */
+    /* The CPU alone computes these. */
+    GLU_SILU_CLIP, /* kern_silu_clip_fn of gate and up; never plain */
+    GLU_XIELU      /* kern_xielu_fn; plain */
 };
-/* Constants of GLU_SWIGLU_CLIP. */
+/* Constants of GLU_SWIGLU_CLIP, limit of GLU_SILU_CLIP. */
 struct glu_clip {
     float alpha, limit;
+    dev_ptr xielu; /* GLU_XIELU: [3], p of kern_xielu_fn */
 };
 struct op_glu {
     enum glu_function function;

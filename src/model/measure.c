@@ -163,7 +163,9 @@ static int read_vision(struct config *c, struct model_files *files, const struct
 /* The part of the model that the CPU alone computes; NULL: none. */
 static const char *cpu_part(const struct config *c)
 {
-    return c->decay_channels ? "the layers of Kimi delta attention" : NULL;
+    return c->decay_channels                   ? "the layers of Kimi delta attention"
+           : c->activation == ACTIVATION_XIELU ? "the MLPs"
+                                               : NULL;
 }
 
 /* Which requested parts the checkpoint has. */

@@ -91,7 +91,11 @@ enum tensor_role {
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,
-    ROLE_GATE_UP, /* gate | up in one tensor */
+    ROLE_GATE_UP,     /* gate | up in one tensor */
+    ROLE_XIELU_ABOVE, /* numbers of xIELU */
+    ROLE_XIELU_BELOW,
+    ROLE_XIELU_BETA,
+    ROLE_XIELU_EPS,
     /* Experts: one by one, or stacks of all. */
     ROLE_ROUTER,
     ROLE_ROUTER_CORRECTION,

@@ -87,6 +87,13 @@ def rotary_dim(config):
     config["rotary_dim"] = round(config["head_dim"] * rope["partial_rotary_factor"])
 
 
+def small_eps(tensors):
+    """The constant of xIELU that is not trained."""
+    for name, tensor in tensors.items():
+        if name.endswith("act_fn.eps"):
+            tensor.fill_(-1e-6)
+
+
 def published_kimi(config):
     """The numbers of linear attention in an object, layers by number from 1."""
     kinds = config.pop("layer_types")
@@ -313,6 +320,23 @@ ENTRIES = {
                             prompt=50, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
                             kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8, n_group=2,
                             topk_group=1, first_k_dense_replace=1),
+    # xIELU, norms of query and key heads.
+    "apertus": Entry("apertus", **SMALL, num_attention_heads=4, weights=small_eps, rope_parameters={
+                     "rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                     "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
+    # LayerNorm in front of mixer and experts side by side, the mean of shared and chosen experts, a dense
+    # layer that rotates.
+    "cohere2_moe": Entry("cohere2_moe", **{**SMALL, "num_hidden_layers": 3, "intermediate_size": 8}, head_dim=6,
+                         num_experts=5, num_experts_per_tok=2, num_shared_experts=2, sliding_window=12, prompt=40,
+                         prefix_dense_intermediate_size=20, logit_scale=0.9, tie_word_embeddings=False,
+                         layer_types=["full_attention", "sliding_attention", "full_attention"],
+                         mlp_layer_types=["dense", "sparse", "sparse"]),
+    # RMSNorms, a sigmoid router, the sum of shared and chosen experts.
+    "cohere2_moe_sum": Entry("cohere2_moe", **{**TINY, "intermediate_size": 8}, head_dim=6, num_experts=4,
+                             num_experts_per_tok=2, num_shared_experts=1, sliding_window=12, prompt=33,
+                             rms_norm_eps=1e-5, expert_selection_fn="sigmoid", logit_scale=0.9,
+                             shared_expert_combination_strategy="sum", tie_word_embeddings=False,
+                             layer_types=["sliding_attention", "full_attention"]),
     # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
     "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
                     attention_bias=True, lm_head_bias=True, sliding_window=24,

@@ -265,6 +265,10 @@ void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip cl
         c->ops->silu_mul(out, gate, up, n);
     else if (f == GLU_SWIGLU_CLIP)
         c->ops->swiglu_clip(out, gate, up, n, clip.alpha, clip.limit);
+    else if (f == GLU_SILU_CLIP)
+        c->ops->silu_clip(out, gate, up, n, clip.limit);
+    else if (f == GLU_XIELU)
+        c->ops->xielu(out, gate, n, cpu_floats(c, clip.xielu));
     else if (f == GLU_SILU)
         c->ops->sigmoid_mul(out, gate, gate, n);
     else if (f == GLU_GELU_TANH)
@@ -273,7 +277,8 @@ void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip cl
         c->ops->gelu_erf(out, gate, n);
     else
         c->ops->relu_square(out, gate, n);
-    for (uint32_t i = 0; up && f != GLU_SILU && f != GLU_SWIGLU_CLIP && i < n; i++)
+    const bool taken = f == GLU_SILU || f == GLU_SWIGLU_CLIP || f == GLU_SILU_CLIP;
+    for (uint32_t i = 0; up && !taken && i < n; i++)
         out[i] *= up[i];
 }
 

@@ -6,6 +6,7 @@
 #include "model/load/binder.h"
 #include "tensor/role.h"
 
+#include "base/check.h"
 #include "base/none.h"
 
 const struct block *const blocks[] = {
@@ -74,14 +75,28 @@ static void scale_result(struct step *s, float own)
     s->pending.scale = own != 0 ? own : s->config->residual_scale;
 }
 
-static void branch(struct step *s, const struct layer *l, const struct block *block,
-                   const struct layer_norms *norms, const struct block *beside, float scale)
+/* The norm in front of a block, and of a second one that reads the same. */
+static void norm_for(struct step *s, const struct layer *l, const struct norm *norm,
+                     const struct block *block, const struct block *beside)
 {
     const struct projection *readers[OP_READERS_MAX] = {NULL}, *more[OP_READERS_MAX] = {NULL};
+    uint32_t count = 0;
     block->readers(l, readers);
     if (beside)
         beside->readers(l, more);
-    step_norm(s, &norms->before, readers[0], beside ? more[0] : readers[1]);
+    while (count < OP_READERS_MAX && readers[count])
+        count++;
+    for (uint32_t i = 0; i < OP_READERS_MAX && more[i]; i++) {
+        ASSERT(count < OP_READERS_MAX);
+        readers[count++] = more[i];
+    }
+    step_norm(s, norm, readers);
+}
+
+static void branch(struct step *s, const struct layer *l, const struct block *block,
+                   const struct layer_norms *norms, const struct block *beside, float scale)
+{
+    norm_for(s, l, &norms->before, block, beside);
     block->forward(s, l);
     s->pending.norm = norms->after;
     scale_result(s, scale);
@@ -98,15 +113,12 @@ static void branch_beside(struct step *s, const struct layer *l)
 /* Both read the same normed tokens; the mixer's result is added before the MLP's takes its place. */
 static void side_by_side(struct step *s, const struct layer *l)
 {
-    const struct projection *mixer[OP_READERS_MAX] = {NULL}, *mlp[OP_READERS_MAX] = {NULL};
-    l->config->mixer->readers(l, mixer);
-    l->config->mlp->readers(l, mlp);
-    step_norm(s, &l->norm_mixer.before, mixer[0], mlp[0]);
+    norm_for(s, l, &l->norm_mixer.before, l->config->mixer, l->config->mlp);
     l->config->mixer->forward(s, l);
     s->pending.scale = s->config->residual_scale;
     step_add(s);
     l->config->mlp->forward(s, l);
-    s->pending.scale = s->config->residual_scale;
+    scale_result(s, l->config->mlp == &block_experts ? s->config->moe_scale : 0);
 }
 
 void layer_forward(struct step *s, const struct layer *l)

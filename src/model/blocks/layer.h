@@ -60,6 +60,7 @@ struct short_conv_weights {
 struct mlp_weights {
     struct projection in; /* gate | up; up alone */
     struct projection out;
+    dev_ptr xielu; /* [3]: glu_clip.xielu; null: another activation */
 };
 
 struct moe_weights {

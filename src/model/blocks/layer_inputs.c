@@ -43,7 +43,8 @@ void layer_inputs_compute(struct step *s, const struct layer_inputs *w)
     if (c->layer_input == 0)
         return;
     const struct act x = step_act(ARRAY_LAYER_INPUTS, width_of_all(c));
-    step_norm(s, &(struct norm){DEV_NULL, DEV_NULL}, &w->projection, NULL);
+    step_norm(s, &(struct norm){DEV_NULL, DEV_NULL},
+              (const struct projection *const[OP_READERS_MAX]){&w->projection});
     step_project(s, &w->projection, step_normed(s), x);
     compute_layer_inputs(s->compute,
                          &(struct op_layer_inputs){.table = &w->table,

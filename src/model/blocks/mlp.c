@@ -8,6 +8,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <math.h>
 
 static void check(struct json_read *r, const struct config *c)
 {
@@ -44,8 +45,12 @@ static void activate(struct step *s, const struct layer *l, bool plain)
     const struct mlp_weights *w = &l->mlp;
     struct act in = step_act(ARRAY_PROJ, w->in.out), mid = step_act(ARRAY_MID, w->out.in);
     const struct op_product up = {.w = &w->in, .x = step_normed(s), .y = in};
-    const struct op_glu glu = {
-        .function = step_glu(s), .plain = plain, .in = in, .out = mid, .reader = &w->out};
+    const struct op_glu glu = {.function = step_glu(s),
+                               .clip.xielu = w->xielu,
+                               .plain = plain,
+                               .in = in,
+                               .out = mid,
+                               .reader = &w->out};
     const float scale = s->config->mlp_scales[0];
     if (scale != 0) {
         compute_project(s->compute, &up, 1);
@@ -76,12 +81,38 @@ static void arrays_plain(const struct config *c, const struct layer_config *l,
     array_raise(&arrays[ARRAY_MID], l->intermediate, l->intermediate);
 }
 
+/* xIELU's largest argument of expm1, which is about 0: kern_xielu_fn has 0. */
+#define XIELU_EPS_LEAST (-1e-4f)
+
+/* The numbers of xIELU: softplus(alpha_p) | softplus(alpha_n) + beta | beta. */
+static int bind_xielu(struct binder *b, uint32_t layer, dev_ptr *ret)
+{
+    static const enum tensor_role roles[] = {ROLE_XIELU_ABOVE, ROLE_XIELU_BELOW, ROLE_XIELU_BETA,
+                                             ROLE_XIELU_EPS};
+    char path[BINDER_PATH_MAX];
+    float values[COUNT_OF(roles)] = {0, 0, 0.5f, 0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < COUNT_OF(roles); i++) {
+        if (i < 2 || binder_layer_has(b, layer, roles[i]))
+            r = binder_number(b, binder_path(b, layer, roles[i], path), &values[i]);
+    }
+    if (r == 0 && !(values[3] <= 0 && values[3] >= XIELU_EPS_LEAST))
+        r = err_set(b->e, -ENOTSUP, "tensor %s is %g, which is not supported: about 0 is", path,
+                    (double)values[3]);
+    for (size_t i = 0; i < 2; i++)
+        values[i] = values[i] > 20 ? values[i] : log1pf(expf(values[i]));
+    values[1] += values[2];
+    return r == 0 ? binder_numbers(b, values, 3, ret) : r;
+}
+
 static int bind_plain(struct binder *b, uint32_t layer, struct layer *l)
 {
     uint32_t hidden = b->config->hidden, width = l->config->intermediate;
     const struct binder_matrix up = {ROLE_UP, width}, down = {ROLE_DOWN, hidden};
     int r = binder_layer_projection(b, layer, &up, 1, hidden, &l->mlp.in);
-    return r == 0 ? binder_layer_projection(b, layer, &down, 1, width, &l->mlp.out) : r;
+    if (r == 0)
+        r = binder_layer_projection(b, layer, &down, 1, width, &l->mlp.out);
+    return r == 0 && b->config->activation == ACTIVATION_XIELU ? bind_xielu(b, layer, &l->mlp.xielu) : r;
 }
 
 static void forward_plain(struct step *s, const struct layer *l)

@@ -127,7 +127,8 @@ static void draft_pass(struct step *s, const struct mtp *m, bool first)
     compute_pair(s->compute, &pair);
     step_project(s, &m->weights.fc, pair.pair, step_residual(s));
     layer_forward(s, &m->weights.layer);
-    step_norm(s, &(struct norm){.weight = m->weights.norm}, m->head, NULL);
+    step_norm(s, &(struct norm){.weight = m->weights.norm},
+              (const struct projection *const[OP_READERS_MAX]){m->head});
     compute_best(s->compute, &(struct op_best){.rows = some ? &m->draft_vocab->rows : &m->head->parts[0],
                                                .ids = some ? m->draft_vocab->ids : NULL,
                                                .x = step_normed(s)});

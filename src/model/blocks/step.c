@@ -295,15 +295,15 @@ void step_leave_out(struct step *s)
     s->pending = (struct residual){.kind = RESIDUAL_ADD, .out = step_out(s)};
 }
 
-void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
-               const struct projection *another)
+void step_norm(struct step *s, const struct norm *norm,
+               const struct projection *const readers[OP_READERS_MAX])
 {
     compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s),
                                                .h = step_residual(s),
                                                .y = step_normed(s),
                                                .norm = *norm,
                                                .stream = s->config->family->norm_position == NORM_STREAM,
-                                               .readers = {reader, another}});
+                                               .readers = {readers[0], readers[1], readers[2]}});
 }
 
 void step_add(struct step *s)

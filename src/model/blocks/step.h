@@ -131,8 +131,8 @@ static inline struct act step_all_angles(const struct step *s)
 /* ---- helpers of the blocks ---- */
 
 /* normed = norm of the residual stream, for the projections that read it next. */
-void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
-               const struct projection *another);
+void step_norm(struct step *s, const struct norm *norm,
+               const struct projection *const readers[OP_READERS_MAX]);
 /* Adds what the last block left, and nothing else. */
 void step_add(struct step *s);
 /* The activation of its MLPs. */
@@ -142,7 +142,8 @@ static inline enum glu_function step_glu(const struct step *s)
                                                   [ACTIVATION_GELU_TANH] = GLU_GELU_TANH,
                                                   [ACTIVATION_GELU_ERF] = GLU_GELU_ERF,
                                                   [ACTIVATION_RELU_SQUARE] = GLU_RELU_SQUARE,
-                                                  [ACTIVATION_SWIGLU_CLIP] = GLU_SWIGLU_CLIP};
+                                                  [ACTIVATION_SWIGLU_CLIP] = GLU_SWIGLU_CLIP,
+                                                  [ACTIVATION_XIELU] = GLU_XIELU};
     return functions[s->config->activation];
 }
 static inline struct glu_clip step_clip(const struct step *s)

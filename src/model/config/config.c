@@ -122,7 +122,7 @@ static void derive(struct json_read *r, struct config *c)
                        CONFIG_HEAD_DIM_MAX);
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
-    c->layer_norm = c->family->layer_norm;
+    c->layer_norm = c->family->layer_norm && !(c->family->rms_norm_named && json_read_get(r, "rms_norm_eps"));
     if (c->window_before > 0)
         c->window = c->window_before + 1;
     derive_directions(c);
@@ -137,6 +137,7 @@ static void derive(struct json_read *r, struct config *c)
         c->score_scale = c->family->score_scale;
     if (!c->use_experts)
         c->experts = 0;
+    c->moe_scale = c->moe_average && c->shared_experts > 0 ? 0.5f : 0;
     if (c->experts > 0 && !c->family->experts)
         json_read_fail(r, -ENOTSUP, "num_experts is %u, but %s with experts is not supported", c->experts,
                        c->family_name);

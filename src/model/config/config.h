@@ -39,7 +39,8 @@ enum activation {
     ACTIVATION_GELU_TANH,
     ACTIVATION_GELU_ERF,
     ACTIVATION_RELU_SQUARE,
-    ACTIVATION_SWIGLU_CLIP
+    ACTIVATION_SWIGLU_CLIP,
+    ACTIVATION_XIELU
 };
 
 /* How experts are chosen (contract 10.4). */
@@ -212,6 +213,9 @@ struct config {
     uint32_t topk_method;               /* enum topk_method */
     bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
     float routed_scale, route_jitter;
+    float moe_scale;             /* factor of what experts add, the shared one included; 0: none */
+    uint32_t moe_average;        /* the shared expert and the chosen ones count half */
+    uint32_t dense_pattern;      /* 1: layers without experts rotate, whatever their kind */
     uint32_t groups, groups_top; /* groups of experts; 0: one */
     /* Mamba-2; zeros without such layers. */
     struct ssm_shape ssm;

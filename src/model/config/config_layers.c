@@ -343,6 +343,9 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
         read_list(r, pattern->first, &first);
     else if (pattern->from_one && !types)
         json_read_fail(r, -EINVAL, "%s is missing", pattern->first);
+    if (pattern->listed_if_dense && !types && c->dense_layers > 0)
+        json_read_fail(r, -EINVAL, "layer_types is missing, beside first_k_dense_replace %u",
+                       c->dense_layers);
     read_mlp_types(r, c, &dense);
     for (uint32_t i = 0; i < c->layers; i++) {
         bool is_first =
@@ -357,6 +360,8 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
                 json_read_fail(r, -EINVAL, "sliding_window is missing: layer %u has one", i);
         }
         c->layer[i] = layer_of(c, kind, windowed, is_sparse(c, &dense, i));
+        if (c->dense_pattern == 1 && c->layer[i].mlp == mlp_of(c->family, false))
+            c->layer[i].rope = 0;
     }
     read_heads(r, c);
     read_single(r, c);

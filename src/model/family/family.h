@@ -61,12 +61,13 @@ struct layer_kind {
  * family's first kind, the others of its second. The keys may give another number. */
 struct layer_pattern {
     const char *keys[3];
-    uint32_t every;    /* 0: all layers are of the first kind */
-    const char *first; /* a key that lists the layers of the first kind instead; NULL: none */
-    bool from_one;     /* it counts them from 1; without it layers have no kinds */
-    bool last;         /* the last layer is of the first kind, too */
-    bool also_first;   /* and layer 0 */
-    bool leads;        /* the first of every `every` layers is, not the last */
+    uint32_t every;       /* 0: all layers are of the first kind */
+    const char *first;    /* a key that lists the layers of the first kind instead; NULL: none */
+    bool from_one;        /* it counts them from 1; without it layers have no kinds */
+    bool last;            /* the last layer is of the first kind, too */
+    bool also_first;      /* and layer 0 */
+    bool listed_if_dense; /* files with dense layers list the kinds */
+    bool leads;           /* the first of every `every` layers is, not the last */
 };
 
 /* How stacks of experts lie in Hugging Face's files (MLX has rows of outputs everywhere). */
@@ -111,7 +112,8 @@ struct family {
     struct layer_pattern pattern;
     enum norm_position norm_position;
     enum norm_shift norm_shift;
-    bool layer_norm; /* norms of the residual stream take the mean off */
+    bool layer_norm;     /* norms of the residual stream take the mean off */
+    bool rms_norm_named; /* unless the file has rms_norm_eps */
     enum qk_norm qk_norm;
     bool sinks;                   /* ROLE_SINKS takes part in the softmax of scores */
     bool sinks_windowed;          /* in layers with a window alone */

@@ -64,6 +64,19 @@ static const struct config_key arcee_keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct tensor_name apertus_tensors[] = {
+    {ROLE_MIXER_NORM, "attention_layernorm"}, {ROLE_MLP_NORM, "feedforward_layernorm"}, {ROLE_NONE, NULL}};
+
+static const struct key_word xielu[] = {{"xielu", ACTIVATION_XIELU}, {NULL, 0}};
+
+static const struct config_key apertus_keys[] = {
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_WORD(activation, xielu, ACTIVATION_XIELU, "hidden_act"),
+    CONFIG_ONLY(true, "qk_norm"),
+    CONFIG_ONLY(false, "post_norm"),
+    CONFIG_KEY_END,
+};
+
 const struct family families_llama[] = {
     {.names = {"llama"}, .defaults = "{'max_position_embeddings': 2048}"},
     {.names = {"arcee"},
@@ -108,5 +121,13 @@ const struct family families_llama[] = {
      .rope_adjacent = true,
      .rope_theta = 5e5,
      .mtp = MTP_BLOCK},
+    {.names = {"apertus"},
+     .tensors = apertus_tensors,
+     .keys = apertus_keys,
+     .defaults = "{'max_position_embeddings': 65536, 'rope_parameters': {'rope_type': 'llama3', "
+                 "'rope_theta': 12000000, 'factor': 8, 'original_max_position_embeddings': 8192, "
+                 "'low_freq_factor': 1, 'high_freq_factor': 4}}",
+     .qk_norm = QK_NORM_HEAD,
+     .mlp = &block_mlp_plain},
     {{NULL}},
 };

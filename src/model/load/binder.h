@@ -138,6 +138,10 @@ int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 int binder_vector_times(struct binder *b, const char *path, uint64_t n, float factor, dev_ptr *ret);
 /* n ones, of no tensor. */
 int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret);
+/* A tensor of one number, which is read when weights are packed; 0 before. */
+int binder_number(struct binder *b, const char *path, float *ret);
+/* A vector of these numbers. */
+int binder_numbers(struct binder *b, const float *values, uint64_t n, dev_ptr *ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* Binds a norm of the residual stream. It has a bias where the model's norms are LayerNorms and the

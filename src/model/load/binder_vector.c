@@ -203,6 +203,30 @@ int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret)
     return r;
 }
 
+int binder_number(struct binder *b, const char *path, float *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    int r = find_vector(b, path, 1, &t, name);
+    if (r < 0)
+        return r;
+    count_vector(b, &t, 1);
+    if (!binder_packs(b))
+        return 0;
+    r = read_floats(b, &t, name, &t);
+    if (r == 0)
+        *ret = tensor_f32_at(&t, 0);
+    return r;
+}
+
+int binder_numbers(struct binder *b, const float *values, uint64_t n, dev_ptr *ret)
+{
+    int r = binder_take(b, n * sizeof(float), ret);
+    if (r == 0 && binder_packs(b))
+        domain_put(b->memory->domain, *ret, values, n * sizeof(float));
+    return r;
+}
+
 int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
     return bind_vector(b, path, n,

@@ -151,4 +151,41 @@ TEST(mistral4_gives_the_rotating_part_of_a_whole_head)
     refuses(text, -ENOTSUP, "partial_rotary_factor 0.5 of 16 values is not qk_rope_head_dim 4");
 }
 
+#define COHERE "{\"model_type\":\"cohere2_moe\"," BASE ",\"num_shared_experts\":2"
+
+TEST(cohere2_moe_averages_its_shared_experts)
+{
+    struct config c = reads(COHERE "}");
+    assert_true(c.moe_scale == 0.5f && c.expert_intermediate == 24 && c.shared_intermediate == 48);
+    assert_true(c.route_score == ROUTE_SOFTMAX_CHOSEN && c.layer_norm && c.intermediate == 24);
+    c = reads(COHERE ",\"shared_expert_combination_strategy\":\"sum\",\"rms_norm_eps\":1e-3,"
+                     "\"expert_selection_fn\":\"sigmoid\",\"prefix_dense_intermediate_size\":40}");
+    assert_true(c.moe_scale == 0 && !c.layer_norm && c.eps == 1e-3f && c.intermediate == 40);
+    assert_true(c.route_score == ROUTE_SIGMOID && c.expert_intermediate == 24);
+    assert_true(reads("{\"model_type\":\"cohere2_moe\"," BASE "}").moe_scale == 0);
+    refuses(COHERE ",\"shared_expert_combination_strategy\":\"twist\"}", -ENOTSUP, "supported: average, sum");
+    refuses(COHERE ",\"first_k_dense_replace\":1}", -EINVAL,
+            "layer_types is missing, beside first_k_dense_replace 1");
+}
+
+/* Dense layers rotate whatever their kind, unless they have kinds of their own. */
+TEST(dense_layers_of_cohere2_moe_rotate)
+{
+#define TWO ",\"first_k_dense_replace\":1,\"layer_types\":[\"full_attention\",\"full_attention\"]"
+    struct config c = reads(COHERE TWO "}");
+    assert_true(c.layer[0].rope == 0 && c.layer[1].rope == ROPE_ABSENT);
+    assert_true(c.layer[0].mlp == &block_mlp && c.layer[1].mlp == &block_experts);
+    c = reads(COHERE TWO ",\"prefix_dense_sliding_window_pattern\":2}");
+    assert_true(c.layer[0].rope == ROPE_ABSENT && c.layer[1].rope == ROPE_ABSENT);
+#undef TWO
+}
+
+TEST(apertus_has_an_mlp_of_xielu)
+{
+    const struct config c = reads("{\"model_type\":\"apertus\"," BASE "}");
+    assert_true(c.activation == ACTIVATION_XIELU && c.layer[0].mlp == &block_mlp_plain && c.eps == 1e-5f);
+    assert_true(c.ropes[0].type == ROPE_LLAMA3 && c.ropes[0].theta == 12000000);
+    refuses("{\"model_type\":\"apertus\"," BASE ",\"hidden_act\":\"silu\"}", -ENOTSUP, "supported: xielu");
+}
+
 TEST_MAIN()
