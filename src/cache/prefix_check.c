@@ -52,12 +52,20 @@ static void check_snapshot(const struct prefix_index *ix, uint32_t i)
               "prefix node %u: %u pins, %u references", i, n->pins, refs_of(ix, i));
 }
 
+static void check_shown(const struct prefix_index *ix, uint32_t i)
+{
+    bool snapshot, found = prefix_shown_find(&ix->shown, &ix->nodes[i].key, &snapshot);
+    ASSERT_OF(found == ix->opts.shown && snapshot == (found && ix->nodes[i].snapshot != NONE),
+              "prefix node %u: other threads do not see it as it is", i);
+}
+
 static void check_node(const struct prefix_index *ix, uint32_t i)
 {
     const struct node *n = &ix->nodes[i];
     check_links(ix, i);
     check_pages(ix, i);
     check_snapshot(ix, i);
+    check_shown(ix, i);
     ASSERT_OF(n->parent == NONE || refs_of(ix, i) == 0 || refs_of(ix, n->parent) > 0,
               "page %u: referenced, and page %u before it is not", page_of(ix, i, 0),
               page_of(ix, n->parent, 0));

@@ -22,9 +22,11 @@ static uint32_t states_of(const struct prefix_index_opts *opts)
     return n.blocks_max;
 }
 
-size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max)
+size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max,
+                                bool shown)
 {
     size_t bytes = sizeof(struct prefix_index) + sizeof(struct prefix_losses) +
+                   (shown ? prefix_shown_bytes(pages_max[0]) : 0) +
                    (size_t)pages_max[0] * sizeof(struct node) +
                    (size_t)hash_buckets(16, pages_max[0]) * sizeof(uint32_t) +
                    (size_t)states_max * sizeof(struct snapshot);
@@ -99,6 +101,8 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
         prefix_losses_blame(ix->losses, PREFIX_LOSS_LIMIT, 0);
     ix->snapshots = ix->states_max ? ARENA_ARRAY(a, struct snapshot, ix->states_max) : NULL;
     if (!ix->nodes || !ix->buckets || !ix->losses || (ix->states_max && !ix->snapshots))
+        return -ENOMEM;
+    if (opts->shown && prefix_shown_create(a, ix->nodes_max, &ix->shown) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < ix->nodes_max; i++)
         ix->nodes[i].next_same = i + 1 < ix->nodes_max ? i + 1 : NONE;
@@ -177,6 +181,14 @@ static void page_drop(struct prefix_index *ix, uint32_t node, uint32_t group)
     page_pool_drop(ix->groups[group].is.pages, page);
 }
 
+bool prefix_index_shown(const struct prefix_index *ix, const struct prefix_key *key, bool *ends)
+{
+    bool snapshot, found = prefix_shown_find(&ix->shown, key, &snapshot);
+    ASSERT(ix->opts.shown);
+    *ends = found && (!ix->states || snapshot);
+    return found;
+}
+
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key)
 {
     return look_up(ix, key);
@@ -216,6 +228,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
     struct node *n = &ix->nodes[s->node];
     ASSERT(n->snapshot == state && n->pins == 0 && s->leases == 0);
     tier_forgets(ix, n, TIER_SNAPSHOT);
+    prefix_shown_snapshot(&ix->shown, &n->key, false);
     n->snapshot = NONE;
     s->node = NONE;
     ix->numbers.wished -= s->wishes > 0;
@@ -277,6 +290,7 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
         snapshot_drop(ix, n->snapshot);
     tree_remove(ix, node);
     table_remove(ix, node);
+    prefix_shown_remove(&ix->shown, &n->key);
     for (uint32_t g = 0; g < ix->group_count; g++)
         page_drop(ix, node, g);
     n->depth = 0;
@@ -520,6 +534,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
             ix->nodes[n->next].prev = node;
         above->child = node;
     }
+    prefix_shown_add(&ix->shown, key);
     ix->numbers.nodes++;
     return node;
 }
@@ -567,6 +582,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     struct snapshot *s = &ix->snapshots[state];
     ASSERT(s->node == NONE && s->leases == 0 && s->wishes == 0 && block_pool_is_taken(ix->states, state));
     n->snapshot = state;
+    prefix_shown_snapshot(&ix->shown, &n->key, true);
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
     s->price = ix->age + s->saves;

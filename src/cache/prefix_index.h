@@ -57,11 +57,13 @@ struct prefix_index_opts {
      * allowed: returns how many of `bytes` it may hold. NULL: bytes_max. */
     uint64_t (*allow)(void *arg, uint64_t bytes);
     void *allow_arg;
+    bool shown; /* for prefix_index_shown() */
 };
 
 /* Bytes of arena that prefix_index_create takes at most, for pools of these sizes; states_max 0 without
- * recurrent layers. */
-size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max);
+ * recurrent layers; shown: as in the options. */
+size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max,
+                                bool shown);
 /* Each pool's `evict` must call prefix_index_evict_page(). 0, -EINVAL (groups in another order), -ENOMEM. */
 int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index **ret);
 /* Before the pools are freed; no page of a node may be referenced. NULL is fine. */
@@ -78,6 +80,9 @@ struct prefix_hit {
  * changes the index or its pools. */
 void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *keys, uint32_t count,
                        struct prefix_hit *ret);
+/* Whether the key has a node, for any thread, of an index with `shown` (prefix_shown.h). *ends: a prefix may
+ * end there, as far as its windows have pages. */
+bool prefix_index_shown(const struct prefix_index *ix, const struct prefix_key *key, bool *ends);
 /* The node with this key; NONE: no such node. */
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
 /* Its page of the group; NONE: it has none, which is never so of the first group. */

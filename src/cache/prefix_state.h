@@ -6,6 +6,7 @@
 #include "cache/prefix_index.h"
 #include "cache/prefix_key.h"
 #include "cache/prefix_losses.h"
+#include "cache/prefix_shown.h"
 #include "cache/share_list.h"
 #include "cache/tier_io.h"
 
@@ -62,6 +63,7 @@ struct prefix_index {
     uint64_t allowed;                    /* <= opts.bytes_max */
     uint64_t age;                        /* the price of the last eviction */
     struct prefix_losses *losses;
+    struct prefix_shown shown; /* other threads read it; empty without opts.shown */
     struct prefix_numbers numbers;
     bool evicts; /* removals are evictions and call opts.evicting */
     bool clears; /* removals are an order's, and losses all the same */

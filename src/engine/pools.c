@@ -212,7 +212,7 @@ static size_t index_bytes(const struct pools_opts *o)
     uint32_t pages_max[PAGE_GROUPS_MAX];
     for (uint32_t g = 0; g < o->group_count; g++)
         pages_max[g] = o->pages_max;
-    return prefix_index_arena_bytes(pages_max, o->group_count, o->state_bytes ? o->states_max : 0);
+    return prefix_index_arena_bytes(pages_max, o->group_count, o->state_bytes ? o->states_max : 0, o->shown);
 }
 
 size_t pools_arena_bytes(const struct pools_opts *opts)
@@ -319,7 +319,8 @@ static int create_index(struct arena *a, const struct pools_opts *o, struct pool
                                       .evicting = o->evicting,
                                       .arg = o->evicting_arg,
                                       .leaving = on_leaving,
-                                      .leaving_arg = p};
+                                      .leaving_arg = p,
+                                      .shown = o->shown};
     memcpy(index.groups, p->groups, sizeof(index.groups));
     return o->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }

@@ -69,6 +69,7 @@ struct pools_opts {
                                      * 0 */
     size_t state_bytes;
     bool drafted;              /* pages have K and V of a draft model */
+    bool shown;                /* other threads may ask for prefixes: prefix_index_opts.shown */
     uint64_t bytes_max;        /* limit of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* limit of blocks that no request uses; 0: nothing is kept */
     /* Limits of leases (cache/leases.h): bytes, and pages and snapshots that sessions hold. 0: no leases. */

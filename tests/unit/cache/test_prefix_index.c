@@ -43,7 +43,8 @@ static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_
                                                .group_count = 1,
                                                .states = f->states,
                                                .state_bytes = 4096,
-                                               .bytes_max = UINT64_MAX};
+                                               .bytes_max = UINT64_MAX,
+                                               .shown = true};
     assert_int_equal(prefix_index_create(f->arena, &f->index_opts, &f->index), 0);
     return f;
 }
