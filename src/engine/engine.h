@@ -60,6 +60,11 @@ void engine_close(struct engine *en);
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
 
+/* Tokens of the job's prompt that the prefix cache in the pools has now, as far as other threads see it
+ * (prefix_shown.h); windows are not looked at. Reads prompt, tenant, cache_salt and images of the job. 0
+ * without engine_opts.shows_prefixes. Any thread. */
+uint32_t engine_cached_tokens(const struct engine *en, const struct job_spec *job);
+
 /* Bytes of a job in the account `requests`, the limit of all jobs together, and the limit on running and
  * queued jobs. A submitter of several jobs checks whether they can ever fit. Any thread. */
 struct engine_job_limits {

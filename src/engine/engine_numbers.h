@@ -50,6 +50,7 @@ struct trim_numbers {
 struct engine_numbers {
     const struct domain *domain; /* the memory of its pools and images */
     uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used; /* pages: of all groups */
+    uint64_t prompt_left; /* tokens of prompts of its jobs that are not computed yet */
     /* By group of attention layers; 0 past the last one: pages of sequences, and pages that only the prefix
      * cache holds. */
     uint32_t group_used[PAGE_GROUPS_MAX], group_cached[PAGE_GROUPS_MAX];

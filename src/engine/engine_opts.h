@@ -86,6 +86,7 @@ struct engine_opts {
     /* Size of the prefix cache: bytes of pages and states that no request uses. They stay in the pools
      * until their memory is needed. 0: no prefix cache. */
     uint64_t prefix_cache_bytes;
+    bool shows_prefixes; /* for engine_cached_tokens(): a table beside the prefix cache */
     /* Size of the tier below it in the machine's memory (cache/pinned_tier.h), for a model on a device; 0, or
      * no prefix cache: none. */
     uint64_t pinned_cache_bytes;

@@ -174,6 +174,15 @@ static int create_tokens(struct job *j, const struct job_opts *opts)
     return repetition_create(j->arena, &spec->repetition, &j->repetition);
 }
 
+struct prefix_image job_seen_image(const struct model_vision *vision, const struct job_image *image)
+{
+    const struct image *p = image->image;
+    struct model_grid g = model_grid_of(vision, image->first, p->width, p->height);
+    struct prefix_image ret = {.first = g.first, .rows = g.rows, .columns = g.columns};
+    memcpy(ret.sha256, p->sha256, sizeof(ret.sha256));
+    return ret;
+}
+
 static int create_images(struct job *j, const struct job_opts *opts)
 {
     const struct job_spec *spec = opts->spec;
@@ -195,8 +204,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
         j->images[i] = p;
         j->grids[i] = g;
         j->entries[i] = NONE;
-        j->seen[i] = (struct prefix_image){.first = g.first, .rows = g.rows, .columns = g.columns};
-        memcpy(j->seen[i].sha256, p->sha256, sizeof(p->sha256));
+        j->seen[i] = job_seen_image(opts->vision, &spec->images[i]);
         spans[i] = (struct sched_span){g.first, g.first + model_grid_tokens(&g)};
         j->image_bytes += p->bytes;
         j->image_count++;
@@ -263,6 +271,14 @@ static int create_cuts(struct job *j, const struct job_spec *spec)
     return 0;
 }
 
+struct prefix_key job_root_key(const struct store_identity *identity, const struct job_spec *spec)
+{
+    struct slice parts[] = {{(const char *)identity, sizeof(*identity)},
+                            {(const char *)&spec->tenant, sizeof(spec->tenant)},
+                            spec->cache_salt};
+    return prefix_key_root(parts, COUNT_OF(parts));
+}
+
 static int create_keys(struct job *j, const struct job_opts *opts)
 {
     if (!opts->tables.keys || j->output != JOB_TOKENS)
@@ -271,10 +287,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     if (!j->keys)
         return -ENOMEM;
     const struct job_spec *spec = opts->spec;
-    struct slice parts[] = {{(const char *)opts->identity, sizeof(*opts->identity)},
-                            {(const char *)&spec->tenant, sizeof(spec->tenant)},
-                            spec->cache_salt};
-    j->root = prefix_key_root(parts, COUNT_OF(parts));
+    j->root = job_root_key(opts->identity, spec);
     job_add_keys(j, j->prompt_count);
     j->seq.keys = j->keys;
     return opts->cuts ? create_cuts(j, spec) : 0;

@@ -122,6 +122,9 @@ void job_bytes_max(bool images, const struct job_tables *t, uint64_t *fixed, uin
 /* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of
  * the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
+/* The parent of the keys of a job's pages, and an image as keys have it. */
+struct prefix_key job_root_key(const struct store_identity *identity, const struct job_spec *spec);
+struct prefix_image job_seen_image(const struct model_vision *vision, const struct job_image *image);
 /* Releases its images and frees the block, not the stream. */
 void job_free(struct job *j);
 

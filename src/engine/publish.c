@@ -100,6 +100,14 @@ static void list_jobs(struct publish *p, const struct list *jobs, bool placed, u
     }
 }
 
+static uint64_t prompt_left(const struct publish *p)
+{
+    uint64_t ret = 0;
+    for (uint32_t i = 0; i < p->job_count; i++)
+        ret += p->jobs[i].prompt_tokens - p->jobs[i].prompt_done;
+    return ret;
+}
+
 void publish_write(struct publish *p, const struct engine_numbers *now, const struct list *jobs,
                    const struct list *over, uint64_t now_ns)
 {
@@ -108,6 +116,7 @@ void publish_write(struct publish *p, const struct engine_numbers *now, const st
     p->job_count = 0;
     list_jobs(p, jobs, true, now_ns);
     list_jobs(p, jobs, false, now_ns);
+    p->numbers.prompt_left = prompt_left(p); /* ended jobs have none */
     list_jobs(p, over, false, now_ns);
     pthread_mutex_unlock(&p->lock);
 }

@@ -23,6 +23,7 @@ struct model_plan {
     uint32_t domain; /* see plan_model.domain */
     uint64_t prefix_cache_bytes, pinned_cache_bytes;
     uint32_t agents;        /* see plan_wish */
+    bool shows_prefixes;    /* see engine_opts */
     bool grammars;          /* if it has a tokenizer */
     uint32_t max_model_len; /* see plan_wish.max_model_len */
     struct speculation speculation;

@@ -177,6 +177,26 @@ TEST(a_prefix_that_is_found_has_its_images_not_encoded)
 }
 
 /* A cut may lie inside an image: the hit ends there, and the rest of the image is computed. */
+TEST(what_other_threads_see_of_a_prefix_knows_its_images)
+{
+    struct fixture f;
+    struct seen s = one_image(20, 4, 6, 7), other = one_image(20, 4, 6, 8);
+    struct engine_opts o = eyes(true);
+    o.shows_prefixes = true;
+    say(&s, 2 * PAGE_TOKENS, 3);
+    say(&other, 2 * PAGE_TOKENS, 3);
+    test_engine_start(&f, EYES, &o);
+    (void)run_seen(&f, &s, ANSWER_SEEN);
+    struct job_spec same = ask(&s, ANSWER_SEEN), differs = ask(&other, ANSWER_SEEN);
+    const uint32_t seen = engine_cached_tokens(f.engine, &same);
+    assert_true(seen >= 2 * PAGE_TOKENS);
+    assert_int_equal(run_seen(&f, &s, ANSWER_SEEN)->finish.cached_tokens, seen);
+    assert_int_equal(engine_cached_tokens(f.engine, &differs), 0);
+    test_engine_close(&f);
+    seen_done(&s);
+    seen_done(&other);
+}
+
 TEST(a_prefix_may_end_in_the_middle_of_a_image)
 {
     struct fixture f;

@@ -12,7 +12,8 @@
 static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe", "granitemoehybrid",
                                           "olmo3", "gemma3"};
 
-static uint64_t steps_ns; /* how long steps should be, so how large the chunks are; 0: as usual */
+static bool shows_prefixes; /* engine_opts.shows_prefixes */
+static uint64_t steps_ns;   /* how long steps should be, so how large the chunks are; 0: as usual */
 
 static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t pages, uint32_t snapshots)
 {
@@ -21,6 +22,7 @@ static void open_engine(struct fixture *f, const char *dir, bool reuse, uint32_t
     o.prefix_cache_bytes = !reuse ? 0 : (uint64_t)snapshots * shape->state_bytes + pages * shape->page_bytes;
     o.max_model_len = MIN_OF(o.max_model_len, pages * PAGE_TOKENS);
     o.kv_bytes_max = pages * shape->page_bytes;
+    o.shows_prefixes = shows_prefixes;
     if (steps_ns)
         o.step_ns = o.step_alone_ns = steps_ns;
     test_engine_start(f, dir, &o);
@@ -73,6 +75,34 @@ static void fill_prompt(uint32_t *prompt, uint32_t count, uint64_t seed)
 {
     for (uint32_t i = 0; i < count; i++)
         prompt[i] = (uint32_t)(rng_at(seed, i) % 500);
+}
+
+/* Before the request, from another thread than the engine's. */
+TEST(what_other_threads_see_of_a_prefix_is_what_a_request_finds)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
+        char dir[256];
+        struct fixture f = {0};
+        uint32_t prompt[9 * PAGE_TOKENS + 5], count = COUNT_OF(prompt);
+        shows_prefixes = true;
+        snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+        open_engine(&f, dir, true, 200, 4);
+        shows_prefixes = false;
+        fill_prompt(prompt, count, i + 3);
+        struct job_spec spec = greedy(prompt, count, 3), shorter = greedy(prompt, 4 * PAGE_TOKENS + 1, 3);
+        assert_int_equal(engine_cached_tokens(f.engine, &spec), 0);
+        (void)run(&f, &shorter);
+        const uint32_t seen = engine_cached_tokens(f.engine, &spec);
+        assert_int_equal(seen, 4 * PAGE_TOKENS);
+        assert_int_equal(run(&f, &spec)->finish.cached_tokens, seen);
+        assert_int_equal(engine_cached_tokens(f.engine, &spec), whole_pages_before(count));
+        spec.tenant++;
+        assert_int_equal(engine_cached_tokens(f.engine, &spec), 0);
+        spec.tenant--;
+        prompt[0]++;
+        assert_int_equal(engine_cached_tokens(f.engine, &spec), 0);
+        test_engine_close(&f);
+    }
 }
 
 /* In a copy of its last page. With recurrent layers the state before that token is not kept. */
