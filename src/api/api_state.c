@@ -19,6 +19,23 @@ const char *api_model_id(const struct api *a, uint32_t index)
     return registry_settings(a->opts.registry, index)->id;
 }
 
+bool api_is_replica(const struct api *a, uint32_t index)
+{
+    return registry_first_replica(a->opts.registry, index) != index;
+}
+
+uint32_t api_loaded_replica(struct api *a, uint32_t index)
+{
+    struct registry_replicas of = registry_replicas(a->opts.registry, index);
+    for (uint32_t i = of.first; i < of.first + of.count; i++) {
+        struct registry_info info;
+        registry_info(a->opts.registry, i, &info);
+        if (info.state == MODEL_READY)
+            return i;
+    }
+    return index;
+}
+
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret)
 {
     struct model_lease look;

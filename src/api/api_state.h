@@ -106,6 +106,10 @@ static inline uint32_t api_model_count(const struct api *a)
     return registry_count(a->opts.registry);
 }
 const char *api_model_id(const struct api *a, uint32_t index);
+/* A name under which clients do not see it: one of several engines of a model. */
+bool api_is_replica(const struct api *a, uint32_t index);
+/* A loaded replica of that model, if there is one; else `index`. */
+uint32_t api_loaded_replica(struct api *a, uint32_t index);
 /* The numbers that the model's engine published last. False, and zeros, when the model is not loaded. */
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
 /* Asks all engines to reclaim memory. */

@@ -10,6 +10,7 @@
 #include "api/memory_refusal.h"
 #include "api/prep.h"
 #include "api/reject_http.h"
+#include "api/replicas.h"
 #include "api/report/metrics.h"
 #include "api/request/field.h"
 #include "api/timings.h"
@@ -74,7 +75,12 @@ static void give_stream(struct gen *g)
     atomic_fetch_sub(&exchange_of(g)->api->streams_now, 1);
 }
 
-static const struct gen_host exchange_host = {refuse_memory, prompted, take_stream, give_stream};
+static void place(struct gen *g)
+{
+    replicas_place(exchange_of(g));
+}
+
+static const struct gen_host exchange_host = {refuse_memory, place, prompted, take_stream, give_stream};
 
 /* ---- create and free ---- */
 

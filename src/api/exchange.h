@@ -100,13 +100,16 @@ struct exchange {
     struct gen gen;           /* its work polls `cancelled`, and has a deadline */
     struct buf body;
     struct request request;
-    int model_index; /* in the registry; -1: not known yet */
+    int model_index; /* in the registry, with a lease that of its replica; -1: not known yet */
+    struct registry_replicas replicas; /* engines that may serve it; of an order: all that it is for */
     struct model_lease lease;
-    struct registry_unloading unloading;
-    bool order_goes_on;      /* a load or an unload was begun, which ends without this request */
-    uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
-    unsigned status;         /* status of a reply that needs no engine; 200 */
-    struct reply *replies;   /* one for each choice, from before they are submitted */
+    struct registry_unloading unloading; /* sums over the replicas, without `ticket` */
+    uint64_t
+        tickets[REGISTRY_REPLICAS_MAX]; /* tickets of registry_unload(); 0: that replica was not loaded */
+    bool order_goes_on;                 /* a load or an unload was begun, which ends without this request */
+    uint64_t waits_since_ns;            /* network thread; 0: the wait has not been checked yet */
+    unsigned status;                    /* status of a reply that needs no engine; 200 */
+    struct reply *replies;              /* one for each choice, from before they are submitted */
     uint32_t reply_count;
     void *own; /* wire.own_bytes for each of them */
     struct exchange_list list;

@@ -73,15 +73,21 @@ int model_lookup_serve(const struct api *a, struct slice name, bool *exact)
 bool model_lookup_refuse(const struct api *a, struct slice name, struct reject *why)
 {
     char models[NAMES_SHOWN_MAX * (NAME_SHOWN_MAX + 8)] = "";
-    uint32_t count = api_model_count(a);
+    uint32_t count = 0, shown = 0;
     size_t at = 0;
     name.len = MIN_OF(name.len, (size_t)200);
-    for (uint32_t i = 0; i < count && count <= NAMES_SHOWN_MAX; i++)
+    for (uint32_t i = 0; i < api_model_count(a); i++)
+        count += !api_is_replica(a, i);
+    for (uint32_t i = 0; i < api_model_count(a) && count <= NAMES_SHOWN_MAX; i++) {
+        if (api_is_replica(a, i))
+            continue;
         at += (size_t)snprintf(models + at, sizeof(models) - at, "%s%.*s",
-                               i == 0           ? ""
-                               : i == count - 1 ? " and "
-                                                : ", ",
+                               shown == 0           ? ""
+                               : shown == count - 1 ? " and "
+                                                    : ", ",
                                NAME_SHOWN_MAX, api_model_id(a, i));
+        shown++;
+    }
     if (count == 0 || count > NAMES_SHOWN_MAX)
         return reject_set(why, REJECT_MODEL_NOT_FOUND, "model",
                           "The model \"%.*s\" does not exist. GET /v1/models lists the models.",

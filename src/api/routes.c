@@ -396,7 +396,9 @@ static void set_pinned(const struct call *c, bool pinned)
         refuse(c, &why);
         return;
     }
-    registry_pin(c->api->opts.registry, (uint32_t)index, pinned);
+    struct registry_replicas of = registry_replicas(c->api->opts.registry, (uint32_t)index);
+    for (uint32_t i = of.first; i < of.first + of.count; i++)
+        registry_pin(c->api->opts.registry, i, pinned);
     audit_done(&who, 200, "ok", 0, "-");
     buf_init(&body, 4096, NULL);
     struct json_out j = json_out_object(&body);

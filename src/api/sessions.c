@@ -66,7 +66,8 @@ static void respond(const struct call *c, const struct lease_info *s, uint32_t m
     buf_init(&body, 4096, NULL);
     struct json_out j = json_out_object(&body);
     json_put_text(&j, "id", c->rest);
-    JSON_PUT_STRINGS(&j, {"object", "session"}, {"model", api_model_id(c->api, model)});
+    JSON_PUT_STRINGS(&j, {"object", "session"},
+                     {"model", api_model_id(c->api, registry_first_replica(c->api->opts.registry, model))});
     json_put_i64(&j, "expires_at", (int64_t)time(NULL) + (int64_t)(left_ns / NS_PER_S));
     json_put_bool(&j, "follow", s->follows);
     json_put_string(&j, "tier", s->below ? "ssd" : "memory");

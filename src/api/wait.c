@@ -4,6 +4,7 @@
 #include "api/api_state.h"
 #include "api/exchange.h"
 #include "api/model_lookup.h"
+#include "api/replicas.h"
 #include "api/request/request.h"
 
 #include "base/clock.h"
@@ -21,9 +22,10 @@ static struct registry *registry_of(const struct exchange *x)
     return x->api->opts.registry;
 }
 
+/* The name that clients use. */
 static const char *id_of(const struct exchange *x)
 {
-    return api_model_id(x->api, (uint32_t)x->model_index);
+    return api_model_id(x->api, x->replicas.first);
 }
 
 static bool is_order(const struct exchange *x)
@@ -79,7 +81,7 @@ static bool refuse_slow(struct exchange *x)
 {
     struct registry_info info;
     char why[STILL_BYTES];
-    registry_info(registry_of(x), (uint32_t)x->model_index, &info);
+    registry_info(registry_of(x), x->replicas.first, &info);
     explain_slow(x, &info, why);
     x->gen.reject.retry_after_s = 10;
     return reject_set(&x->gen.reject, REJECT_MODEL_LOADING, "model",
@@ -91,11 +93,27 @@ static bool refuse_slow(struct exchange *x)
 
 /* ---- on a prep thread ---- */
 
+/* The replicas whose load x waits for: an order for all, a request for the first, or for whichever comes. */
+static uint32_t wanted_of(const struct exchange *x)
+{
+    return is_order(x) ? x->replicas.count : 1;
+}
+
+static void unwant(struct exchange *x, uint32_t count)
+{
+    while (count-- > 0)
+        registry_unwant(registry_of(x), x->replicas.first + count);
+}
+
 static enum prepare begin_load(struct exchange *x, bool operator)
 {
     struct registry_failure why = {0};
-    if (registry_want(registry_of(x), (uint32_t)x->model_index, operator, & why) < 0)
+    for (uint32_t i = 0; i < wanted_of(x); i++) {
+        if (registry_want(registry_of(x), x->replicas.first + i, operator, & why) == 0)
+            continue;
+        unwant(x, i);
         return refuse_load(x, &why), PREPARE_REFUSED;
+    }
     x->waits = WAIT_LOAD;
     return PREPARE_WAITS;
 }
@@ -113,7 +131,8 @@ enum prepare wait_find_model(struct exchange *x)
     }
     if (!exact)
         x->request.model = NULL; /* The reply has the model's own id. */
-    if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
+    x->replicas = registry_replicas(registry_of(x), (uint32_t)x->model_index);
+    if (replicas_lease(x) < 0)
         return begin_load(x, false);
     x->gen.model = x->lease.model;
     return PREPARE_DONE;
@@ -158,11 +177,16 @@ static void write_draining(struct exchange *x)
 
 static void write_loaded(struct exchange *x)
 {
-    struct registry_info info;
-    registry_info(registry_of(x), (uint32_t)x->model_index, &info);
+    uint64_t bytes = 0, load_ns = 0;
+    for (uint32_t i = 0; i < x->replicas.count; i++) {
+        struct registry_info info;
+        registry_info(registry_of(x), x->replicas.first + i, &info);
+        bytes += info.reserved_bytes;
+        load_ns = MAX_OF(load_ns, info.load_ns);
+    }
     struct json_out j = begin_reply(x, "ready");
-    json_put_u64(&j, "bytes", info.reserved_bytes);
-    json_put_fixed(&j, "load_seconds", 3, (double)info.load_ns / (double)NS_PER_S);
+    json_put_u64(&j, "bytes", bytes);
+    json_put_fixed(&j, "load_seconds", 3, (double)load_ns / (double)NS_PER_S);
     json_end(&j);
 }
 
@@ -173,17 +197,34 @@ static enum reject_kind kind_of_unload(int error)
                                : REJECT_UNLOAD_LOADING;
 }
 
+static void add_unloading(struct registry_unloading *to, const struct registry_unloading *one)
+{
+    to->leases += one->leases;
+    to->ends.sessions += one->ends.sessions;
+    to->ends.bytes += one->ends.bytes;
+    to->ends.tokens += one->ends.tokens;
+    to->ends.until_ns = MAX_OF(to->ends.until_ns, one->ends.until_ns);
+}
+
+/* After a refusal the replicas before it unload anyway. */
 static enum prepare begin_unload(struct exchange *x)
 {
-    struct err e = {0};
-    int r = registry_unload(registry_of(x), (uint32_t)x->model_index, x->request.force, &x->unloading, &e);
-    if (r == -EALREADY) {
+    uint32_t loaded = 0;
+    for (uint32_t i = 0; i < x->replicas.count; i++) {
+        struct registry_unloading one = {0};
+        struct err e = {0};
+        int r = registry_unload(registry_of(x), x->replicas.first + i, x->request.force, &one, &e);
+        if (r < 0 && r != -EALREADY) {
+            reject_set(&x->gen.reject, kind_of_unload(r), NULL, "%s", e.text);
+            return PREPARE_REFUSED;
+        }
+        x->tickets[i] = r == 0 ? one.ticket : 0;
+        loaded += r == 0;
+        add_unloading(&x->unloading, &one);
+    }
+    if (loaded == 0) {
         write_unloaded(x, &(struct registry_returned){0});
         return PREPARE_DONE;
-    }
-    if (r < 0) {
-        reject_set(&x->gen.reject, kind_of_unload(r), NULL, "%s", e.text);
-        return PREPARE_REFUSED;
     }
     if (x->unloading.leases > 0) {
         write_draining(x);
@@ -195,6 +236,7 @@ static enum prepare begin_unload(struct exchange *x)
 
 enum prepare wait_order(struct exchange *x)
 {
+    x->replicas = registry_replicas(registry_of(x), (uint32_t)x->model_index);
     enum prepare r = x->kind == REQUEST_LOAD ? begin_load(x, true) : begin_unload(x);
     x->order_goes_on = r == PREPARE_WAITS;
     return r;
@@ -202,11 +244,32 @@ enum prepare wait_order(struct exchange *x)
 
 /* ---- on the network thread ---- */
 
+/* All replicas of an order are loaded (0), one has failed, or the wait goes on (-EAGAIN). */
+static int poll_order(struct exchange *x, struct registry_failure *why)
+{
+    int ret = 0;
+    for (uint32_t i = 0; i < x->replicas.count; i++) {
+        struct model_lease lease = {0};
+        int r = registry_poll(registry_of(x), x->replicas.first + i, &lease, why);
+        registry_release(&lease);
+        if (r < 0 && r != -EAGAIN)
+            return r;
+        ret = r < 0 ? r : ret;
+    }
+    return ret;
+}
+
+static int poll_request(struct exchange *x, struct registry_failure *why)
+{
+    int r = replicas_lease(x);
+    return r == 0 ? 0 : registry_poll(registry_of(x), x->replicas.first, &x->lease, why);
+}
+
 /* 0: the wait ended well; -EAGAIN: it continues; -ECANCELED: x->gen.reject has the reason of its end. */
 static int look_for_load(struct exchange *x, uint64_t now_ns)
 {
     struct registry_failure why = {0};
-    int r = registry_poll(registry_of(x), (uint32_t)x->model_index, &x->lease, &why);
+    int r = is_order(x) ? poll_order(x, &why) : poll_request(x, &why);
     if (r == -EAGAIN && now_ns > x->waits_since_ns + x->api->live.load_timeout_s * NS_PER_S) {
         refuse_slow(x);
         return -ECANCELED;
@@ -220,9 +283,22 @@ static int look_for_load(struct exchange *x, uint64_t now_ns)
 
 static int look_for_unload(struct exchange *x, uint64_t now_ns)
 {
-    struct registry_returned returned;
-    if (registry_unloaded(registry_of(x), (uint32_t)x->model_index, x->unloading.ticket, &returned))
-        write_unloaded(x, &returned);
+    struct registry_returned all = {0};
+    bool over = true;
+    for (uint32_t i = 0; i < x->replicas.count && over; i++) {
+        struct registry_returned one;
+        if (x->tickets[i] == 0)
+            continue;
+        over = registry_unloaded(registry_of(x), x->replicas.first + i, x->tickets[i], &one);
+        if (!over)
+            continue;
+        all.bytes += one.bytes;
+        all.account_bytes += one.account_bytes;
+        if (one.trouble[0])
+            memcpy(all.trouble, one.trouble, sizeof(all.trouble));
+    }
+    if (over)
+        write_unloaded(x, &all);
     else if (now_ns > x->waits_since_ns + UNLOAD_PATIENCE_NS)
         write_draining(x);
     else
@@ -258,7 +334,7 @@ enum wait_end wait_poll(struct exchange *x, uint64_t now_ns)
     if (r == -EAGAIN)
         return WAIT_GOES_ON;
     if (x->waits == WAIT_LOAD)
-        registry_unwant(registry_of(x), (uint32_t)x->model_index);
+        unwant(x, wanted_of(x));
     x->waits = WAIT_NONE;
     if (r == 0 && x->kind == REQUEST_LOAD)
         write_loaded(x);
@@ -269,7 +345,7 @@ enum wait_end wait_poll(struct exchange *x, uint64_t now_ns)
 void wait_done(struct exchange *x)
 {
     if (x->waits == WAIT_LOAD)
-        registry_unwant(registry_of(x), (uint32_t)x->model_index);
+        unwant(x, wanted_of(x));
     x->waits = WAIT_NONE;
     x->gen.model = NULL;
     registry_release(&x->lease);

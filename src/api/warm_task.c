@@ -56,7 +56,7 @@ static void give_stream(struct gen *g)
     atomic_fetch_sub(&CONTAINER(g, struct task, gen)->opts->api->streams_now, 1);
 }
 
-static const struct gen_host host = {refuse_memory, agree, take_stream, give_stream};
+static const struct gen_host host = {refuse_memory, NULL, agree, take_stream, give_stream};
 
 static void task_init(struct task *t, const struct warm_task_opts *opts, uint32_t line)
 {

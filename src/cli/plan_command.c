@@ -343,21 +343,19 @@ static int measure_device(const struct settings *own, struct device_choices *c, 
     return r;
 }
 
-static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
-                          struct json_out *json, struct err *e)
+/* On one device: `own` is the model's settings. */
+static int plan_on_device(const struct settings *o, const struct settings *own, const char *dir,
+                          const char *id, struct sum *sum, struct json_out *json, struct err *e)
 {
-    struct settings own;
-    int r = options_of(o, dir, id, &own, e);
-    if (r == 0)
-        r = measure_device(&own, &sum->measured, e);
+    int r = measure_device(own, &sum->measured, e);
     if (r < 0)
         return r;
-    struct planning p = {.settings = &own,
-                         .seqs = own.model.engine.max_num_seqs,
-                         .queue = own.model.engine.max_queue,
+    struct planning p = {.settings = own,
+                         .seqs = own->model.engine.max_num_seqs,
+                         .queue = own->model.engine.max_queue,
                          .workers = runtime_workers(o),
                          .models = models_most(o, 1),
-                         .model_bytes_max = own.model.bytes_max,
+                         .model_bytes_max = own->model.bytes_max,
                          .devices = &sum->measured,
                          .serves = true};
     r = planning_make(&p, dir, id, e);
@@ -378,6 +376,21 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
         json_model(&p, json);
     else
         print_table(&p);
+    return r;
+}
+
+/* Each replica is one more model of the process. */
+static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
+                          struct json_out *json, struct err *e)
+{
+    struct settings own;
+    int r = options_of(o, dir, id, &own, e);
+    const struct settings first = own;
+    for (uint32_t i = 0; r == 0 && i < MAX_OF(first.model.replicas, 1u); i++) {
+        r = device_choose_replica(&first, i, &own.process.device, e);
+        if (r == 0)
+            r = plan_on_device(o, &own, dir, id, sum, json, e);
+    }
     return r;
 }
 

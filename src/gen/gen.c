@@ -422,6 +422,8 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
         return PREPARE_REFUSED;
     if (g->request->renders)
         return make_choices(g) && resolve_lengths(g) ? PREPARE_DONE : PREPARE_REFUSED;
+    if (g->stage == GEN_AT_PROMPT && g->host->place)
+        g->host->place(g);
     g->stage = MAX_OF(g->stage, GEN_AT_GRAMMAR);
     if (g->stage == GEN_AT_GRAMMAR) {
         enum prepare r = grammar_request_begin(g);

@@ -36,7 +36,9 @@ enum gen_stage { GEN_AT_IMAGES, GEN_AT_PROMPT, GEN_AT_GRAMMAR, GEN_AT_JOBS };
 struct gen_host {
     /* The request's own memory was refused; or, with an account, `bytes` of that. Always false. */
     bool (*refuse_memory)(struct gen *g, struct account *account, uint64_t bytes);
-    /* The prompt is tokenized: what only it needed may go. */
+    /* The prompt is tokenized: another engine with the same model may become g->model. NULL: none does. */
+    void (*place)(struct gen *g);
+    /* The prompt is tokenized, and its grammar is there: what only it needed may go. */
     bool (*prompted)(struct gen *g);
     /* A place for one more stream, and its end. */
     bool (*take_stream)(struct gen *g);

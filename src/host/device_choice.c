@@ -112,6 +112,43 @@ int device_choose(const struct settings *o, struct device_choice *ret, struct er
     return 0;
 }
 
+/* Returns the name of the GPU `ahead` places after `index`; --device auto counts suitable ones only. NULL:
+ * there are fewer. */
+static const char *next_cuda(const struct settings *o, uint32_t index, uint32_t ahead)
+{
+    bool any = !o->process.device || strcmp(o->process.device, "auto") == 0;
+    for (uint32_t i = index + 1; i < cuda_device_count() && ahead > 0; i++) {
+        ahead -= !any || (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0);
+        index = i;
+    }
+    return ahead == 0 ? cuda_device_name(index) : NULL;
+}
+
+int device_choose_replica(const struct settings *o, uint32_t replica, const char **ret, struct err *e)
+{
+    struct device_choice first;
+    const char *name = NULL;
+    int r = device_choose(o, &first, e);
+    if (r < 0)
+        return r;
+    if (!first.memory.name && replica > 0)
+        return err_set(e, -EINVAL,
+                       "--replicas %u: each replica is on a device of its own, and the CPU is one; give "
+                       "--device cuda:N",
+                       o->model.replicas);
+    if (replica == 0)
+        name = o->process.device;
+    else if (first.backend == &backend_cuda)
+        name = next_cuda(o, first.index, replica);
+    else if (first.index + replica < COUNT_OF(fake_names))
+        name = fake_names[first.index + replica];
+    if (!name && replica > 0)
+        return err_set(e, -ENODEV, "--replicas %u: from %s on there are only %u devices", o->model.replicas,
+                       first.memory.name, replica);
+    *ret = name;
+    return 0;
+}
+
 static bool is_same(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
@@ -136,15 +173,28 @@ int device_choices_add(const struct settings *o, struct device_choices *c, struc
     return 0;
 }
 
+/* As `device_choices_add()`, and the devices of its replicas. */
+static int add_replicas(const struct settings *o, struct device_choices *c, struct err *e)
+{
+    struct settings own = *o;
+    int r = device_choices_add(o, c, e);
+    for (uint32_t i = 1; i < o->model.replicas && r == 0; i++) {
+        r = device_choose_replica(o, i, &own.process.device, e);
+        if (r == 0)
+            r = device_choices_add(&own, c, e);
+    }
+    return r;
+}
+
 int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e)
 {
     const char *section;
     struct settings own;
     *ret = (struct device_choices){.count = 0};
-    int r = device_choices_add(o, ret, e);
+    int r = add_replicas(o, ret, e);
     for (uint32_t i = 0; r == 0 && (section = settings_section(o, i)); i++) {
         r = settings_of_model(o, section, &own, e);
-        if (r == 0 && (r = device_choices_add(&own, ret, e)) < 0)
+        if (r == 0 && (r = add_replicas(&own, ret, e)) < 0)
             (void)err_prefix(e, r, "[model %s]", section);
     }
     return r;

@@ -23,7 +23,11 @@ struct device_choice {
  * -EINVAL, or -ENODEV: there is no such GPU, or no driver, or the program has no kernels. */
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
 
-/* The device of the process, then the devices of sections, each once. */
+/* The name of the device of a replica (--replicas); 0: that of device_choose(), and the next ones for others.
+ * 0, -EINVAL (the CPU has no replicas), -ENODEV (there are fewer devices). */
+int device_choose_replica(const struct settings *o, uint32_t replica, const char **ret, struct err *e);
+
+/* The device of the process, then the devices of sections, each once, with the devices of replicas. */
 struct device_choices {
     struct device_choice list[DOMAINS_MAX];
     uint32_t count;

@@ -338,6 +338,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
         return r;
     p->sees |= p->model.shape.vision.present;
     p->model.agents = agents_of(p);
+    p->model.shows_prefixes = p->settings->model.replicas > 1;
     if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
         return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
                        p->model.agents);

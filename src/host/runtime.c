@@ -66,6 +66,7 @@ int runtime_settings(const struct settings *o, const char *dir, const char *id, 
     snprintf(s.id, sizeof(s.id), "%s", id);
     s.engine.max_num_seqs = seqs;
     s.engine.max_queue = queue;
+    s.engine.shows_prefixes = o->model.replicas > 1;
     s.engine.keep_units = o->model.trim && strcmp(o->model.trim, "off") == 0;
     s.engine.slow_client_ns = o->api.live.slow_client_s * NS_PER_S;
     s.engine.step_alone_ns = RUNTIME_STEP_ALONE_NS;

@@ -31,6 +31,10 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
      "0", COMMAND_ANY | COMMAND_EVAL,
      "ceiling of the memory of each --device that has its own; 0: what is free there at the start"},
+    {GROUP_MODEL, "replicas", "N", SETTING_COUNT, AT(model.replicas), 1, REGISTRY_REPLICAS_MAX, "1",
+     COMMAND_SERVE | COMMAND_PLAN | SECTION,
+     "load the model on N devices, from --device on; a request goes to the one that computes it soonest, by "
+     "prefix cache and load"},
     {GROUP_MODEL, "max-model-len", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, "0",
      FIRST | COMMAND_ANY | COMMAND_PULL | SECTION,
      "context length: prompt and answer together; 0: the model's own, or what fits"},

@@ -38,9 +38,10 @@ struct model_options {
     uint32_t image_tokens;                      /* model_parts.image_tokens */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
-    uint32_t compaction_reserve;                /* tokens that only compactions have, see plan_wish.reserve */
-    bool embeddings;                            /* a generator serves vectors and scores too */
-    bool pinned;                                /* neither idle time nor others' needs unload it */
+    uint32_t replicas;           /* engines of the model, each on a device of its own; 0 counts as 1 */
+    uint32_t compaction_reserve; /* tokens that only compactions have, see plan_wish.reserve */
+    bool embeddings;             /* a generator serves vectors and scores too */
+    bool pinned;                 /* neither idle time nor others' needs unload it */
 };
 
 struct model_settings {
@@ -53,6 +54,9 @@ struct model_settings {
     struct model_options options;
     uint32_t tokens_max; /* tokens of one step */
     uint32_t device;     /* index into registry_opts.devices */
+    /* Replicas stand next to each other: this one is number `replica` of `replica_count`. The first has the
+     * names that clients use. 0 counts as 1. */
+    uint32_t replica, replica_count;
     /* Results of the last load, or of the start; planned: they are there. */
     bool planned;
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */

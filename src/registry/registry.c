@@ -333,15 +333,15 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
 
 /* ---- using ---- */
 
-static void give_lease(struct entry *e, uint32_t index, struct model_lease *ret)
+void registry_give_lease(struct entry *e, struct model_lease *ret)
 {
     ASSERT(e->state == MODEL_READY && !e->closing && e->served.engine);
     e->leases++;
-    *ret = (struct model_lease){e->registry, index, &e->served};
+    *ret = (struct model_lease){e->registry, (uint32_t)(e - e->registry->entries), &e->served};
 }
 
-/* Under the lock. An engine whose device has failed refuses jobs until the registry closes it. */
-static bool takes_requests(const struct entry *e)
+/* An engine whose device has failed refuses jobs until the registry closes it. */
+bool registry_takes_requests(const struct entry *e)
 {
     return e->state == MODEL_READY && engine_failure(e->loaded.engine) == 0;
 }
@@ -349,11 +349,20 @@ static bool takes_requests(const struct entry *e)
 int registry_lease(struct registry *r, uint32_t index, struct model_lease *ret)
 {
     struct entry *e = lock_entry(r, index);
-    bool ready = takes_requests(e) && !r->stopping;
+    bool ready = registry_takes_requests(e) && !r->stopping;
     if (ready)
-        give_lease(e, index, ret);
+        registry_give_lease(e, ret);
     pthread_mutex_unlock(&r->lock);
     return ready ? 0 : -EAGAIN;
+}
+
+void registry_take_lease(struct entry *e)
+{
+    ASSERT_OF(e->leases > 0 && !e->closing, "%s", e->known.id);
+    ASSERT(e->state == MODEL_READY || e->state == MODEL_DRAINING);
+    e->last_used_ns = clock_now_ns();
+    if (--e->leases == 0)
+        registry_wake(e->registry);
 }
 
 void registry_release(struct model_lease *l)
@@ -361,12 +370,7 @@ void registry_release(struct model_lease *l)
     struct registry *r = l->registry;
     if (!r)
         return;
-    struct entry *e = lock_entry(r, l->index);
-    ASSERT_OF(e->leases > 0 && !e->closing, "%s", e->known.id);
-    ASSERT(e->state == MODEL_READY || e->state == MODEL_DRAINING);
-    e->last_used_ns = clock_now_ns();
-    if (--e->leases == 0)
-        registry_wake(r);
+    registry_take_lease(lock_entry(r, l->index));
     pthread_mutex_unlock(&r->lock);
     *l = (struct model_lease){0};
 }
@@ -417,23 +421,22 @@ static int shut_down(struct registry_failure *why)
     return err_set(&why->e, -ESHUTDOWN, "the server is shutting down");
 }
 
-/* Under the lock. A failure for lack of memory may be over, and others expire. */
-static bool is_remembered(const struct entry *e)
+/* A failure for lack of memory may be over, and others expire. */
+bool registry_is_failure_remembered(const struct entry *e)
 {
     ASSERT(e->state == MODEL_FAILED && e->failure.code < 0);
     return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
 }
 
-/* Under the lock. Whether the files have changed since it failed is asked by the load: disks may be slow, or
- * not answer. */
-static void begin_load(struct entry *e, bool operator)
+/* Whether the files have changed since it failed is asked by the load: disks may be slow, or not answer. */
+void registry_begin_load(struct entry *e, bool operator)
 {
     ASSERT(registry_is_wanted(e));
     if (operator)
         e->recheck = false;
     if (e->state != MODEL_FAILED && e->state != MODEL_UNLOADED)
         return;
-    e->recheck = e->state == MODEL_FAILED && !operator&& is_remembered(e);
+    e->recheck = e->state == MODEL_FAILED && !operator&& registry_is_failure_remembered(e);
     e->state = MODEL_LOADING;
     registry_tell(e->registry);
 }
@@ -445,13 +448,13 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
     if (error == 0) {
         e->waiters++;
         registry_device_state(e)->told |= operator;
-        if (operator&& !takes_requests(e)) {
+        if (operator&& !registry_takes_requests(e)) {
             e->ordered = true;
             e->stopped = false;
         }
         if (!e->stopped)
             atomic_store(&e->cancel, false);
-        begin_load(e, operator);
+        registry_begin_load(e, operator);
     }
     pthread_mutex_unlock(&r->lock);
     return error;
@@ -474,8 +477,8 @@ int registry_poll(struct registry *r, uint32_t index, struct model_lease *ret, s
     ASSERT(e->waiters > 0);
     if (r->stopping) {
         error = shut_down(why);
-    } else if (takes_requests(e)) {
-        give_lease(e, index, ret);
+    } else if (registry_takes_requests(e)) {
+        registry_give_lease(e, ret);
         error = 0;
     } else if (e->state == MODEL_FAILED) {
         *why = e->failure;

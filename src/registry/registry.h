@@ -188,6 +188,31 @@ void registry_release_peek(struct model_lease *l);
 /* The model's drain is over: its engine ends all requests, and leases should be released now. */
 bool registry_is_ending(struct registry *r, uint32_t index);
 
+/* ---- replicas: engines of one model, each on a device of its own ---- */
+
+#define REGISTRY_REPLICAS_MAX 8 /* replicas of one model */
+
+/* Entries [first, first + count). */
+struct registry_replicas {
+    uint32_t first, count;
+};
+/* The replicas that the name of the model `index` means: all of them if it is the first, else itself. */
+struct registry_replicas registry_replicas(const struct registry *r, uint32_t index);
+/* The first replica of the model that `index` is one of. */
+uint32_t registry_first_replica(const struct registry *r, uint32_t index);
+/* As `registry_lease()`, of the replica with the lowest costs[] and the fewest leases: a lease counts as
+ * REGISTRY_LEASE_TOKENS tokens of prompt, which costs[] are in. NULL: zeros. -EAGAIN: none takes requests. */
+#define REGISTRY_LEASE_TOKENS 64
+int registry_lease_replica(struct registry *r, struct registry_replicas of, const uint64_t *costs,
+                           struct model_lease *ret);
+/* A lease on the replica that registry_lease_replica() would choose if this lease were none, in its place.
+ * Without a replica that takes requests the lease stays. */
+void registry_move_lease(struct model_lease *l, struct registry_replicas of, const uint64_t *costs);
+/* Begins to load replicas that were never loaded or whose device was lost. Those that were unloaded for
+ * another reason come, too, when each of the others has more leases than sequences of a step. One that
+ * failed within the last 30 s is left alone. */
+void registry_bring_replicas(struct registry *r, struct registry_replicas of);
+
 /* ---- loading ---- */
 
 struct registry_failure {

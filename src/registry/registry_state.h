@@ -42,7 +42,7 @@ struct entry {
     uint32_t leases, looks, waiters;
     bool pinned;  /* the option, until registry_pin() */
     bool held;    /* the server's start waits for it */
-    bool ordered; /* by an operator: its load needs no waiter */
+    bool ordered; /* by an operator, or as a replica: its load needs no waiter */
     bool stopped; /* loading, and an operator has stopped that */
     bool closing; /* draining without leases: its memory is being freed */
     bool ending;  /* draining past its limit: its engine was asked to end */
@@ -103,6 +103,15 @@ void *registry_main(void *registry);
  * outside as well, for a state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
+/* registry.c. Under the lock: the model is ready, and its device has not failed. */
+bool registry_takes_requests(const struct entry *e);
+/* Under the lock. */
+void registry_give_lease(struct entry *e, struct model_lease *ret);
+void registry_take_lease(struct entry *e);
+void registry_begin_load(struct entry *e, bool operator);
+/* Under the lock: it failed, for another reason than memory, a short time ago. */
+bool registry_is_failure_remembered(const struct entry *e);
+
 /* Under the lock: a ready model drains from now on. */
 void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. Not under the lock. */

@@ -248,7 +248,7 @@ static int load(struct entry *e, struct registry_failure *why)
     error = loaded_model_load(&opts, &e->loaded, &why->e);
     if (error == 0) {
         loaded_model_describe(&e->loaded, &e->now, &e->served);
-        e->served.id = e->known.id;
+        e->served.id = (e - e->known.replica)->known.id;
     }
     return error;
 }

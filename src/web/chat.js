@@ -317,7 +317,7 @@ export function openChat(place) {
   model.addEventListener("change", sayModel);
 
   function update(now) {
-    models = now.models.filter((m) => m.chat !== false && (m.use === undefined || m.use === "generate"));
+    models = now.models.filter((m) => !m.replica_of && m.chat !== false && (m.use === undefined || m.use === "generate"));
     keyed(model, models, (m) => m.id, (m) => el("option", { value: m.id }), (option, m) => text(option, shorten(m.id, 60)));
     sayModel();
   }

@@ -182,8 +182,26 @@ static void write_for_anthropic(struct slice name, int64_t created_s, struct jso
     json_put_string(j, "created_at", text);
 }
 
-void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct json_out *j)
+/* The engines of a model with --replicas. */
+static void write_replicas(struct api *a, uint32_t index, struct json_out *j)
 {
+    struct registry_replicas of = registry_replicas(a->opts.registry, index);
+    if (of.count < 2)
+        return;
+    json_open_array(j, "replicas");
+    for (uint32_t i = of.first; i < of.first + of.count; i++) {
+        struct registry_info info;
+        registry_info(a->opts.registry, i, &info);
+        json_open(j, NULL);
+        JSON_PUT_STRINGS(j, {"id", api_model_id(a, i)}, {"state", registry_state_name(info.state)});
+        json_close(j);
+    }
+    json_close(j);
+}
+
+void report_model(struct api *a, uint32_t first, struct slice name, bool all, struct json_out *j)
+{
+    const uint32_t index = api_loaded_replica(a, first);
     struct model_lease look = {0};
     bool loaded = registry_peek(a->opts.registry, index, &look) == 0;
     int64_t created_s = loaded ? look.model->created_s : a->started_s;
@@ -191,12 +209,13 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     json_put_text(j, "id", name);
     json_put_string(j, "object", "model");
     json_put_i64(j, "created", created_s);
-    JSON_PUT_STRINGS(j, {"owned_by", "plateau"}, {"root", api_model_id(a, index)});
+    JSON_PUT_STRINGS(j, {"owned_by", "plateau"}, {"root", api_model_id(a, first)});
     json_put_null(j, "parent");
     json_open_array(j, "permission");
     json_close(j);
     write_for_anthropic(name, created_s, j);
     report_model_state(a, index, all, j);
+    write_replicas(a, first, j);
     if (loaded)
         write_loaded(a, look.model, j);
     else
@@ -214,7 +233,8 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
 /* Writes where the list's only page begins and ends. */
 static void write_page(struct api *a, uint32_t count, struct json_out *j)
 {
-    const struct model_settings *last = registry_settings(a->opts.registry, count - 1);
+    const struct model_settings *last =
+        registry_settings(a->opts.registry, registry_first_replica(a->opts.registry, count - 1));
     JSON_PUT_STRINGS(j, {"first_id", api_model_id(a, 0)},
                      {"last_id", last->alias_count ? last->aliases[last->alias_count - 1] : last->id});
     json_put_bool(j, "has_more", false);
@@ -229,6 +249,8 @@ void report_models(struct api *a, bool all, struct buf *ret)
     json_open_array(&j, "data");
     for (uint32_t i = 0; i < count; i++) {
         const struct model_settings *s = registry_settings(a->opts.registry, i);
+        if (api_is_replica(a, i))
+            continue;
         report_model(a, i, slice_of(s->id), all, &j);
         for (uint32_t alias = 0; alias < s->alias_count; alias++)
             report_model(a, i, slice_of(s->aliases[alias]), all, &j);

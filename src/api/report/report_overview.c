@@ -61,6 +61,8 @@ static void write_model(struct api *a, uint32_t index, bool admin, struct engine
     report_add_cache(cache, &n.engine);
     json_open(j, NULL);
     json_put_string(j, "id", s->id);
+    if (api_is_replica(a, index))
+        json_put_string(j, "replica_of", api_model_id(a, registry_first_replica(a->opts.registry, index)));
     report_model_state(a, index, admin, j);
     if (loaded)
         write_loaded(look.model, j);

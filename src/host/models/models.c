@@ -454,6 +454,11 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
         r = check_sections(ret, e);
     if (r == 0)
         r = apply_pins(ret, e);
+    if (r == 0)
+        r = models_add_replicas(ret, e);
+    ret->models_max = models_most(o, ret->count);
+    for (uint32_t i = 0; i < ret->count; i++)
+        ret->list[i].shares = models_are_several(ret);
     return r == 0 ? apply_default(ret, e) : r;
 }
 

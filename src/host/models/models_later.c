@@ -130,18 +130,48 @@ static int fill(struct later *l, const char *path, struct err *e)
     return r;
 }
 
+/* The replicas of the model at the count, and their plans. *made: how many there are, also on failure. */
+static int fill_replicas(struct later *l, uint32_t count, uint32_t *made, struct err *e)
+{
+    struct models *m = l->models;
+    uint32_t index = m->count;
+    int r = 0;
+    if (index + count > m->models_max)
+        return err_set(e, -ENOSPC, "a server lists no more than %u models, replicas included", m->models_max);
+    m->list[index].replica_count = count;
+    for (uint32_t k = 1; k < count && r == 0; k++) {
+        r = models_make_replica(m, index, k, e);
+        *made = r == 0 ? k : *made;
+        if (r == 0)
+            r = models_choose_device(m, index + k, e);
+        if (r == 0)
+            r = registry_check_names(l->registry, &m->list[index + k], e);
+        if (r == 0)
+            plan(m, index + k);
+    }
+    return r;
+}
+
 static int add(struct later *l, const char *path, struct err *e)
 {
     struct models *m = l->models;
-    struct model_settings *s = &m->list[m->count];
+    uint32_t index = m->count, made = 0, count = 1;
     int r = fill(l, path, e);
+    if (r == 0) {
+        count = MAX_OF(m->own[index].model.replicas, 1u);
+        r = fill_replicas(l, count, &made, e);
+    }
     if (r < 0) {
-        json_decref((json_t *)s->template_kwargs);
+        for (uint32_t k = 0; k <= made; k++)
+            json_decref((json_t *)m->list[index + k].template_kwargs);
         return r;
     }
-    /* Loads look for their model in the list: it is there before the registry knows it. */
-    m->count++;
-    return registry_add(l->registry, s, e); /* fails at the end of the server only */
+    for (uint32_t k = 0; k < count && r == 0; k++) {
+        /* Loads look for their model in the list: it is there before the registry knows it. */
+        m->count++;
+        r = registry_add(l->registry, &m->list[index + k], e); /* fails at the end of the server only */
+    }
+    return r;
 }
 
 static void tell_added(const struct model_settings *s)
@@ -177,6 +207,7 @@ static void leave_out(struct later *l)
 static const struct model_settings *add_found(struct later *l, const char *path)
 {
     struct models *m = l->models;
+    const uint32_t index = m->count;
     struct err e = {{0}};
     if (m->count == m->models_max) {
         leave_out(l);
@@ -187,8 +218,8 @@ static const struct model_settings *add_found(struct later *l, const char *path)
         return NULL;
     }
     l->added++;
-    tell_added(&m->list[m->count - 1]);
-    return &m->list[m->count - 1];
+    tell_added(&m->list[index]);
+    return &m->list[index];
 }
 
 static int on_found(void *arg, const char *path, struct err *e)

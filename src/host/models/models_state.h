@@ -26,6 +26,15 @@ int models_add_alias(struct model_settings *s, const char *name, struct err *e);
 /* Joins the settings of the start and of the model's section. 0 or -EINVAL. */
 int models_read_settings(struct models *m, uint32_t index, struct err *e);
 
+/* models_replicas.c */
+
+/* Writes the replica of the model `index` with that number into the entry index + replica: the same model on
+ * another device, under the id ID@DEVICE. 0, or an error of device_choose_replica(). */
+int models_make_replica(struct models *m, uint32_t index, uint32_t replica, struct err *e);
+/* Adds the replicas of all models of the list, each after its model. 0, -E2BIG, or an error of
+ * models_make_replica(). */
+int models_add_replicas(struct models *m, struct err *e);
+
 /* models_fit.c */
 
 /* Whether there are others, now or later: then what each cannot run without is set aside. */

@@ -59,6 +59,35 @@ TEST(a_device_that_is_named_is_that_one)
     fake_cuda.devices = 0;
 }
 
+/* The device of replica number `replica`; NULL: refused. */
+static const char *replica_of(const char *device, uint32_t replica)
+{
+    struct settings o = {.process.device = device, .model.replicas = replica + 1};
+    const char *name = NULL;
+    struct err e = {{0}};
+    int r = device_choose_replica(&o, replica, &name, &e);
+    assert_true(r == 0 || strstr(e.text, "--replicas"));
+    return name;
+}
+
+TEST(replicas_are_on_the_next_devices)
+{
+    fake_cuda.devices = 3;
+    assert_string_equal(replica_of("cuda:0", 2), "cuda:2");
+    assert_string_equal(replica_of("cuda:1", 1), "cuda:2");
+    assert_null(replica_of("cuda:1", 2));
+    assert_string_equal(replica_of(NULL, 1), "cuda:1");
+    fake_cuda.first_old = true; /* auto begins with the second */
+    assert_string_equal(replica_of("auto", 1), "cuda:2");
+    assert_null(replica_of("auto", 2));
+    fake_cuda.first_old = false;
+    fake_cuda.devices = 0;
+    assert_string_equal(replica_of("fake:5,step=7", 2), "fake:7");
+    assert_null(replica_of("fake:5", 3));
+    assert_string_equal(replica_of("cpu", 0), "cpu");
+    assert_null(replica_of("cpu", 1));
+}
+
 static const struct setting_row *device_row(void)
 {
     for (size_t i = 0; i < settings_table_count; i++)
