@@ -6,11 +6,12 @@
 
 /* Tokens that are many to append. With fewer, a block for each head is done earlier. */
 #define APPEND_MANY 64u
-/* Blocks for each multiprocessor, where segments have blocks of their own; of few tokens, and then the most
- * segments of a block: with 2,048 keys it is not much longer than the others of its step. */
+/* Blocks for each multiprocessor, where segments of many tokens have blocks of their own; the most segments
+ * of a block of few tokens: with 2,048 keys it is not much longer than the others of its step. */
 #define PARTS_BLOCKS 16u
-#define FEW_BLOCKS   3u
 #define FEW_SEGMENTS 8u
+/* Time that a block of few tokens takes beside its segments, in fourths of a segment. */
+#define FEW_BEGIN 2u
 
 static uint32_t form_of(enum kv_form form)
 {
@@ -149,6 +150,7 @@ struct attend {
     enum cuda_kernel kernel;
     uint32_t columns, rows; /* tokens of a block; blocks that have a token's heads */
     uint32_t threads, shared_bytes, stages;
+    uint32_t beside; /* few tokens: blocks on a multiprocessor */
 };
 
 /* A block has a token and 16 heads that share keys. */
@@ -162,7 +164,8 @@ static struct attend attend_parts(const struct cuda_attention *k)
                            .columns = 1,
                            .rows = k->kv.heads * DIV_UP(group, CUDA_PANEL),
                            .threads = 32 * CUDA_PARTS_WARPS,
-                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
+                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh),
+                           .beside = 1};
 }
 
 /* A warp of a block has a token and 8 heads that share keys. */
@@ -171,16 +174,19 @@ static struct attend attend_warp(const struct cuda *c, const struct cuda_attenti
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, heads = MIN_OF(group, CUDA_WARP_HEADS);
     uint32_t others = CUDA_WARP_HEADS * CUDA_WARP_QUERY(d) + (heads + 3) * d * (uint32_t)sizeof(float);
     uint32_t page = is_coded(k) ? CUDA_CODED_PAGE(d) : CUDA_WARP_PAGE(d);
-    uint32_t stages = is_coded(k) ? (d == 64 ? 14 : d == 128 ? 7 : 6) : d == 64 ? 8 : d == 128 ? 4 : 3;
+    uint32_t stages = is_coded(k) ? (d == 64 ? 10 : 5) : d == 64 ? 8 : d == 128 ? 4 : 3;
     enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_warp_codes64 : CUDA_KERNEL_attend_warp64;
-    while (stages > 2 && stages * page + others > c->device->shared_attend)
+    while (stages > (is_coded(k) ? 4 : 2) && stages * page + others > c->device->shared_attend)
         stages--;
     return (struct attend){.kernel = (enum cuda_kernel)(first + size_of(&k->kv)),
                            .columns = 1,
                            .rows = k->kv.heads * DIV_UP(group, CUDA_WARP_HEADS),
                            .threads = CUDA_ATTEND_THREADS,
                            .shared_bytes = stages * page + others,
-                           .stages = stages};
+                           .stages = stages,
+                           .beside = d == 256      ? 2
+                                     : is_coded(k) ? 4
+                                                   : 3};
 }
 
 /* `tokens` have blocks of their own, all of which run at once or not. */
@@ -233,13 +239,29 @@ static void run_attend(struct cuda *c, const struct cuda_attention *k, const str
                      (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
 }
 
+/* Returns the number of blocks for a token's segments, `least` to twice as many, with which a launch ends
+ * first: blocks run in waves, and a wave lasts as long as the segments of a block. */
+static uint32_t even_shares(const struct cuda *c, const struct attend *a, uint32_t blocks, uint32_t least)
+{
+    uint32_t best = least, slots = a->beside * c->device->units;
+    uint64_t best_cost = UINT64_MAX;
+    for (uint32_t shares = least; shares <= MIN_OF(2 * least, c->step.segments); shares++) {
+        uint64_t cost =
+            (uint64_t)DIV_UP(blocks * shares, slots) * (4 * DIV_UP(c->step.segments, shares) + FEW_BEGIN);
+        if (cost < best_cost)
+            best = shares, best_cost = cost;
+    }
+    return best;
+}
+
 /* Returns how many blocks share the segments of `tokens` tokens. It depends on what a record is for alone. */
 static uint32_t shares_of(const struct cuda *c, const struct attend *a, uint32_t tokens)
 {
     bool few = a->columns == 1;
     uint32_t blocks = DIV_UP(tokens, a->columns) * a->rows, segments = c->step.segments;
-    uint32_t shares = DIV_UP((few ? FEW_BLOCKS : PARTS_BLOCKS) * c->device->units, blocks);
-    return MIN_OF(segments, few ? MAX_OF(shares, DIV_UP(segments, FEW_SEGMENTS)) : shares);
+    uint32_t shares = DIV_UP((few ? a->beside : PARTS_BLOCKS) * c->device->units, blocks);
+    shares = MIN_OF(segments, few ? MAX_OF(shares, DIV_UP(segments, FEW_SEGMENTS)) : shares);
+    return few && shares > 1 ? even_shares(c, a, blocks, shares) : shares;
 }
 
 /* Tokens [first, end) by one kernel; all kernels have the same bits. Where they are few blocks, segments go

@@ -303,7 +303,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     if (!ends_last(p.ended + blockIdx.x * gridDim.y + blockIdx.y, min(count, gridDim.z)))
         return;
     for (uint32_t i = m.warp; i < heads * (D / 32); i += WARPS)
-        join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
+        join_parts<1>(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
 }
 
 #define PARTS(d, blocks)                                                                                     \
@@ -326,7 +326,7 @@ KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cud
     grid_begin();
     uint32_t t = p.first + blockIdx.x;
     const cuda_seq &seq = seq_of(s, t);
-    join_parts(a, p, seen_by(s, a, t, seq.position + (t - seq.first)), t, blockIdx.y, threadIdx.x);
+    join_parts<1>(a, p, seen_by(s, a, t, seq.position + (t - seq.first)), t, blockIdx.y, threadIdx.x);
 }
 
 /* ---- many tokens ---- */

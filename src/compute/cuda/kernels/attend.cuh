@@ -443,19 +443,20 @@ template <uint32_t D, uint32_t THREADS, class Tile> struct walk_codes {
         uint32_t lane = threadIdx.x % 32;
 #pragma unroll 2
         for (uint32_t i = threadIdx.x / 32; i < 2 * STEPS; i += THREADS / 32) {
-            uint32_t step = i % STEPS, d = step * 16, key = i / STEPS * CUDA_PAGE_TOKENS;
+            uint32_t step = i % STEPS, d = step / 2 * 32, first = i / STEPS * CUDA_PAGE_TOKENS;
+            uint32_t key = first + step % 2 * 16;
             uint32_t from = pages + i / STEPS * PAGE + (step * 32 + lane) * 16;
             const uint4 k = read_piece(from), v = read_piece(from + CODED_BYTES(D));
             const uint32_t keys[4] = {k.x, k.y, k.z, k.w}, values[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
             for (uint32_t n = 0; n < 4; n++) {
-                auto key_at = [&](uint32_t row) { return at + Tile::k_at(row, key / 8 + n); };
-                put(first_codes(keys[n]), d, key_at);
-                put(second_codes(keys[n]), d + 8, key_at);
-                put(first_codes(values[n]), key + n * 8,
-                    [&](uint32_t row) { return at + Tile::v_at(row, d / 8); });
-                put(second_codes(values[n]), key + n * 8,
-                    [&](uint32_t row) { return at + Tile::v_at(row, d / 8 + 1); });
+                auto key_at = [&](uint32_t row) { return at + Tile::k_at(row, key / 8 + n % 2); };
+                put(first_codes(keys[n]), d + n / 2 * 16, key_at);
+                put(second_codes(keys[n]), d + n / 2 * 16 + 8, key_at);
+                put(first_codes(values[n]), first + n * 8,
+                    [&](uint32_t row) { return at + Tile::v_at(row, step * 2); });
+                put(second_codes(values[n]), first + n * 8,
+                    [&](uint32_t row) { return at + Tile::v_at(row, step * 2 + 1); });
             }
         }
         for (uint32_t i = threadIdx.x; i < 2 * BLOCK_KEYS; i += THREADS) {

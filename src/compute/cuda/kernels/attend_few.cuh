@@ -9,23 +9,27 @@
 
 #define JOIN_AHEAD 16u /* segments whose sums come together */
 
-/* Joins a head's segments, and puts value `d`; all lanes of a warp have the same head. Lane i has the factors
- * of segment i, which do not depend on the sums. */
+/* Joins a head's segments, and puts values d, d + 32 ..., COUNT of them; all lanes of a warp have the same
+ * head. Lane i has the factors of segment i, which do not depend on the sums. */
+template <uint32_t COUNT>
 DEVICE void join_parts(const cuda_attention &a, const cuda_split &p, range seen, uint32_t t, uint32_t head,
                        uint32_t d)
 {
     uint32_t width = a.kv.v_width, lane = threadIdx.x % 32;
     uint32_t count = (seen.end + SEGMENT - 1) / SEGMENT - seen.first / SEGMENT;
     total all = {-INFINITY, 0};
-    float value = 0;
+    float value[COUNT] = {};
 #pragma unroll 1
     for (uint32_t begin = 0; begin < count; begin += JOIN_AHEAD) {
         uint32_t last = min(count - begin, JOIN_AHEAD) - 1;
         const float *parts = part_of(p, a, t, head, begin), *mine = parts + min(lane, last) * (width + 2);
-        float values[JOIN_AHEAD], max = __ldcg(mine + width), sum = __ldcg(mine + width + 1), largest = max;
+        float values[JOIN_AHEAD][COUNT], max = __ldcg(mine + width), sum = __ldcg(mine + width + 1),
+                                         largest = max;
 #pragma unroll
         for (uint32_t i = 0; i < JOIN_AHEAD; i++)
-            values[i] = __ldcg(parts + min(i, last) * (width + 2) + d);
+#pragma unroll
+            for (uint32_t j = 0; j < COUNT; j++)
+                values[i][j] = __ldcg(parts + min(i, last) * (width + 2) + d + 32 * j);
 #pragma unroll
         for (uint32_t by = 1; by < JOIN_AHEAD; by *= 2)
             largest = fmaxf(largest, __shfl_sync(0xffffffffu, largest, lane >= by ? lane - by : lane));
@@ -40,13 +44,17 @@ DEVICE void join_parts(const cuda_attention &a, const cuda_split &p, range seen,
             bool joins = begin + i > 0;
             if (i <= last) {
                 all.sum = joins ? fmaf(all.sum, keeps, sums) : sums;
-                value = joins ? fmaf(value, keeps, values[i] * adds) : values[i] * adds;
+#pragma unroll
+                for (uint32_t j = 0; j < COUNT; j++)
+                    value[j] = joins ? fmaf(value[j], keeps, values[i][j] * adds) : values[i][j] * adds;
             }
         }
         all.max = __shfl_sync(0xffffffffu, largest, last);
     }
     float keep = add_sink(a, head, all);
-    put_value(a, t, head, d, value, keep, all.sum);
+#pragma unroll
+    for (uint32_t j = 0; j < COUNT; j++)
+        put_value(a, t, head, d + 32 * j, value[j], keep, all.sum);
 }
 
 DEVICE void put_shared(uint32_t at, float x)

@@ -1,14 +1,17 @@
 /* attend_warp.cu - attention of few tokens of a sequence where they are many blocks, with the arithmetic and
  * the bits of attend.cu: kernels/attend.cuh has it.
  *
- * A block's first warp has a token's heads that share keys, 8 of them at most, and all keys. With keys as the
- * rows of mma and heads as its columns it exchanges no scores with other warps, which norm and turn queries
- * before and put the values afterwards. Pages come by the bulk engine, one copy each. */
+ * A block has a token's heads that share keys, 8 of them at most, and all keys. Keys are the rows of mma,
+ * heads its columns. With bf16 the first warp takes all keys and exchanges no scores. With codes all warps
+ * share 64 keys, and then the values' numbers. All warps norm and turn queries before, and put the values
+ * afterwards. Pages come by the bulk engine, one copy each. */
 #include "compute/cuda/kernels/attend_few.cuh"
 #include "compute/cuda/kernels/codes.cuh"
 
 #define HEADS CUDA_WARP_HEADS
 #define WARPS (CUDA_ATTEND_THREADS / 32)
+/* Warps that share a block's keys: codes take more instructions than one warp has time for. */
+#define WORKERS(codes) ((codes) ? WARPS : 1)
 
 /* Blocks on a multiprocessor; whether registers have room for joined segments. Code for newer chips takes
  * more registers, and older ones have shared memory for fewer blocks. */
@@ -106,15 +109,35 @@ template <uint32_t D, bool CODES> struct stream {
     }
 };
 
-/* A warp's sums: of number 8 (2 m + i / 2) + lane / 4 of two heads o[m][i], heads 2 (lane % 4) + i % 2. */
+/* Values that the workers of a block exchange: largest scores of heads; weights as B operands of each page,
+ * without and with the values' scales. */
+struct workers_exchange {
+    float2 largest[WARPS][4];
+    uint4 weights[2][32], scaled[2][32];
+};
+
+/* Sums of one of W warps that share a block's keys, and then the values' numbers. o[m][i] has number
+ * 8 (2 m + i / 2) + lane / 4 of the warp's numbers, of head 2 (lane % 4) + i % 2. */
 template <uint32_t D, bool CODES> struct heads_of_warp {
-    float o[D / 16][4], sum[4], max[2];
-    uint32_t q[D / 16][2]; /* queries */
-    uint32_t k_at[2], v_at[4];
+    static constexpr uint32_t W = WORKERS(CODES);
+    static constexpr uint32_t TILES = 4 / W, PIECES = D / 16 / W; /* 16 keys, and 16 numbers, each */
+    float o[PIECES][4], sum[4], max[2];                           /* sum: in warp 0 */
+    uint32_t q[D / 16][2];                                        /* queries */
+    uint32_t k_at[2], v_at[4], warp;
+    workers_exchange *others;
 
     __device__ __forceinline__ void begin()
     {
         begin_rows(o, sum, max);
+    }
+    static __device__ __forceinline__ void meet()
+    {
+        if (W > 1)
+            meet_at<32 * W>(1);
+    }
+    __device__ __forceinline__ uint32_t page_of_tile(const uint32_t pages[2], uint32_t i) const
+    {
+        return W == 1 ? pages[i / 2] : warp * TILES / 2 == 0 ? pages[0] : pages[1];
     }
     /* Where the lane has its rows of keys and values in a page. */
     __device__ __forceinline__ void find_rows()
@@ -122,10 +145,13 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
         uint32_t lane = threadIdx.x % 32, row = lane / 16 * 8 + lane % 8, second = lane / 8 % 2;
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            k_at[i] = row * 64 + ((2 * i + second) ^ (row / 2 % 4)) * 16;
+            k_at[i] = CODES ? ((warp * TILES + i) % 2 * 32 + lane) * 16
+                            : row * 64 + ((2 * ((warp * TILES + i) % 2) + second) ^ (row / 2 % 4)) * 16;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            v_at[i] = 64 * D + row * 2 * D + ((2 * i + second) ^ (row % 8)) * 16;
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t m = warp * PIECES + i;
+            v_at[i] = 64 * D + row * 2 * D + m / 4 * 128 + ((2 * (m % 4) + second) ^ (row % 8)) * 16;
+        }
     }
     __device__ __forceinline__ void load_queries(uint32_t at, uint32_t pitch)
     {
@@ -137,103 +163,166 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
             q[step][0] = b[0], q[step][1] = b[1], q[step + 1][0] = b[2], q[step + 1][1] = b[3];
         }
     }
-    /* A lane's 16 bytes of codes are two operands: of 16 keys each, or of 16 values of 16 keys each. */
-    static __device__ __forceinline__ uint4 codes_at(uint32_t half, uint32_t step)
+    /* The scale of the lane's key 8 n + lane / 4 among those of the warp, of its operand. */
+    __device__ __forceinline__ float scale_at(const uint32_t halves[2], uint32_t n) const
     {
-        return read_piece(half + (step * 32 + threadIdx.x % 32) * 16);
-    }
-    /* The scale of the lane's key 8 n + lane / 4 of the block, of its operand. */
-    static __device__ __forceinline__ float scale_at(const uint32_t halves[2], uint32_t n)
-    {
-        uint32_t at = halves[n / 4] + CODES_BYTES(D) + (n % 4 * 8 + threadIdx.x % 32 / 4) * 4;
+        uint32_t at = page_of_tile(halves, n / 2) + CODES_BYTES(D);
+        at += ((warp * TILES * 2 + n) % 4 * 8 + threadIdx.x % 32 / 4) * 4;
         return __uint_as_float(read_word(at)) * CODE_UNIT;
     }
     /* s[i]: of 16 keys each. */
-    __device__ __forceinline__ void score(float s[4][4], const uint32_t pages[2]) const
+    __device__ __forceinline__ void score(float s[TILES][4], const uint32_t pages[2]) const
     {
 #pragma unroll
-        for (uint32_t step = 0; step < D / 16; step++)
+        for (uint32_t step = 0; step < D / 16; step += 2)
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i += 2) {
+            for (uint32_t i = 0; i < TILES; i++) {
+                const uint32_t page = page_of_tile(pages, i);
                 if (CODES) {
-                    const uint4 c = codes_at(pages[i / 2], step);
+                    const uint4 c = read_piece(page + k_at[i % 2] + step * 512);
                     const uint32_t low[4] = {first_codes(c.x), first_codes(c.y), second_codes(c.x),
                                              second_codes(c.y)};
                     const uint32_t high[4] = {first_codes(c.z), first_codes(c.w), second_codes(c.z),
                                               second_codes(c.w)};
                     mma(s[i], low, q[step][0], q[step][1]);
-                    mma(s[i + 1], high, q[step][0], q[step][1]);
-                    continue;
+                    mma(s[i], high, q[step + 1][0], q[step + 1][1]);
                 }
 #pragma unroll
-                for (uint32_t j = i; j < i + 2; j++) {
+                for (uint32_t j = step; !CODES && j < step + 2; j++) {
                     uint32_t k[4];
-                    load4_turned(k, pages[i / 2] + k_at[j % 2] + step * 1024);
-                    mma(s[j], k, q[step][0], q[step][1]);
+                    load4_turned(k, page + k_at[i % 2] + j * 1024);
+                    mma(s[i], k, q[j][0], q[j][1]);
                 }
             }
 #pragma unroll
-        for (uint32_t n = 0; CODES && n < 8; n++) {
+        for (uint32_t n = 0; CODES && n < 2 * TILES; n++) {
             float scale = scale_at(pages, n);
             s[n / 2][n % 2 * 2] *= scale, s[n / 2][n % 2 * 2 + 1] *= scale;
         }
     }
-    /* Scores become weights, as B operands: those of values have the values' scales. */
-    __device__ __forceinline__ void weigh(float s[4][4], float c, const uint32_t pages[2], uint32_t p[4][2])
+    /* The heads' largest scores among the block's keys. */
+    __device__ __forceinline__ void find_largest(const float s[TILES][4], float largest[2]) const
     {
-        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
-        float less[2], factor[2];
+        uint32_t lane = threadIdx.x % 32;
 #pragma unroll
         for (uint32_t h = 0; h < 2; h++) {
             float x = -INFINITY;
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
+            for (uint32_t i = 0; i < TILES; i++)
                 x = fmaxf(x, fmaxf(s[i][h], s[i][h + 2]));
 #pragma unroll
             for (uint32_t by = 4; by < 32; by *= 2)
                 x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, by));
-            float larger = fmaxf(max[h], x), known = larger == -INFINITY ? 0 : larger;
+            largest[h] = x;
+        }
+        if (W == 1)
+            return;
+        if (lane < 4)
+            others->largest[warp][lane] = {largest[0], largest[1]};
+        meet();
+#pragma unroll
+        for (uint32_t w = 0; w < W; w++) {
+            float2 x = others->largest[w][lane % 4];
+            largest[0] = fmaxf(largest[0], x.x), largest[1] = fmaxf(largest[1], x.y);
+        }
+    }
+    /* The warp's weights become B operands: p[i][half] of its tile i. */
+    static __device__ __forceinline__ void turn_weights(const float s[TILES][4], uint32_t p[TILES][2])
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < TILES; i++)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; half++)
+                p[i][half] = turn8(bf16_pair(s[i][2 * half], s[i][2 * half + 1]));
+    }
+    __device__ __forceinline__ void share(const uint32_t p[TILES][2], uint4 to[2][32]) const
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < TILES; i++) {
+            uint32_t tile = warp * TILES + i;
+            *((uint2 *)&to[tile / 2][threadIdx.x % 32] + tile % 2) = {p[i][0], p[i][1]};
+        }
+    }
+    static __device__ __forceinline__ void read_shared(const uint4 from[2][32], uint32_t p[4][2])
+    {
+#pragma unroll
+        for (uint32_t page = 0; page < 2; page++) {
+            uint4 x = from[page][threadIdx.x % 32];
+            p[2 * page][0] = x.x, p[2 * page][1] = x.y, p[2 * page + 1][0] = x.z, p[2 * page + 1][1] = x.w;
+        }
+    }
+    __device__ __forceinline__ void add_weights(const uint32_t p[4][2])
+    {
+        const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            mma(sum, ones, p[i][0], p[i][1]);
+    }
+    __device__ __forceinline__ void scale_sums(const float factor[2])
+    {
+        /* Most blocks bring no larger score. */
+        if (!__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1))
+            return;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            sum[i] *= factor[i % 2];
+#pragma unroll
+            for (uint32_t m = 0; m < PIECES; m++)
+                o[m][i] *= factor[i % 2];
+        }
+    }
+    /* Scores become weights, as B operands: those of values have the values' scales. */
+    __device__ __forceinline__ void weigh(float s[TILES][4], float c, const uint32_t pages[2],
+                                          uint32_t p[4][2])
+    {
+        float less[2], factor[2];
+        uint32_t mine[TILES][2];
+        find_largest(s, less);
+#pragma unroll
+        for (uint32_t h = 0; h < 2; h++) {
+            float larger = fmaxf(max[h], less[h]), known = larger == -INFINITY ? 0 : larger;
             less[h] = -(known * c);
             factor[h] = max[h] == larger ? 1 : weight_of(max[h], c, less[h]);
             max[h] = larger;
         }
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t i = 0; i < TILES; i++)
 #pragma unroll
-            for (uint32_t half = 0; half < 2; half++) {
+            for (uint32_t j = 0; j < 4; j++)
+                s[i][j] = weight_of(s[i][j], c, less[j % 2]);
+        turn_weights(s, mine);
+        if (!CODES) {
+            scale_sums(factor);
 #pragma unroll
-                for (uint32_t h = 0; h < 2; h++)
-                    s[i][2 * half + h] = weight_of(s[i][2 * half + h], c, less[h]);
-                p[i][half] = turn8(bf16_pair(s[i][2 * half], s[i][2 * half + 1]));
-            }
-        /* Most blocks bring no larger score. */
-        if (__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) {
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                sum[i] *= factor[i % 2];
-#pragma unroll
-                for (uint32_t m = 0; m < D / 16; m++)
-                    o[m][i] *= factor[i % 2];
-            }
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            mma(sum, ones, p[i][0], p[i][1]);
-        if (!CODES)
+            for (uint32_t i = 0; i < TILES; i++)
+                p[i][0] = mine[i][0], p[i][1] = mine[i][1];
+            add_weights(p);
             return;
+        }
+        share(mine, others->weights);
         const uint32_t values[2] = {pages[0] + CODED_BYTES(D), pages[1] + CODED_BYTES(D)};
 #pragma unroll
-        for (uint32_t n = 0; n < 8; n++) {
+        for (uint32_t n = 0; n < 2 * TILES; n++) {
             float scale = scale_at(values, n), *w = &s[n / 2][n % 2 * 2];
-            p[n / 2][n % 2] = turn8(bf16_pair(scaled_weight(w[0], scale), scaled_weight(w[1], scale)));
+            w[0] = scaled_weight(w[0], scale), w[1] = scaled_weight(w[1], scale);
         }
+        turn_weights(s, mine);
+        share(mine, others->scaled);
+        scale_sums(factor);
+        meet();
+        if (warp == 0) {
+            read_shared(others->weights, p);
+            add_weights(p);
+        }
+        read_shared(others->scaled, p);
     }
     /* 32 keys of a page. */
     __device__ __forceinline__ void add_values(const uint32_t p[2][2], uint32_t page)
     {
+        const uint32_t codes = page + CODED_BYTES(D) + (warp * PIECES * 32 + threadIdx.x % 32) * 16;
 #pragma unroll
-        for (uint32_t m = 0; CODES && m < D / 16; m++) {
-            const uint4 c = codes_at(page + CODED_BYTES(D), m);
+        for (uint32_t m = 0; CODES && m < PIECES; m++) {
+            const uint4 c = read_piece(codes + m * 512);
             const uint32_t low[4] = {first_codes(c.x), second_codes(c.x), first_codes(c.y),
                                      second_codes(c.y)};
             const uint32_t high[4] = {first_codes(c.z), second_codes(c.z), first_codes(c.w),
@@ -244,7 +333,7 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
 #pragma unroll
         for (uint32_t step = 0; !CODES && step < 2; step++) {
 #pragma unroll
-            for (uint32_t m = 0; m < D / 16; m++) {
+            for (uint32_t m = 0; m < PIECES; m++) {
                 uint32_t v[4];
                 load4_turned(v, page + v_at[m % 4] + m / 4 * 128 + step * 32 * D);
                 mma(o[m], v, p[step][0], p[step][1]);
@@ -254,7 +343,7 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
     /* Which of the head's numbers o[m][i] is. */
     __device__ __forceinline__ uint32_t number(uint32_t m, uint32_t i) const
     {
-        return m * 16 + i / 2 * 8 + threadIdx.x % 32 / 4;
+        return (warp * PIECES + m) * 16 + i / 2 * 8 + threadIdx.x % 32 / 4;
     }
 };
 
@@ -331,9 +420,9 @@ DEVICE void put_heads(const heads_of_warp<D, CODES> &m, const cuda_attention &a,
             continue;
         float *part = part_of(p, a, t, first_head + head, segment);
 #pragma unroll
-        for (uint32_t n = 0; n < D / 8; n++)
+        for (uint32_t n = 0; n < 2 * m.PIECES; n++)
             part[m.number(n / 2, n % 2 * 2)] = m.o[n / 2][n % 2 * 2 + h];
-        if (threadIdx.x % 32 / 4 == 0)
+        if (m.warp == 0 && threadIdx.x % 32 / 4 == 0)
             *(float2 *)(part + D) = {m.max[h] * unit_of(a), m.sum[h]};
     }
 }
@@ -349,6 +438,8 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
     constexpr uint32_t Q_PITCH = 2 * D + 16;
     __shared__ uint64_t there, full[CUDA_WARP_STAGES_MAX];
     __shared__ newest_token<D, CODES> newest_of;
+    __shared__ workers_exchange others;
+    constexpr uint32_t JOINED = D / 32 > 4 ? 4 : D / 32; /* values of a lane in join_parts() */
     /* Blocks of a token are near each other in time, as its pages are in memory. */
     uint32_t id = blockIdx.y * gridDim.x + blockIdx.x, t = p.first + id / gridDim.y, warp = threadIdx.x / 32;
     uint32_t group = a.heads / a.kv.heads, pieces = (group + HEADS - 1) / HEADS;
@@ -404,28 +495,33 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
         token.load_norm(w, item + WARPS);
     }
     __syncthreads();
-    if (warp == 0) {
+    if (warp < WORKERS(CODES)) {
         const float c = unit_of(a) * 1.44269504088896341f;
         heads_of_warp<D, CODES> m;
-        float joined[D / 16][4];
+        float joined[m.PIECES][4];
         total all[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
         uint32_t stage = 0, phase = 0;
+        m.warp = CODES ? warp : 0, m.others = &others;
         m.find_rows();
         m.load_queries(shared_at(q), Q_PITCH);
 #pragma unroll 1
         for (uint32_t i = begin; i < from_pages.end; i += 2) {
             uint32_t key = from_pages.token_of(i), page_at[2], p_of[4][2];
-            float scores[4][4] = {};
+            float scores[m.TILES][4] = {};
             if (i == begin || i % pages::OF_SEGMENT == 0)
                 m.begin();
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++) {
                 uint8_t *page = shared + stage * pages::BYTES;
                 uint32_t at = key + half * CUDA_PAGE_TOKENS;
-                from_pages.wait(stage, phase);
+                if (BULK_COPIES || m.warp == 0)
+                    from_pages.wait(stage, phase);
                 page_at[half] = shared_at(page);
-                if (at < seen.first || at + CUDA_PAGE_TOKENS > from.seen.end)
+                bool whole = at >= seen.first && at + CUDA_PAGE_TOKENS <= from.seen.end;
+                if (!whole && m.warp == 0)
                     finish_page<D, CODES>(page, at, from.seen, position, newest ? &newest_of : NULL);
+                if (!whole || !BULK_COPIES)
+                    m.meet();
                 stage++;
                 if (stage == p.stages)
                     stage = 0, phase ^= 1;
@@ -433,13 +529,13 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
             m.score(scores, page_at);
             if (a.cap > 0) {
 #pragma unroll
-                for (uint32_t n = 0; n < 16; n++)
+                for (uint32_t n = 0; n < 4 * m.TILES; n++)
                     scores[n / 4][n % 4] = a.cap * tanhf(scores[n / 4][n % 4] * a.scale / a.cap);
             }
             if (key < seen.first || key + BLOCK_KEYS > seen.end) {
 #pragma unroll
-                for (uint32_t n = 0; n < 16; n++) {
-                    uint32_t at = key + n / 2 * 8 + threadIdx.x % 32 / 4;
+                for (uint32_t n = 0; n < 4 * m.TILES; n++) {
+                    uint32_t at = key + m.warp * m.TILES * 16 + n / 2 * 8 + threadIdx.x % 32 / 4;
                     if (at < seen.first || at >= seen.end)
                         scores[n / 4][n % 4] = -INFINITY;
                 }
@@ -449,8 +545,11 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
             for (uint32_t half = 0; half < 2; half++)
                 m.add_values(p_of + 2 * half, page_at[half]);
             __syncwarp();
-            from_pages.bring();
-            from_pages.bring();
+            m.meet();
+            if (m.warp == 0) {
+                from_pages.bring();
+                from_pages.bring();
+            }
             if (i % pages::OF_SEGMENT != pages::OF_SEGMENT - 2 && i + 2 < from_pages.end)
                 continue;
             uint32_t segment = key / SEGMENT;
@@ -463,7 +562,7 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
                 bool joins = segment > first;
                 factors f = join(all[h], joins, m.max[h] * unit_of(a), m.sum[h]);
 #pragma unroll
-                for (uint32_t n = 0; n < D / 8; n++) {
+                for (uint32_t n = 0; n < 2 * m.PIECES; n++) {
                     float *to = &joined[n / 2][n % 2 * 2 + h], add = m.o[n / 2][n % 2 * 2 + h] * f.add;
                     *to = joins ? fmaf(*to, f.keep, add) : add;
                 }
@@ -476,10 +575,10 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
                 if (head >= heads)
                     continue;
 #pragma unroll
-                for (uint32_t n = 0; n < D / 8; n++)
+                for (uint32_t n = 0; n < 2 * m.PIECES; n++)
                     rows[head * D + m.number(n / 2, n % 2 * 2)] = joined[n / 2][n % 2 * 2 + h];
                 float keep = add_sink(a, first_head + head, all[h]);
-                if (threadIdx.x % 32 / 4 == 0) {
+                if (m.warp == 0 && threadIdx.x % 32 / 4 == 0) {
                     rows[heads * D + 2 * head] = keep;
                     rows[heads * D + 2 * head + 1] = all[h].sum;
                 }
@@ -496,20 +595,21 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
     }
     if (!ends_last(p.ended + id, shares))
         return;
-    for (uint32_t i = warp; i < heads * (D / 32); i += WARPS)
-        join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + threadIdx.x % 32);
+    for (uint32_t i = warp; i < heads * (D / 32 / JOINED); i += WARPS)
+        join_parts<JOINED>(a, p, seen, t, first_head + i / (D / 32 / JOINED),
+                           i % (D / 32 / JOINED) * 32 * JOINED + threadIdx.x % 32);
 }
 
-#define WARP(name, d, codes, bytes)                                                                          \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS, BESIDE(d))                                      \
+#define WARP(name, d, codes, beside, bytes)                                                                  \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, beside)                                         \
         plateau_attend_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)              \
     {                                                                                                        \
         attend_warp<d, codes>(s, a, p);                                                                      \
     }                                                                                                        \
     static_assert(stream<d, codes>::BYTES == (bytes), "the host asks for it");
-WARP(warp, 64, false, CUDA_WARP_PAGE(64))
-WARP(warp, 128, false, CUDA_WARP_PAGE(128))
-WARP(warp, 256, false, CUDA_WARP_PAGE(256))
-WARP(warp_codes, 64, true, CUDA_CODED_PAGE(64))
-WARP(warp_codes, 128, true, CUDA_CODED_PAGE(128))
-WARP(warp_codes, 256, true, CUDA_CODED_PAGE(256))
+WARP(warp, 64, false, BESIDE(64), CUDA_WARP_PAGE(64))
+WARP(warp, 128, false, BESIDE(128), CUDA_WARP_PAGE(128))
+WARP(warp, 256, false, BESIDE(256), CUDA_WARP_PAGE(256))
+WARP(warp_codes, 64, true, 4, CUDA_CODED_PAGE(64))
+WARP(warp_codes, 128, true, 4, CUDA_CODED_PAGE(128))
+WARP(warp_codes, 256, true, 2, CUDA_CODED_PAGE(256))

@@ -1,10 +1,10 @@
 /* codes.cuh - keys and values of 8 bits in a page (tensor/kv_form.h), and how tensor cores take them.
  *
  * A head's keys in a page are codes, then the tokens' scales; its values likewise. Codes lie as operands of
- * mma do: of each 16 numbers of a head, lane l has the 16 bytes l, of the numbers d and d + 8 of some tokens.
- * A half word has both of a token: two magnitudes of 7 bits, whose signs lie in the bits of bf16's sign. So
- * one half word is one token's, and a word becomes two pairs of bf16 by two instructions each: the magnitudes
- * are denormals of bf16, which a product with 2^127 makes code / 64. */
+ * mma do: lane l has the 16 bytes l of two operands, of 32 numbers of 16 keys, or of 16 numbers of 32 values.
+ * A half word has numbers d and d + 8 of a token: two magnitudes of 7 bits, whose signs lie in the bits of
+ * bf16's sign. So one half word is one token's, and a word becomes two pairs of bf16 by two instructions
+ * each: the magnitudes are denormals of bf16, which a product with 2^127 makes code / 64. */
 #ifndef PLATEAU_CUDA_CODES_CUH
 #define PLATEAU_CUDA_CODES_CUH
 
@@ -20,8 +20,8 @@
 /* Where a page has numbers d and d + 8 (d % 16 < 8) of the key of its token `at`, in half words. */
 DEVICE uint32_t key_codes_at(uint32_t d, uint32_t at)
 {
-    uint32_t lane = at % 8 * 4 + d % 8 / 2, word = at / 16 * 2 + at % 16 / 8;
-    return (d / 16 * 128 + lane * 4 + word) * 2 + d % 2;
+    uint32_t lane = at % 8 * 4 + d % 8 / 2, word = d / 16 % 2 * 2 + at % 16 / 8;
+    return ((d / 32 * 2 + at / 16) * 128 + lane * 4 + word) * 2 + d % 2;
 }
 /* As `key_codes_at()`, but of the value. */
 DEVICE uint32_t value_codes_at(uint32_t d, uint32_t at)
