@@ -454,7 +454,7 @@ struct cuda_split {
  * and both scales of its tokens. */
 #define CUDA_CODED_PAGE(d)        (64u * (d) + 256u)
 #define CUDA_CODED_KEYS(d)        (CUDA_KEYS_BYTES(d) + 2 * CUDA_CODED_PAGE(d) + 512u)
-#define CUDA_CODED_WIDE_SHARED(d) (128u * (d) + CUDA_CODED_KEYS(d) + 1024u)
+#define CUDA_CODED_WIDE_SHARED(d) (128u * (d) + CUDA_CODED_KEYS(d) + 2 * CUDA_CODED_PAGE(d) + 1024u)
 /* Bytes of a block's shared memory that kernels have left for their own variables. */
 #define CUDA_ATTEND_STATIC 12288u
 

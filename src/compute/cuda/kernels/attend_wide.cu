@@ -42,37 +42,40 @@ DEVICE uint64_t operand_of(uint32_t at, uint32_t across)
     NAMES32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"              \
             "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* Scores of 64 keys: both operands are in shared memory, the keys' turned. */
-DEVICE void multiply_keys(float (&c)[8][4], uint64_t q, uint64_t k)
+/* Scores of 64 keys: both operands are in shared memory, the keys' turned or not. */
+template <int TURNED> DEVICE void multiply_keys(float (&c)[8][4], uint64_t q, uint64_t k)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32 "},%32,%33,1,1,1,0,1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32 "},%32,%33,1,1,1,0,%34;"
                  : OUT16(0), OUT16(4)
-                 : "l"(q), "l"(k));
+                 : "l"(q), "l"(k), "n"(TURNED));
 }
-/* The weights are in registers, the values turned. */
-DEVICE void multiply_values(float (&c)[8][4], const uint32_t *p, uint64_t v)
+/* The weights are in registers, the values turned or not. */
+template <int TURNED> DEVICE void multiply_values(float (&c)[8][4], const uint32_t *p, uint64_t v)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32
-                 "},{%32,%33,%34,%35},%36,1,1,1,1;"
+                 "},{%32,%33,%34,%35},%36,1,1,1,%37;"
                  : OUT16(0), OUT16(4)
-                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v));
+                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v), "n"(TURNED));
 }
-DEVICE void multiply_values(float (&c)[16][4], const uint32_t *p, uint64_t v)
+template <int TURNED> DEVICE void multiply_values(float (&c)[16][4], const uint32_t *p, uint64_t v)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
-                 "},{%64,%65,%66,%67},%68,1,1,1,1;"
+                 "},{%64,%65,%66,%67},%68,1,1,1,%69;"
                  : OUT16(0), OUT16(4), OUT16(8), OUT16(12)
-                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v));
+                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v), "n"(TURNED));
 }
 DEVICE void multiply_begin()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-DEVICE void multiply_end()
+/* The products compute on until `multiply_wait()`. */
+DEVICE void multiply_start()
 {
-    asm volatile("wgmma.commit_group.sync.aligned;\n"
-                 "wgmma.wait_group.sync.aligned 0;" ::
-                     : "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+DEVICE void multiply_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 /* Where both pages of a block of keys lie. They are looked up a block ahead, which takes long. */
@@ -158,6 +161,129 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
     __syncthreads();
 }
 
+/* Walks blocks of keys in pages of codes, which come two blocks ahead. Codes become bf16 while products
+ * compute: a block's values beside its scores, the next keys beside its values. A block has K [64][64] for
+ * each 64 numbers of the head, then V [D][64]. Pieces of a row change places as in a tile. */
+template <uint32_t D> struct walk_wide {
+    static constexpr uint32_t PAGE = CUDA_CODED_PAGE(D), PIECES = D / 32, GROUPS = D / 64;
+    const source &o;
+    uint32_t block;
+    uint8_t *pages;  /* [2][2]: two blocks, two pages each */
+    float *scales;   /* [2][BLOCK_KEYS], times CODE_UNIT: keys' and values' */
+    uint64_t *full;  /* [2]: a block's pages are there */
+    uint32_t &count; /* blocks so far, of all walks */
+
+    __device__ __forceinline__ void bring(uint32_t begin, uint32_t n) const
+    {
+        if (threadIdx.x > 0)
+            return;
+        uint8_t *to = pages + n % 2 * 2 * PAGE;
+        bool some[2];
+        for (uint32_t half = 0; half < 2; half++)
+            some[half] = sees_page(o, begin + half * CUDA_PAGE_TOKENS);
+        barrier_expect(&full[n % 2], (some[0] + some[1]) * PAGE);
+        for (uint32_t half = 0; half < 2; half++)
+            if (some[half])
+                bulk_copy(to + half * PAGE,
+                          page_at(o.s, o.seq, o.a.kv, o.kv_head, begin / CUDA_PAGE_TOKENS + half), PAGE,
+                          &full[n % 2]);
+    }
+    __device__ __forceinline__ void wait(uint32_t n) const
+    {
+        barrier_wait(&full[n % 2], n / 2 % 2);
+    }
+    /* The thread's 16 bytes j of a page's keys, or of its values. */
+    __device__ __forceinline__ uint4 codes_of(uint32_t n, uint32_t j, uint32_t values) const
+    {
+        uint32_t from = shared_at(pages) + (n % 2 * 2 + j / GROUPS) * PAGE + values;
+        return read_piece(from + j % GROUPS * 2048 + threadIdx.x * 16);
+    }
+    __device__ __forceinline__ void read_keys(uint32_t n) const
+    {
+        uint32_t warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4;
+        uint32_t at = block + (warp % 2 * 16 + row) * 128 + threadIdx.x % 4 * 4;
+#pragma unroll
+        for (uint32_t j = 0; j < PIECES; j++) {
+            const uint4 c = codes_of(n, j, 0);
+            const uint32_t words[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t to = at + j % GROUPS * 8192 + j / GROUPS * 4096 + i % 2 * 1024;
+                put_word(to + ((warp / 2 * 4 + i / 2 * 2) ^ row) * 16, first_codes(words[i]));
+                put_word(to + ((warp / 2 * 4 + i / 2 * 2 + 1) ^ row) * 16, second_codes(words[i]));
+            }
+        }
+        uint32_t key = threadIdx.x % BLOCK_KEYS, half = n % 2 * 2 + key / CUDA_PAGE_TOKENS;
+        uint32_t from = shared_at(pages) + half * PAGE + threadIdx.x / BLOCK_KEYS * CODED_BYTES(D);
+        scales[threadIdx.x] =
+            __uint_as_float(read_word(from + CODES_BYTES(D) + key % CUDA_PAGE_TOKENS * 4)) * CODE_UNIT;
+    }
+    __device__ __forceinline__ void read_values(uint32_t n) const
+    {
+        uint32_t warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4;
+        uint32_t at = block + 128 * D + (warp * 16 + row) * 128 + threadIdx.x % 4 * 4;
+#pragma unroll
+        for (uint32_t j = 0; j < PIECES; j++) {
+            const uint4 c = codes_of(n, j, CODED_BYTES(D));
+            const uint32_t words[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t to = at + j % GROUPS * 8192 + ((j / GROUPS * 4 + i) ^ row) * 16;
+                put_word(to, first_codes(words[i]));
+                put_word(to + 1024, second_codes(words[i]));
+            }
+        }
+    }
+    /* add(begin, scores, values) adds a block of keys in [begin, end), by products of both. */
+    template <class Add>
+    __device__ __forceinline__ void go(uint32_t begin, uint32_t end, uint32_t q, team<D, 1> &m,
+                                       const Add &add) const
+    {
+        begin = begin / BLOCK_KEYS * BLOCK_KEYS;
+        if (begin >= end)
+            return;
+        bring(begin, count);
+        if (begin + BLOCK_KEYS < end)
+            bring(begin + BLOCK_KEYS, count + 1);
+        wait(count);
+        read_keys(count);
+        for (; begin < end; begin += BLOCK_KEYS, count++) {
+            const bool more = begin + BLOCK_KEYS < end;
+            shared_written();
+            __syncthreads(); /* keys are there, and readers of values are done */
+            add(
+                begin,
+                [&](float(&scores)[8][4]) {
+                    multiply_begin();
+#pragma unroll
+                    for (uint32_t step = 0; step < D / 16; step++)
+                        multiply_keys<0>(scores, operand_of(q + step / 4 * 8192 + step % 4 * 32, 16),
+                                         operand_of(block + step / 4 * 8192 + step % 4 * 32, 16));
+                    multiply_start();
+                    read_values(count);
+                    multiply_wait();
+                },
+                [&](const uint32_t p[4][4]) {
+                    if (more)
+                        wait(count + 1);
+                    shared_written();
+                    __syncthreads(); /* values are there, and readers of keys are done */
+                    if (begin + 2 * BLOCK_KEYS < end)
+                        bring(begin + 2 * BLOCK_KEYS, count + 2);
+                    multiply_begin();
+#pragma unroll
+                    for (uint32_t step = 0; step < 4; step++)
+                        multiply_values<0>(m.o, p[step], operand_of(block + 128 * D + step * 32, 16));
+                    multiply_start();
+                    if (more)
+                        read_keys(count + 1);
+                    multiply_wait();
+                });
+        }
+        __syncthreads();
+    }
+};
+
 /* As `attend_many()` of attend.cu, but by wgmma. */
 template <uint32_t D, bool CODED>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
@@ -169,6 +295,16 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
     uint32_t q = (shared_at(shared) + 1023) / 1024 * 1024, stages_at = q + 64 * 2 * D;
     bool works = head < group && warp < heads * tiles;
     team<D, 1> m;
+    uint8_t *pages = shared + (stages_at - shared_at(shared)) + tile<D>::BYTES;
+    float *scales = (float *)(pages + 4 * CUDA_CODED_PAGE(D));
+    __shared__ uint64_t full[2];
+    uint32_t blocks = 0;
+    if (CODED && threadIdx.x == 0) {
+        barrier_init(&full[0], 1);
+        barrier_init(&full[1], 1);
+        barriers_made();
+    }
+    __syncthreads();
     m.warp = 0, m.name = 0, m.others = NULL;
     head += kv_head * group;
     grid_begin();
@@ -185,36 +321,39 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
         const range all = seen_by_all(s, a, t, count, position), share = share_of(all);
         joined<D, 1> j;
         const source keys = {s, a, seq, kv_head, all};
-        const uint32_t pages_at = stages_at + tile<D>::BYTES;
-        float *scales = (float *)(shared + (pages_at - shared_at(shared)) + 2 * CUDA_CODED_PAGE(D));
-        auto add = [&](uint32_t block, uint32_t begin) {
+        auto add = [&](uint32_t begin, const auto &scores, const auto &values) {
             if (begin % SEGMENT == 0 || begin <= share.first)
                 m.begin();
-            m.template add_block<CODED>(
-                a, begin, mine.seen, scales,
-                [&](float(&scores)[8][4]) {
-                    multiply_begin();
-#pragma unroll
-                    for (uint32_t step = 0; step < D / 16; step++)
-                        multiply_keys(scores, operand_of(q + step / 4 * 8192 + step % 4 * 32, 16),
-                                      operand_of(block + step * 2048, 16));
-                    multiply_end();
-                },
-                [&](const uint32_t p[4][4]) {
-                    multiply_begin();
-#pragma unroll
-                    for (uint32_t step = 0; step < 4; step++)
-                        multiply_values(m.o, p[step], operand_of(block + tile<D>::K + step * 2048, 8192));
-                    multiply_end();
-                });
+            m.template add_block<CODED>(a, begin, mine.seen, scales, scores, values);
             if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= share.end)
                 end_segment<D, 1>(j, m, a, p, mine, begin / SEGMENT * SEGMENT);
         };
         if (CODED) {
-            const walk_codes<D, 128, tile<D>> w = {stages_at, pages_at, scales};
-            w.go(keys, share.first, share.end, [&](uint32_t begin) { add(stages_at, begin); });
+            const walk_wide<D> w = {keys, stages_at, pages, scales, full, blocks};
+            w.go(share.first, share.end, q, m, add);
         } else {
-            walk_tiles<D>(keys, share, stages_at, add);
+            walk_tiles<D>(keys, share, stages_at, [&](uint32_t block, uint32_t begin) {
+                add(
+                    begin,
+                    [&](float(&scores)[8][4]) {
+                        multiply_begin();
+#pragma unroll
+                        for (uint32_t step = 0; step < D / 16; step++)
+                            multiply_keys<1>(scores, operand_of(q + step / 4 * 8192 + step % 4 * 32, 16),
+                                             operand_of(block + step * 2048, 16));
+                        multiply_start();
+                        multiply_wait();
+                    },
+                    [&](const uint32_t p[4][4]) {
+                        multiply_begin();
+#pragma unroll
+                        for (uint32_t step = 0; step < 4; step++)
+                            multiply_values<1>(m.o, p[step],
+                                               operand_of(block + tile<D>::K + step * 2048, 8192));
+                        multiply_start();
+                        multiply_wait();
+                    });
+            });
         }
         if (!p.parts)
             put_joined<D, 1>(j, m, a, mine);
