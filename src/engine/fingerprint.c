@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Version of the layout of a page and a recurrent state, and of the arithmetic that fills them. */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 #define GROUPS_BYTES   128
 
 /* "4096", or "4096+128:8192": bytes of a page of the first group, then the window and the bytes of each

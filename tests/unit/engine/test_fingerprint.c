@@ -307,27 +307,27 @@ TEST(the_layout_names_what_decides_the_bits)
     const char *dir = model_dir();
     write_weights(dir, "model.safetensors", 10, 5000);
     struct store_identity id = made(dir);
-    assert_string_equal(id.layout, "3 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "4 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     struct model_shape halved = shape;
     halved.kv_form = KV_BF16;
     assert_int_equal(make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
-    assert_string_equal(id.layout, "3 int8/b page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "4 int8/b page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     halved.quant = 4;
     assert_int_equal(make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
-    assert_string_equal(id.layout, "3 int8/b/q4 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "4 int8/b/q4 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     /* The context decides the factors, and they the keys. */
     struct model_shape longer = shape;
     struct err e = {0};
     longer.longrope = "long";
     assert_int_equal(make(dir, &longer, 0x15, &id, &e), 0);
-    assert_string_equal(id.layout, "3 int8 page=4096 state=192 cpu=15 rope=long " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "4 int8 page=4096 state=192 cpu=15 rope=long " PLATEAU_VERSION);
     /* The context also decides which windows have pages of their own. */
     struct model_shape windowed = shape;
     windowed.group_count = 3;
     windowed.groups[1] = (struct kv_group){.window = 128, .page_bytes = 8192};
     windowed.groups[2] = (struct kv_group){.window = 1024, .page_bytes = 64};
     assert_int_equal(make(dir, &windowed, 0x15, &id, &e), 0);
-    assert_string_equal(id.layout, "3 int8 page=4096+128:8192+1024:64 state=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "4 int8 page=4096+128:8192+1024:64 state=192 cpu=15 " PLATEAU_VERSION);
     /* The largest numbers have room. */
     struct model_shape most = shape;
     most.longrope = "short";
