@@ -172,12 +172,14 @@ static void print_table(const struct planning *p)
     print_arithmetic(p);
     print_windows(plan);
     const struct model_vision *v = &p->model.shape.vision;
+    const uint64_t parts = model_image_parts_max(v);
     if (v->present)
         plain_printf(
             stdout,
             "An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
             "%s.\n",
-            (ull)v->pixels_max, (ull)model_image_tokens_max(v), bytes_text(v->weight_bytes).text);
+            (ull)(v->pixels_max * parts), (ull)(model_image_tokens_max(v) * parts),
+            bytes_text(v->weight_bytes).text);
     print_drafting(p);
     plain_printf(
         stdout,

@@ -51,6 +51,7 @@ struct encode_shape {
     uint32_t slice_max;     /* patches of one operation */
     uint32_t read_max;      /* values of a patch that a product reads, at most */
     enum compute_mode mode; /* mode of the weights */
+    bool class_row;         /* after all patches comes one row more, the class token's */
     bool channels_last;     /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     enum encode_rotation rotation;
     enum encode_positions positions;
@@ -71,17 +72,25 @@ struct encode_image {
     dev_ptr own;                          /* the backend's arrays for it: compute_encode_bytes() of them */
 };
 
+/* Rows that attention reads: patches, and the class token's. */
+static inline uint32_t encode_image_rows(const struct encode_image *p)
+{
+    return p->rows * p->columns + p->shape->class_row;
+}
+
 enum encode_kind {
     ENCODE_TABLES,    /* the backend's tables for this image: once, first */
     ENCODE_PIXELS,    /* y = patches of pixels */
     ENCODE_PROJECT,   /* y = w x */
-    ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies */
+    ENCODE_POSITIONS, /* y += bias and learned positions, rows of w between which a patch lies. With a class
+                       * token, whose row becomes class_values and the first row of w, they begin with the
+                       * second one */
     ENCODE_NORM,      /* y = norm(x) */
     ENCODE_KEYS, /* x += bias: keys | values; norms and rotates the keys; both are kept for ENCODE_ATTEND */
     ENCODE_QUERIES,  /* x += bias; norms and rotates them */
     ENCODE_ATTEND,   /* y = attention of the queries x over all patches (kern_attn_part_fn) */
-    ENCODE_ADD,      /* x += bias; y += x */
-    ENCODE_ADD_NORM, /* x += bias; y += x; z = norm(y) */
+    ENCODE_ADD,      /* x += bias, times factors; y += x */
+    ENCODE_ADD_NORM, /* x += bias, times factors; y += x; z = norm(y) */
     ENCODE_ACT,      /* x += bias; x = function(x); gated: of 2 * width values g | u, x = function(g) * u */
     ENCODE_BIAS,     /* x += bias */
     ENCODE_IN_ROWS,  /* x += bias; y, whose tokens go row by row, = x, whose tokens go by windows */
@@ -111,9 +120,10 @@ struct op_encode {
     uint32_t grid;   /* ENCODE_POSITIONS: edge of the table of positions */
     float factor;    /* ENCODE_POOL */
     dev_ptr bias, norm_weight,
-        norm_bias;              /* bias: may be null; ENCODE_KEYS, ENCODE_QUERIES: so may be norms */
-    dev_ptr value_norm;         /* ENCODE_KEYS: norm of each head's value; may be null */
-    dev_ptr clip_min, clip_max; /* ENCODE_CLIP: a number each */
+        norm_bias;                 /* bias: may be null; ENCODE_KEYS, ENCODE_QUERIES: so may be norms */
+    dev_ptr value_norm;            /* ENCODE_KEYS: norm of each head's value; may be null */
+    dev_ptr clip_min, clip_max;    /* ENCODE_CLIP: a number each */
+    dev_ptr factors, class_values; /* [width]; null: none */
 };
 
 #endif

@@ -120,14 +120,31 @@ static void write_pairs(const struct media_marks *m, const struct media_result *
     }
 }
 
-static void write_image(const struct media_marks *m, struct buf *ret)
+static void write_text(const char *text, struct buf *ret)
 {
-    const struct model_image_marks *marks = m->vision->marks;
-    if (marks && marks->before)
-        buf_put_slice(ret, slice_of(marks->before));
-    buf_put_slice(ret, m->token.len ? m->token : m->image);
-    if (marks && marks->after)
-        buf_put_slice(ret, slice_of(marks->after));
+    if (text)
+        buf_put_slice(ret, slice_of(text));
+}
+
+/* One placeholder for each tile, and one for the whole image. */
+static void write_image(const struct media_marks *m, const struct media_result *r, struct buf *ret)
+{
+    static const struct model_image_marks none;
+    const struct model_image_marks *marks = m->vision->marks ? m->vision->marks : &none;
+    const struct slice token = m->token.len ? m->token : m->image;
+    write_text(marks->before, ret);
+    for (uint32_t i = 0; i + 1 < r->count; i++) {
+        ASSERT(r->columns > 0);
+        if (marks->tile[0])
+            buf_printf(ret, "%s%u%s%u%s", marks->tile[0], i / r->columns + 1, marks->tile[1],
+                       i % r->columns + 1, marks->tile[2]);
+        buf_put_slice(ret, token);
+        if ((i + 1) % r->columns == 0)
+            write_text(marks->tiles_row_end, ret);
+    }
+    write_text(r->count > 1 ? marks->whole : marks->alone, ret);
+    buf_put_slice(ret, token);
+    write_text(marks->after, ret);
 }
 
 /* Moves the cuts up to `until` of the text to their offsets in the written text. A cut inside the replaced
@@ -160,7 +177,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_results *
         if (video)
             write_pairs(m, &results->parts[part], ret);
         else
-            write_image(m, ret);
+            write_image(m, &results->parts[part], ret);
         read = e.to;
     }
     buf_put_slice(ret, slice_sub(text, read, text.len));

@@ -111,10 +111,11 @@ const struct media_failure *media_task_failure(const struct media_task *t);
 /* Result of one part of a task that is done and has not failed. */
 struct media_result {
     enum media_kind kind;
-    /* One for an image; for a video one for each pair of frames. Owned by the task. */
+    /* One for an image, or its tiles; for a video one for each pair of frames. Owned by the task. */
     struct image *const *images;
     const double *seconds; /* times of a video's pairs */
     uint32_t count;
+    uint32_t columns; /* columns of an image's tiles, after which comes the whole image; 0: it has none */
 };
 uint32_t media_task_parts(const struct media_task *t);
 struct media_result media_task_result(const struct media_task *t, uint32_t part);

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "vision/decode.h"
 #include "vision/image.h"
+#include "vision/tiles.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -67,6 +68,35 @@ static enum resize_filter filter_of(const struct model_vision *v)
     return v->filter == 1 ? RESIZE_LANCZOS : v->filter == 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
 }
 
+/* Pixels that whole tokens do not cover are cut off a tile. */
+static struct tile_bounds tiles_of(const struct model_vision *v, const struct smart_bounds *whole)
+{
+    const struct model_tiles *t = &v->tiles;
+    return (struct tile_bounds){.edge = t->edge,
+                                .kept = t->edge / whole->edge * whole->edge,
+                                .count_min = t->count_min,
+                                .count_max = t->count_max,
+                                .longest = t->longest,
+                                .area_above = t->area_above,
+                                .whole = *whole};
+}
+
+static bool make_tiles(struct media_task *t, struct media_part *p, const struct smart_bounds *whole)
+{
+    const struct tile_bounds bounds = tiles_of(&t->vision, whole);
+    struct media_source *s = &p->sources[0];
+    struct decode_limits limits = limits_of(t);
+    struct err e = {0};
+    if (!media_reserve_images(t, p, tiles_images_max(&bounds)) || !load_source(t, p, s))
+        return false;
+    struct tiles made = {.images = p->images};
+    int r = tiles_decode(bytes_of(s), &limits, &bounds, &t->media->charge, &made, &e);
+    media_bytes_done(&s->bytes);
+    p->count = made.count;
+    p->columns = made.columns;
+    return r == 0 || media_fail(t, p, r, &e);
+}
+
 bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
@@ -79,6 +109,8 @@ bool media_make_image(struct media_task *t, struct media_part *p)
                                   .budget = t->vision.size == IMAGE_BY_BUDGET,
                                   .square = t->vision.size == IMAGE_FIXED ? t->vision.edge_max : 0};
     struct err e = {0};
+    if (t->vision.tiles.edge > 0)
+        return make_tiles(t, p, &bounds);
     if (!media_reserve_images(t, p, 1) || !load_source(t, p, s))
         return false;
     int r = decode_still(bytes_of(s), &limits, &bounds, &t->media->charge, &p->images[0], &e);

@@ -289,7 +289,7 @@ uint32_t media_task_parts(const struct media_task *t)
 struct media_result media_task_result(const struct media_task *t, uint32_t part)
 {
     const struct media_part *p = &t->parts[part];
-    return (struct media_result){p->kind, p->images, p->seconds, p->count};
+    return (struct media_result){p->kind, p->images, p->seconds, p->count, p->columns};
 }
 
 struct media_progress media_task_progress(const struct media_task *t)

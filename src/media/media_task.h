@@ -36,7 +36,7 @@ struct media_part {
     /* The result. */
     struct image **images;
     double *seconds;
-    uint32_t count, room;
+    uint32_t count, room, columns; /* columns: of tiles */
 };
 
 struct media_task {

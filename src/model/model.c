@@ -607,6 +607,13 @@ uint32_t model_image_tokens_max(const struct model_vision *v)
     return (uint32_t)(v->pixels_max / ((uint64_t)edge * edge)) + rows;
 }
 
+uint32_t model_image_parts_max(const struct model_vision *v)
+{
+    const struct model_tiles *t = &v->tiles;
+    const uint32_t edges = t->edge > 0 ? t->longest / t->edge : 0, most = MAX_OF(t->count_max, edges * edges);
+    return most > 1 && t->count_max != 1 ? most + 1 : 1;
+}
+
 struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width, uint32_t height)
 {
     const uint32_t edge = v->patch * v->merge;

@@ -64,6 +64,10 @@ struct model_image_marks {
     const char *before, *after; /* text that stands around the image tokens, instead of the mark; without a
                                  * mark special tokens */
     const char *row_end, *end;  /* special tokens after each row of image tokens, and after the last row */
+    /* With tiles: text before each one, whose numbers of row and column stand between these three; after a
+     * row of them; before the whole image, after tiles and alone. */
+    const char *tile[3], *tiles_row_end, *whole, *alone;
+    const char *tokens[4]; /* tokens among these texts */
 };
 
 /* How an image's size becomes that of the encoder's input. */
@@ -72,6 +76,14 @@ enum model_image_size {
     IMAGE_BY_LONGEST, /* the ratio stays, the longer edge is bounded */
     IMAGE_BY_BUDGET,  /* the ratio stays, the area becomes the largest */
     IMAGE_FIXED       /* a square */
+};
+
+/* How an image becomes tiles (vision/tiles.h), each of which the encoder reads as an image of its own. */
+struct model_tiles {
+    uint32_t edge; /* 0: images have no tiles */
+    uint32_t count_min, count_max;
+    uint32_t longest;
+    double area_above;
 };
 
 /* The vision encoder, from config.json and the checkpoint's preprocessor files (contract 4.1); zeros
@@ -88,6 +100,7 @@ struct model_vision {
     const struct model_image_marks *marks; /* NULL: the template writes the image token, and nothing else is
                                             * there */
     enum model_image_size size;
+    struct model_tiles tiles;
     uint32_t edge_max; /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
     uint32_t filter;   /* filter of resizing by its number in Pillow; 0: bicubic */
     bool both_ways;    /* an image's tokens see each other, so one step computes them all */
@@ -211,8 +224,10 @@ struct model_grid {
     dev_ptr features;
 };
 
-/* Tokens of the model's largest image. */
+/* Tokens of the largest image that the encoder reads: a tile, where images have some. */
 uint32_t model_image_tokens_max(const struct model_vision *v);
+/* Tiles of an image with the whole one after them, at most; 1: images have none. */
+uint32_t model_image_parts_max(const struct model_vision *v);
 /* The image's grid in a model's prompt, without features. */
 struct model_grid model_grid_of(const struct model_vision *v, uint32_t first, uint32_t width,
                                 uint32_t height);

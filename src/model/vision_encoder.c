@@ -36,7 +36,8 @@ static uint32_t slice_patches(const struct backend *b, const struct vision_confi
 static struct encode_shape shape_of(const struct config *c)
 {
     const struct vision_config *v = &c->vision;
-    uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch);
+    const bool class_row = v->family->tensors[VISION_ROLE_CLASS] != NULL;
+    uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch) + class_row;
     struct encode_shape s = {.hidden = v->hidden,
                              .heads = v->heads,
                              .head_dim = v->head_dim,
@@ -44,6 +45,7 @@ static struct encode_shape shape_of(const struct config *c)
                              .merge = v->shape.merge,
                              .frames = v->frames,
                              .window = v->window,
+                             .class_row = class_row,
                              .rotation = v->family->rotation,
                              .positions = v->family->positions,
                              .plain_scores = v->family->plain_scores,
@@ -214,7 +216,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
            (uint64_t)p->width * p->height <= s->pixels_max);
     struct vision_encoder_arrays a;
     const dev_ptr base = units_base(e->units);
-    uint64_t patches = (uint64_t)rows * columns;
+    const uint64_t patches = (uint64_t)rows * columns + e->shape.class_row;
     e->shape.slice_max = slice_patches(e->backend, e->config, patches);
     uint64_t own_at = lay_out(e->backend, e->config, &e->shape, base, patches, &a);
     int r = commit(e, own_at + e->backend->encode_bytes(&e->shape, patches, MAX_OF(rows, columns)));
@@ -229,7 +231,7 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
                                      .rows = rows,
                                      .columns = columns,
                                      .own = dev_add(base, own_at)};
-    e->patches = rows * columns;
+    e->patches = (uint32_t)patches;
     e->slices = DIV_UP(e->patches, e->shape.slice_max);
     e->pass = e->slice = e->stage = e->at = 0;
     e->busy = true;

@@ -193,9 +193,10 @@ static struct op_encode of_rows(const struct vision_encoder *e, enum encode_kind
 static struct op_encode of_tokens(const struct vision_encoder *e, enum encode_kind kind, uint32_t width)
 {
     struct op_encode a = of_rows(e, kind, width);
+    const uint32_t patches = e->image.rows * e->image.columns, to = MIN_OF(a.from + a.count, patches);
     a.by_token = true;
+    a.count = (to > a.from ? to - a.from : 0) / token_patches(e);
     a.from /= token_patches(e);
-    a.count /= token_patches(e);
     return a;
 }
 
@@ -235,6 +236,7 @@ static struct op_encode mixing(const struct vision_encoder *e, const struct visi
     struct op_encode a =
         norming(e, of_rows(e, ENCODE_ADD_NORM, e->config->hidden), &b->mlp, e->a.y, stream_now(e), &b->up.w);
     a.bias = b->out.bias;
+    a.factors = b->mix_factors;
     a.z = e->a.x;
     return a;
 }
@@ -247,6 +249,7 @@ static struct op_encode placing(const struct vision_encoder *e)
     a.w = &e->weights->positions;
     a.bias = added ? DEV_NULL : e->weights->patches.bias;
     a.grid = e->config->grid;
+    a.class_values = e->weights->class_values;
     return a;
 }
 
@@ -254,15 +257,17 @@ static struct op_encode placing(const struct vision_encoder *e)
 static struct op_encode gathering(const struct vision_encoder *e)
 {
     const struct vision_merger *m = merger_now(e);
-    const bool last = e->config->family->tensors[VISION_ROLE_LAST_NORM], up = m->up.w.part_count > 0;
+    const struct vision_family *t = e->config->family;
+    const bool last = t->tensors[VISION_ROLE_LAST_NORM], up = m->up.w.part_count > 0,
+               main = m == &e->weights->merger;
     struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)),
                                  last ? &e->weights->last : &m->norm, tokens_now(e), e->a.merged,
-                                 last ? NULL
-                                 : up ? &m->up.w
-                                      : &m->down.w);
-    a.norm_parts = m == &e->weights->merger ? token_patches(e) : 1;
-    a.rms |= !last && e->config->family->merge_plain;
-    if (m == &e->weights->merger && !last)
+                                 t->pools ? NULL
+                                 : up     ? &m->up.w
+                                          : &m->down.w);
+    a.norm_parts = main && !t->token_norm ? token_patches(e) : 1;
+    a.rms |= !last && t->merge_plain;
+    if (main && !last)
         a.eps = e->config->merge_eps;
     if (e->config->family->tensors[VISION_ROLE_MERGE_SQUEEZE]) {
         a.by_value = true;
@@ -438,6 +443,7 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     case OP_ADD:
         a = changing(of_rows(e, ENCODE_ADD, v->hidden), e->a.y, &b->down);
         a.y = stream_now(e);
+        a.factors = b->mlp_factors;
         return a;
     case OP_GATHER:
         return gathering(e);

@@ -198,9 +198,10 @@ static bool ends_texts(const struct generation_defaults *d, uint32_t id)
 /* Tokens that a prompt has around images. */
 static bool check_image_marks(struct load *l, const struct model_image_marks *m)
 {
-    const bool apart = m && !m->mark; /* the texts around the image token are tokens, too */
-    const char *const texts[] = {m ? m->mark : NULL, m ? m->row_end : NULL, m ? m->end : NULL,
-                                 apart ? m->before : NULL, apart ? m->after : NULL};
+    static const struct model_image_marks none;
+    m = m ? m : &none;
+    const char *const texts[] = {m->mark,      m->row_end,   m->end,      m->tokens[0],
+                                 m->tokens[1], m->tokens[2], m->tokens[3]};
     uint32_t id;
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         if (!texts[i] || tokenizer_find(l->h->tokenizer, slice_of(texts[i]), &id))

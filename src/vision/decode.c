@@ -151,8 +151,9 @@ int decode_still(struct slice bytes, const struct decode_limits *limits, const s
     return r;
 }
 
-int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
-                     const atomic_bool *stop, const struct charge *charge, struct err *e)
+/* Rows of raw pixels, `stride` bytes apart. */
+static int decode_rows(struct image *p, uint32_t frame, const uint8_t *rgb, size_t stride, uint32_t width,
+                       uint32_t height, const atomic_bool *stop, const struct charge *charge, struct err *e)
 {
     struct raster_opts opts = {
         .width = width, .height = height, .orientation = 1, .to = p, .frame = frame, .stop = stop};
@@ -162,9 +163,24 @@ int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32
     if (r < 0)
         return r;
     for (uint32_t y = 0; y < height && r == 0; y++)
-        r = raster_row(raster, rgb + y * (size_t)width * 3, e);
+        r = raster_row(raster, rgb + y * stride, e);
     if (r == 0)
         r = raster_end(raster, e);
     work_end(arena, raster);
     return r;
+}
+
+int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
+                     const atomic_bool *stop, const struct charge *charge, struct err *e)
+{
+    return decode_rows(p, frame, rgb, (size_t)width * 3, width, height, stop, charge, e);
+}
+
+int decode_cut(struct image *p, const struct image *from, uint32_t left, uint32_t top,
+               const atomic_bool *stop, const struct charge *charge, struct err *e)
+{
+    const size_t stride = (size_t)from->width * 3;
+    ASSERT(left + p->width <= from->width && top + p->height <= from->height);
+    return decode_rows(p, 0, from->pixels + top * stride + (size_t)left * 3, stride, p->width, p->height,
+                       stop, charge, e);
 }

@@ -73,5 +73,8 @@ int decode_frame(struct image *p, uint32_t frame, struct slice bytes, const stru
 /* rgb: [height][width][3], read only. `stop` may be NULL. */
 int decode_raw_frame(struct image *p, uint32_t frame, const uint8_t *rgb, uint32_t width, uint32_t height,
                      const atomic_bool *stop, const struct charge *charge, struct err *e);
+/* A part of an image in its size, of p's width and height. */
+int decode_cut(struct image *p, const struct image *from, uint32_t left, uint32_t top,
+               const atomic_bool *stop, const struct charge *charge, struct err *e);
 
 #endif

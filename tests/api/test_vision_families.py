@@ -16,6 +16,9 @@ FAMILIES = {"mistral3": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "[IMG]"),
             "qwen2_5_vl": (["<img>", "<video>", "<begin>", "<end>"], "<begin><img><end>"),
             "gemma4_vl": (["<|image|>", "<|image>", "<image|>"], "<|image|>"),
             "gemma4_unified_vl": (["<|image|>", "<|image>", "<image|>"], "<|image|>"),
+            "internvl": (["<IMG_CONTEXT>", "<img>", "</img>"], "<IMG_CONTEXT>"),
+            "smolvlm": (["<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>", "<row_1_col_2>",
+                         "<row_2_col_1>", "<row_2_col_2>"], "<image>"),
             "gemma3_vl": (["<image_soft_token>", "<start_of_image>", "<end_of_image>"], "<start_of_image>")}
 IDS = 80
 FIRST = IDS - 12
@@ -53,9 +56,10 @@ class Seeing(Server):
         return [str(self.model), "--memory-limit", "512M"]
 
 
-def image_of(golden):
+def image_of(golden, times=1):
     height, width, _ = golden["image_shape"]
     image = Image.frombytes("RGB", (width, height), (DATA / "noise.rgb").read_bytes()[:width * height * 3])
+    image = image.resize((times * width, times * height), Image.Resampling.NEAREST)
     out = io.BytesIO()
     image.save(out, "PNG")
     return data_url(out.getvalue())
@@ -90,6 +94,38 @@ def test_an_image_gives_the_tokens_of_transformers(tmp_path, name):
         forged[0]["content"][0]["text"] += words[FIRST]
         error = server.post("/v1/chat/completions", messages=forged).json()["error"]
         assert error["code"] == "invalid_value", error
+    finally:
+        assert server.stop() == 0
+
+
+# The files of the preprocessor by which an image of 128 x 128 pixels has tiles of 64.
+TILED = {"internvl": {"size": {"height": 64, "width": 64}, "min_patches": 1, "max_patches": 12},
+         "smolvlm": {"size": {"longest_edge": 128}, "max_image_size": {"longest_edge": 64}}}
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_tiles_give_the_tokens_of_transformers(tmp_path, name):
+    golden, words = json.loads((DATA / name / "golden.json").read_text()), words_of(name)
+    wanted = golden["tiles"]
+    places = [i for i, id in enumerate(wanted["prompt"]) if words[id] in FAMILIES[name][0]]
+    content = [{"type": "text", "text": " ".join(words[i] for i in wanted["prompt"][:places[0]])},
+               {"type": "image_url", "image_url": {"url": image_of(golden["image"], 2)}},
+               {"type": "text", "text": " ".join(words[i] for i in wanted["prompt"][places[-1] + 1:])}]
+    messages = [{"role": "user", "content": content}]
+    model = make_model(tmp_path, name)
+    (model / "preprocessor_config.json").unlink(missing_ok=True)
+    (model / "preprocessor_config.json").write_text(json.dumps(TILED[name]))
+    Seeing.model = model
+    server = Seeing("--compute", "f32")
+    try:
+        counted = server.post("/tokenize", messages=messages, add_generation_prompt=False).json()
+        assert counted["tokens"] == wanted["prompt"]
+        for cached in (False, True):
+            got = server.post("/v1/chat/completions", messages=messages, temperature=0, logprobs=True, ignore_eos=True,
+                              skip_special_tokens=False, max_tokens=len(wanted["greedy"])).json()
+            tokens = [t["token"].strip() for t in got["choices"][0]["logprobs"]["content"]]
+            assert tokens == [words[i] for i in wanted["greedy"]]
+            assert (got["usage"]["prompt_tokens_details"]["cached_tokens"] > 0) == cached
     finally:
         assert server.stop() == 0
 

@@ -391,6 +391,17 @@ ENTRIES = {
                                layer_types=["sliding_attention", "sliding_attention", "full_attention"],
                                vision=dict(model_type="gemma4_unified_vision", patch_size=4, pooling_kernel_size=2,
                                            mm_embed_dim=16, output_proj_dims=16, mm_posemb_size=70)),
+    # InternViT: a class row beside the patches, factors of each block's results.
+    "internvl": Entry("internvl", sees=True, images=vision_inputs.InternVL(), text="qwen2", **SMALL,
+                      num_attention_heads=2, num_key_value_heads=1,
+                      vision=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                                  patch_size=8, image_size=64, attention_bias=True)),
+    # SigLIP's blocks, and one product over 16 patches.
+    "smolvlm": Entry("smolvlm", sees=True, images=vision_inputs.Idefics3(), text="llama", **SMALL,
+                     num_attention_heads=2, num_key_value_heads=1,
+                     preprocessor={"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 64}},
+                     vision=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                                 patch_size=4, image_size=64)),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,

@@ -16,7 +16,8 @@ second one) at every prompt position; `logits_last`, after the last prompt token
 regard to an end token; `greedy_margin`, the margin at each of those steps.
 
 A model with images has `image` too: a prompt with the pixels of ../noise.rgb, its logits and tokens, and
-`features_first_token` of its vision encoder.
+`features_first_token` of its vision encoder. One with tiles has `tiles`: a prompt with an image of 2 x 2
+tiles and the whole one, and its tokens.
 
 A model that makes vectors has `embedding` instead: `ids`, and their `vector` of length 1, by the pooling of
 its modules.json. One that makes scores has `rerank`: `ids`, `token_types` of a pair, and the `score`."""
@@ -30,6 +31,7 @@ from golden_entries import ENTRIES
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 DATA = TOP / "tests" / "golden" / "data"
 MARGIN_MIN = 2e-3
+TILES_MARGIN_MIN = 1e-2
 DIFFERENT_MIN = 5
 GREEDY = 32
 
@@ -111,6 +113,20 @@ def text_part(torch, model, entry, seed):
     return part
 
 
+def go_on(prompt, logits, count, image):
+    """Greedy tokens; one that stands for an image has no margin."""
+    part = {"greedy": [], "greedy_margin": []}
+    ids = list(prompt)
+    while len(part["greedy"]) < count:
+        last = logits(ids)[-1]
+        ids.append(int(last.argmax()))
+        part["greedy"].append(ids[-1])
+        part["greedy_margin"].append(round(float(margins(last)), 6))
+        if ids[-1] == image:
+            return part | {"greedy_margin": [0]}
+    return part
+
+
 def image_part(torch, model, entry, seed):
     generator = torch.Generator().manual_seed(3000 + seed)
     shape, patch, merge = entry.images.shape, entry.images.patch(entry.vision), entry.images.merge(entry.vision)
@@ -130,15 +146,28 @@ def image_part(torch, model, entry, seed):
     with torch.no_grad():
         features = model.model.get_image_features(**inputs).pooler_output[0]
     part = {"image_hwc": "../noise.rgb", "image_shape": shape, "grid_thw": grid, "prompt": prompt,
-            "argmax": all_logits.argmax(-1).tolist(), "logits_last": rounded(all_logits[-1]), "greedy": [],
-            "features_first_token": rounded(features[0]), "greedy_margin": []}
-    ids = list(prompt)
-    while len(part["greedy"]) < GREEDY // 2:
-        last = logits(ids)[-1]
-        ids.append(int(last.argmax()))
-        part["greedy"].append(ids[-1])
-        part["greedy_margin"].append(round(float(margins(last)), 6))
-    return part
+            "argmax": all_logits.argmax(-1).tolist(), "logits_last": rounded(all_logits[-1]),
+            "features_first_token": rounded(features[0])}
+    return part | go_on(prompt, logits, GREEDY // 2, entry.first)
+
+
+def tiles_part(torch, model, entry, seed):
+    """Greedy tokens after an image of 2 x 2 tiles: the first one's pixels, each four times."""
+    from PIL import Image
+    generator = torch.Generator().manual_seed(4000 + seed)
+    height, width, _ = entry.images.shape
+    noise = (DATA / "noise.rgb").read_bytes()[:height * width * 3]
+    image = Image.frombytes("RGB", (width, height), noise).resize((2 * width, 2 * height), Image.Resampling.NEAREST)
+    inputs = {"pixel_values": entry.images.processor()(images=[image], return_tensors="pt")["pixel_values"]}
+    random = torch.randint(3, entry.first, (24,), generator=generator).tolist()
+    count = (height // entry.vision["patch_size"] // entry.images.merge(entry.vision)) ** 2
+    prompt = random[:9] + entry.images.tiled(entry.first, count) + random[9:]
+
+    def logits(ids):
+        with torch.no_grad():
+            return model(input_ids=torch.tensor([ids]), **inputs, use_cache=False).logits[0].double()
+
+    return {"prompt": prompt} | go_on(prompt, logits, GREEDY // 4, entry.first)
 
 
 def texts_of(torch, entry, seed):
@@ -270,6 +299,9 @@ def make(name, out, seeds):
             clear = margin > MARGIN_MIN
         if entry.sees:
             parts["image"] = image_part(torch, model, entry, seed)
+        if entry.sees and hasattr(entry.images, "processor"):
+            parts["tiles"] = tiles_part(torch, model, entry, seed)
+            clear &= min(parts["tiles"]["greedy_margin"]) > TILES_MARGIN_MIN
         if clear and all(min(p["greedy_margin"]) > MARGIN_MIN and len(set(p["greedy"])) >= DIFFERENT_MIN
                for p in parts.values()):
             break

@@ -135,3 +135,65 @@ class Gemma4Unified(Gemma4):
 
     def merge(self, vision):
         return 1
+
+
+class Tile(Qwen):
+    """One tile: a square whose patches merge, one token after the other as in text.
+
+    `processor()` makes tiles and the whole image of 128 x 128 pixels, `tiled(first, count)` the tokens of
+    2 x 2 tiles and the whole image, of `count` tokens each."""
+
+    shape = [64, 64, 3]
+    numbers = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+    def tokens(self, first, rows, columns):
+        return [first + 1] + [first] * (rows * columns) + [first + 2]
+
+    def inputs(self, torch, image, vision):
+        return {"pixel_values": normed(image, *self.numbers).permute(2, 0, 1)[None]}
+
+    def more(self, torch, ids, first):
+        return {}
+
+
+class InternVL(Tile):
+    def config(self, first):
+        return {"image_token_id": first, "downsample_ratio": 0.5}
+
+    def merge(self, vision):
+        return 2
+
+    def processor(self):
+        from transformers import GotOcr2ImageProcessorPil
+        mean, std = self.numbers
+        return GotOcr2ImageProcessorPil(size={"height": 64, "width": 64}, crop_to_patches=True, image_mean=mean,
+                                        image_std=std)
+
+    def tiled(self, first, count):
+        return self.tokens(first, 5, count)
+
+
+class Idefics3(Tile):
+    """Tiles have a place in a list of each prompt's images, and tokens that name their row and column."""
+
+    numbers = [0.5] * 3, [0.5] * 3
+
+    def config(self, first):
+        return {"image_token_id": first, "scale_factor": 4}
+
+    def merge(self, vision):
+        return 4
+
+    def tokens(self, first, rows, columns):
+        return [first + 1, first + 2] + [first] * (rows * columns) + [first + 1]
+
+    def inputs(self, torch, image, vision):
+        return {"pixel_values": super().inputs(torch, image, vision)["pixel_values"][None]}
+
+    def processor(self):
+        from transformers import SmolVLMImageProcessorPil
+        return SmolVLMImageProcessorPil(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
+
+    def tiled(self, first, count):
+        tiles = [[first + 1, first + 3 + i] + [first] * count for i in range(4)]
+        return sum(tiles, []) + self.tokens(first, 1, count)

@@ -102,10 +102,11 @@ static void write_image_sched(const struct api *a, const struct model_vision *v,
         return;
     }
     const struct media_opts *o = media_options(a->media);
-    uint32_t edge = v->patch * v->merge, frames = v->video_frames_max;
+    const uint32_t edge = v->patch * v->merge, frames = v->video_frames_max, parts = model_image_parts_max(v);
     json_open(j, "vision");
-    JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max},
-                  {"image_tokens_max", model_image_tokens_max(v)}, {"token_pixels", edge * edge},
+    JSON_PUT_U64S(j, {"images_max", o->parts_max}, {"image_pixels_max", v->pixels_max * parts},
+                  {"image_tokens_max", (uint64_t)model_image_tokens_max(v) * parts},
+                  {"token_pixels", edge * edge},
                   {"video_frames_max", o->frames_max ? MIN_OF(frames, o->frames_max) : frames});
     json_close(j);
 }

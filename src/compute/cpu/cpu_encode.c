@@ -94,11 +94,6 @@ struct stage {
     uint64_t tile_cost;    /* multiply-adds, about */
 };
 
-static uint32_t patches_of(const struct encode_image *p)
-{
-    return p->rows * p->columns;
-}
-
 static uint32_t token_patches(const struct stage *st)
 {
     return st->op->image->shape->merge * st->op->image->shape->merge;
@@ -160,9 +155,14 @@ static struct patch_at patch_of(const struct encode_image *p, uint32_t patch)
     return (struct patch_at){w.row * m + within / m, w.column * m + within % m};
 }
 
+/* A class token has no pixels. */
 static void read_patch(const struct stage *st, uint32_t patch, float *ret)
 {
     const struct encode_image *image = st->op->image;
+    if (patch == image->rows * image->columns) {
+        memset(ret, 0, st->op->width * sizeof(*ret));
+        return;
+    }
     struct patch_at at = patch_of(image, patch);
     uint32_t size = image->shape->patch;
     bool last = image->shape->channels_last;
@@ -218,7 +218,7 @@ static void add_axes(const struct stage *st, struct patch_at p, float *h, float 
 
 static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
 {
-    uint32_t grid = st->op->grid;
+    uint32_t grid = st->op->grid, first = st->op->image->shape->class_row;
     if (st->op->image->shape->positions != ENCODE_POSITIONS_SQUARE) {
         add_axes(st, p, h, row);
         return;
@@ -233,7 +233,7 @@ static void add_position(const struct stage *st, struct patch_at p, float *h, fl
                    {r.high * grid + c.low, r.part * (1 - c.part)},
                    {r.high * grid + c.high, r.part * c.part}};
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
-        matrix_row(&st->matrix, corners[i].index, row);
+        matrix_row(&st->matrix, first + corners[i].index, row);
         st->cpu->ops->add_scaled(h, row, corners[i].weight, st->op->width);
     }
 }
@@ -251,14 +251,26 @@ static void add_bias(const struct stage *st, float *x, uint32_t n)
         st->cpu->ops->add(x, cpu_floats(st->cpu, st->op->bias), n);
 }
 
+static void place_class(const struct stage *st, float *h, float *row)
+{
+    matrix_row(&st->matrix, 0, row);
+    memcpy(h, cpu_floats(st->cpu, st->op->class_values), st->op->width * sizeof(*h));
+    st->cpu->ops->add(h, row, st->op->width);
+}
+
 static void positions_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
     const struct op_encode *op = st->op;
     struct span s = span_of(st, st->first + tile);
     for (uint32_t i = s.from; i < s.to; i++) {
-        add_bias(st, row_of(st, &op->y, i), op->width);
-        add_position(st, patch_of(op->image, op->from + i), row_of(st, &op->y, i), own_floats(st, worker));
+        float *h = row_of(st, &op->y, i);
+        if (op->from + i == op->image->rows * op->image->columns) {
+            place_class(st, h, own_floats(st, worker));
+            continue;
+        }
+        add_bias(st, h, op->width);
+        add_position(st, patch_of(op->image, op->from + i), h, own_floats(st, worker));
     }
 }
 
@@ -285,7 +297,7 @@ static void tables_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct encode_shape *s = st->op->image->shape;
     (void)tile;
     (void)worker;
-    for (uint32_t i = 0; i < DIV_UP(patches_of(st->op->image), PAGE_TOKENS); i++)
+    for (uint32_t i = 0; i < DIV_UP(encode_image_rows(st->op->image), PAGE_TOKENS); i++)
         st->a.pages[i] = i;
     fill_angles(st);
     for (uint32_t c = 0; c < ENCODE_CHANNELS; c++) {
@@ -338,7 +350,14 @@ static void norm_tile(void *arg, uint32_t tile, uint32_t worker)
     }
 }
 
-/* x += bias, y += x, and where there is a norm z = norm of y. */
+static void multiply(const struct stage *st, float *x)
+{
+    const float *factors = cpu_floats(st->cpu, st->op->factors);
+    for (uint32_t i = 0; i < st->op->width; i++)
+        x[i] *= factors[i];
+}
+
+/* x += bias, times factors, y += x, and where there is a norm z = norm of y. */
 static void add_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
@@ -348,6 +367,8 @@ static void add_tile(void *arg, uint32_t tile, uint32_t worker)
     for (uint32_t i = s.from; i < s.to; i++) {
         float *x = row_of(st, &op->x, i), *y = row_of(st, &op->y, i);
         add_bias(st, x, op->width);
+        if (!dev_is_null(op->factors))
+            multiply(st, x);
         st->cpu->ops->add(y, x, op->width);
         if (op->kind == ENCODE_ADD_NORM)
             norm_row(st, row_of(st, &op->z, i), y);
@@ -486,7 +507,7 @@ static struct kern_kv kv_of(const struct stage *st, uint32_t head)
 {
     uint32_t head_dim = st->op->image->shape->head_dim;
     size_t half = (size_t)head_dim * PAGE_TOKENS * sizeof(float);
-    size_t pages = DIV_UP(patches_of(st->op->image), PAGE_TOKENS);
+    size_t pages = DIV_UP(encode_image_rows(st->op->image), PAGE_TOKENS);
     return (struct kern_kv){.base = st->a.kv + head * pages * 2 * half,
                             .page_bytes = 2 * half,
                             .pages = st->a.pages,
@@ -560,7 +581,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         struct kern_query *q = &queries[i - from];
         *q = (struct kern_query){.q = row_of(st, &op->x, i) + at,
                                  .out = row_of(st, &op->y, i) + at,
-                                 .kv_len = patches_of(op->image)};
+                                 .kv_len = encode_image_rows(op->image)};
         if (!op->in_windows)
             continue;
         struct window_at w = window_of(op->image, (op->from + i) / token_patches(st));
@@ -658,7 +679,7 @@ static void set_stage(struct stage *st)
         break;
     case ENCODE_ATTEND:
         st->fn = attend_tile;
-        st->tiles = range_tiles(st) * DIV_UP(patches_of(op->image), range_keys(s));
+        st->tiles = range_tiles(st) * DIV_UP(encode_image_rows(op->image), range_keys(s));
         st->tile_cost = (uint64_t)2 * QUERY_BLOCK * range_keys(s) * s->head_dim;
         break;
     case ENCODE_PROJECT:
@@ -680,7 +701,7 @@ bool cpu_encode(struct compute *compute, const struct op_encode *op, uint32_t *a
     struct cpu *c = cpu_of(compute);
     struct stage st = {.cpu = c, .op = op, .first = *at};
     const struct encode_image *p = op->image;
-    lay_out(cpu_memory(c, p->own), p->shape, patches_of(p), MAX_OF(p->rows, p->columns), &st.a);
+    lay_out(cpu_memory(c, p->own), p->shape, encode_image_rows(p), MAX_OF(p->rows, p->columns), &st.a);
     if (op->w)
         st.matrix = cpu_matrix(c, &op->w->parts[0]);
     set_stage(&st);

@@ -26,14 +26,53 @@ static const char *either(const struct json_read *r, const char *a, const char *
     return json_read_has(r, a) || !json_read_has(r, b) ? a : b;
 }
 
-/* Positions of a table belong to the patches of a square image. */
+/* Reads the edge of a square: a number, or two equal ones. */
+static uint32_t read_both(struct json_read *r, const char *key, uint32_t max)
+{
+    const json_t *list = json_read_get(r, key), *first = json_array_get(list, 0);
+    if (!json_is_array(list))
+        return json_read_u32(r, key, 1, max);
+    const json_int_t n = json_integer_value(first);
+    if (json_array_size(list) == 2 && n >= 1 && n <= max && json_equal(first, json_array_get(list, 1)))
+        return (uint32_t)n;
+    json_read_fail(r, -ENOTSUP, "%s is not two equal numbers in 1..%u", key, max);
+    return 1;
+}
+
+/* Positions of a table belong to the patches of a square image. Pixels beyond its last patch are not read. */
 static void read_square(struct json_read *r, struct vision_config *v)
 {
-    uint32_t edge = json_read_u32(r, "image_size", 1, VISION_EDGE_MAX);
+    uint32_t edge = read_both(r, "image_size", VISION_EDGE_MAX);
     v->grid = edge / v->shape.patch;
-    if (edge % v->shape.patch != 0 || v->grid % v->shape.merge != 0)
-        json_read_fail(r, -ENOTSUP, "image_size is %u, which is not a multiple of %u pixels of a token", edge,
-                       v->shape.patch * v->shape.merge);
+    if (v->grid == 0 || v->grid % v->shape.merge != 0)
+        json_read_fail(r, -ENOTSUP, "image_size is %u, whose %u x %u patches do not make tokens of %u x %u",
+                       edge, v->grid, v->grid, v->shape.merge, v->shape.merge);
+}
+
+/* Reads patches of a token's edge: a number, or one divided by it. */
+static uint32_t merge_of(struct json_read *r, struct json_read *top, const struct vision_family *t)
+{
+    if (!t->merge_key)
+        return json_read_u32_or(t->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX, t->merge);
+    const double n = json_read_f64_or(top, t->merge_key, 1.0 / VISION_MERGE_MAX, VISION_MERGE_MAX, t->merge),
+                 merge = n < 1 ? 1 / n : n;
+    if (merge != floor(merge))
+        json_read_fail(top, -ENOTSUP, "%s is %g, which is not a number of patches", t->merge_key, n);
+    return (uint32_t)merge;
+}
+
+/* Refuses values of keys that are not computed. */
+static void expect_only(struct json_read *r, const struct vision_family *t)
+{
+    for (size_t i = 0; i < COUNT_OF(t->only) && t->only[i].key; i++) {
+        const struct vision_only *o = &t->only[i];
+        const char *word = o->word ? json_read_string_or(r, o->key, o->word) : NULL;
+        if (word && strcmp(word, o->word) != 0)
+            json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; %s is", o->key, word, o->word);
+        if (!word && json_read_bool_or(r, o->key, o->flag) != o->flag)
+            json_read_fail(r, -ENOTSUP, "%s is %s, which is not supported", o->key,
+                           o->flag ? "false" : "true");
+    }
 }
 
 static void read_grid(struct json_read *r, struct vision_config *v)
@@ -122,10 +161,10 @@ static void read_merge(struct json_read *r, struct json_read *top, struct vision
         read_budget_sizes(r, v);
         return;
     }
-    v->shape.patch = json_read_u32(r, "patch_size", 1, VISION_PATCH_MAX);
-    v->shape.merge = json_read_u32_or(v->family->linear ? top : r, "spatial_merge_size", 1, VISION_MERGE_MAX,
-                                      v->family->merge);
-    if (v->shape.size == IMAGE_FIXED)
+    v->shape.patch = read_both(r, "patch_size", VISION_PATCH_MAX);
+    v->shape.merge = merge_of(r, top, v->family);
+    expect_only(r, v->family);
+    if (v->family->pools)
         read_pool(r, top, v);
 }
 
@@ -312,8 +351,8 @@ static void read_pixels(struct json_read *r, const struct model_vision *s, uint3
 /* The edge where the preprocessor's file has none. */
 static uint32_t image_size(const json_t *config)
 {
-    json_int_t n =
-        json_integer_value(json_object_get(json_object_get(config, "vision_config"), "image_size"));
+    const json_t *size = json_object_get(json_object_get(config, "vision_config"), "image_size");
+    json_int_t n = json_integer_value(json_is_array(size) ? json_array_get(size, 0) : size);
     return n > 0 && n <= VISION_EDGE_MAX ? (uint32_t)n : 1024;
 }
 
@@ -358,6 +397,41 @@ static void read_budget(struct json_read *r, uint32_t tokens_asked, struct visio
                        tokens, v->grid);
 }
 
+/* Reads the bounds of an object `key` that has one number. */
+static uint32_t read_inner(struct json_read *r, const char *key, const char *inner, uint32_t absent)
+{
+    const json_t *object = json_read_get(r, key);
+    struct json_read p = {.object = json_is_object(object) ? object : NULL, .where = r->where, .e = r->e};
+    const uint32_t n = json_read_u32_or(&p, inner, 1, VISION_EDGE_MAX, absent);
+    if (p.error && !r->error)
+        r->error = p.error;
+    return n;
+}
+
+/* Reads how an image is split; a tile has as many patches as the table of positions. */
+static void read_tiles(struct json_read *r, struct vision_config *v)
+{
+    const struct vision_tiles *t = v->family->tiles;
+    struct model_tiles *to = &v->shape.tiles;
+    if (t->longest > 0) {
+        v->shape.edge_max = read_inner(r, "max_image_size", "longest_edge", v->shape.edge_max);
+        to->longest = read_inner(r, "size", "longest_edge", t->longest);
+        to->count_max = json_read_bool_or(r, "do_image_splitting", true) ? 0 : 1;
+    } else {
+        read_edge(r, &v->shape);
+        to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
+        to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
+    }
+    to->edge = v->shape.edge_max;
+    if (to->edge / v->shape.patch != v->grid)
+        json_read_fail(r, -ENOTSUP, "a tile has %u pixels, which are not the %u patches of vision_config",
+                       to->edge, v->grid);
+    const uint32_t edges = DIV_UP(to->longest, to->edge);
+    if (edges * edges > VISION_TILES_MAX)
+        json_read_fail(r, -ENOTSUP, "%u tiles of %u pixels; supported are %u", edges * edges, to->edge,
+                       VISION_TILES_MAX);
+}
+
 /* Reads the steps of families other than Qwen's. */
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
@@ -366,7 +440,10 @@ static void read_other_image(struct json_read *r, struct vision_config *v)
     if (json_read_bool_or(r, "do_pan_and_scan", false))
         json_read_fail(r, -ENOTSUP, "do_pan_and_scan is true, which is not supported");
     read_numbers(r, v->mean, v->std);
-    read_edge(r, &v->shape);
+    if (v->family->tiles)
+        read_tiles(r, v);
+    else
+        read_edge(r, &v->shape);
     v->shape.pixels_min = (uint64_t)edge * edge;
     v->shape.pixels_max =
         (uint64_t)ROUND_UP(v->shape.edge_max, edge) * (uint64_t)ROUND_UP(v->shape.edge_max, edge);
@@ -408,6 +485,16 @@ static void read_video(struct json_read *r, struct vision_config *v)
         json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));
 }
 
+/* All tiles of an image together keep to the server's limit. */
+static void cap_tiles(struct model_vision *s, uint64_t pixels_max)
+{
+    struct model_tiles *t = &s->tiles;
+    const uint64_t count = MAX_OF(pixels_max / ((uint64_t)t->edge * t->edge), 1u);
+    t->count_max = (uint32_t)MIN_OF(t->count_max, count);
+    t->count_min = MIN_OF(t->count_min, t->count_max);
+    t->longest = (uint32_t)MIN_OF(t->longest, MAX_OF(floor(sqrt((double)count)), 1) * t->edge);
+}
+
 /* An image is one token at least, and at most the server's limit. */
 static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max)
 {
@@ -415,6 +502,8 @@ static void cap(struct json_read *r, struct model_vision *s, uint64_t pixels_max
     if (s->size == IMAGE_FIXED && s->pixels_max > most)
         json_read_fail(r, -EINVAL, "each image of this model has %u x %u pixels, over --max-image-pixels",
                        s->edge_max, s->edge_max);
+    if (s->tiles.edge > 0)
+        cap_tiles(s, most);
     if (s->size == IMAGE_FIXED)
         return;
     /* A square of the longer edge has at most that area. */
@@ -437,7 +526,7 @@ bool vision_sees_all(const struct vision_config *v, uint32_t block)
 
 uint32_t vision_merged_mid(const struct vision_config *v)
 {
-    return v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] ? v->out : vision_merged(v);
+    return v->family->mid_of_text ? v->out : vision_merged(v);
 }
 
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
@@ -475,7 +564,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
         return error;
     v.shape.feature_floats = v.out * (1 + v.deepstack_count);
     if (!t->no_blocks)
-        v.merge_eps = t->text_eps ? (float)text->eps : v.eps;
+        v.merge_eps = t->text_eps ? (float)text->eps : t->merge_eps > 0 ? (float)t->merge_eps : v.eps;
     *ret = v;
     return 0;
 }

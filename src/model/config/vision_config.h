@@ -24,6 +24,7 @@ struct vision_family;
 #define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
 #define VISION_AXIS_MAX      65536      /* most positions of one axis */
 #define VISION_EDGE_MAX      8192       /* longer edge of an image */
+#define VISION_TILES_MAX     64         /* tiles of an image */
 #define VISION_PIXELS_MAX    (1u << 28) /* largest image */
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u

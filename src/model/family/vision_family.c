@@ -14,6 +14,15 @@
         0.26862954f, 0.26130258f, 0.27577711f                                                                \
     }
 
+#define IMAGENET_MEAN                                                                                        \
+    {                                                                                                        \
+        0.485f, 0.456f, 0.406f                                                                               \
+    }
+#define IMAGENET_STD                                                                                         \
+    {                                                                                                        \
+        0.229f, 0.224f, 0.225f                                                                               \
+    }
+
 #define QWEN3_TENSORS                                                                                        \
     [VISION_ROLE_PATCHES] = "patch_embed.proj", [VISION_ROLE_POSITIONS] = "pos_embed",                       \
     [VISION_ROLE_MIX_NORM] = "blocks.#.norm1", [VISION_ROLE_QKV] = "blocks.#.attn.qkv",                      \
@@ -43,7 +52,23 @@ static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]",
 static const struct model_image_marks gemma3_marks = {
     .mark = "<start_of_image>", .before = "\n\n<start_of_image>", .after = "<end_of_image>\n\n"};
 
-static const struct model_image_marks gemma4_marks = {.before = "<|image>", .after = "<image|>"};
+static const struct model_image_marks gemma4_marks = {
+    .before = "<|image>", .after = "<image|>", .tokens = {"<|image>", "<image|>"}};
+
+static const struct model_image_marks internvl_marks = {
+    .before = "<img>", .after = "</img>", .tokens = {"<img>", "</img>"}};
+
+static const struct model_image_marks idefics_marks = {
+    .tile = {"<fake_token_around_image><row_", "_col_", ">"},
+    .tiles_row_end = "\n",
+    .whole = "\n<fake_token_around_image><global-img>",
+    .alone = "<fake_token_around_image><global-img>",
+    .after = "<fake_token_around_image>",
+    .tokens = {"<fake_token_around_image>", "<global-img>"}};
+
+static const struct vision_tiles internvl_tiles = {.min = {"min_patches", 1}, .max = {"max_patches", 12}};
+
+static const struct vision_tiles idefics_tiles = {.longest = 4 * 364};
 
 static const struct vision_family vision_families[] = {
     {.names = {"qwen3_5", "qwen3_5_moe"}, QWEN3_PARTS, .tensors = {QWEN3_TENSORS}},
@@ -181,10 +206,70 @@ static const struct vision_family vision_families[] = {
      .activation = "gelu",
      .everywhere = true,
      .merge = 2,
+     .mid_of_text = true,
      .size = IMAGE_BY_LONGEST,
      .mean = CLIP_MEAN,
      .std = CLIP_STD,
      .marks = &pixtral_marks,
+     .linear = true},
+    {.names = {"internvl"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@embeddings.patch_embeddings.projection",
+                 [VISION_ROLE_CLASS] = "@embeddings.cls_token",
+                 [VISION_ROLE_POSITIONS] = "@embeddings.position_embeddings",
+                 [VISION_ROLE_MIX_NORM] = "@encoder.layer.#.layernorm_before",
+                 [VISION_ROLE_Q] = "@encoder.layer.#.attention.q_proj",
+                 [VISION_ROLE_K] = "@encoder.layer.#.attention.k_proj",
+                 [VISION_ROLE_V] = "@encoder.layer.#.attention.v_proj",
+                 [VISION_ROLE_OUT] = "@encoder.layer.#.attention.projection_layer",
+                 [VISION_ROLE_MIX_FACTORS] = "@encoder.layer.#.lambda_1",
+                 [VISION_ROLE_MLP_NORM] = "@encoder.layer.#.layernorm_after",
+                 [VISION_ROLE_UP] = "@encoder.layer.#.mlp.fc1",
+                 [VISION_ROLE_DOWN] = "@encoder.layer.#.mlp.fc2",
+                 [VISION_ROLE_MLP_FACTORS] = "@encoder.layer.#.lambda_2",
+                 [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.layer_norm",
+                 [VISION_ROLE_MERGE_UP] = "multi_modal_projector.linear_1",
+                 [VISION_ROLE_MERGE_DOWN] = "multi_modal_projector.linear_2"},
+     .only = {{"norm_type", "layer_norm", false},
+              {"use_qk_norm", NULL, false},
+              {"use_mean_pooling", NULL, true},
+              {"use_absolute_position_embeddings", NULL, true}},
+     .frames = 1,
+     .eps = 1e-6,
+     .eps_key = "layer_norm_eps",
+     .merge_eps = 1e-5,
+     .token_norm = true,
+     .mid_of_text = true,
+     .activation = "gelu",
+     .merge_key = "downsample_ratio",
+     .merge = 2,
+     .size = IMAGE_FIXED,
+     .mean = IMAGENET_MEAN,
+     .std = IMAGENET_STD,
+     .marks = &internvl_marks,
+     .tiles = &internvl_tiles,
+     .linear = true},
+    {.names = {"idefics3", "smolvlm"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_model."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@embeddings.patch_embedding",
+                 [VISION_ROLE_POSITIONS] = "@embeddings.position_embedding",
+                 SIGLIP_BLOCKS("@encoder.layers.#."),
+                 [VISION_ROLE_LAST_NORM] = "@post_layernorm",
+                 [VISION_ROLE_MERGE_DOWN] = "connector.modality_projection.proj"},
+     .frames = 1,
+     .eps = 1e-6,
+     .eps_key = "layer_norm_eps",
+     .activation = "gelu_pytorch_tanh",
+     .merge_key = "scale_factor",
+     .merge = 2,
+     .size = IMAGE_FIXED,
+     .filter = 1,
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f},
+     .marks = &idefics_marks,
+     .tiles = &idefics_tiles,
      .linear = true},
 };
 

@@ -18,6 +18,7 @@ enum vision_role {
     VISION_ROLE_PIXEL_NORM, /* norm of a patch's pixels */
     VISION_ROLE_PATCHES,    /* filters of the patch embedding */
     VISION_ROLE_EMBED_NORM, /* norm of the patch embedding */
+    VISION_ROLE_CLASS,      /* row of the class token, which only attention reads */
     VISION_ROLE_POSITIONS,  /* table of learned positions (vision_family.positions) */
     VISION_ROLE_FIRST_NORM, /* norm behind the positions */
     VISION_ROLE_MIX_NORM,
@@ -28,7 +29,9 @@ enum vision_role {
     VISION_ROLE_Q_NORM, /* norms of each head's query and key */
     VISION_ROLE_K_NORM,
     VISION_ROLE_OUT,
-    VISION_ROLE_MIX_POST, /* norms of what a block's attention and MLP add */
+    VISION_ROLE_MIX_POST,    /* norms of what a block's attention and MLP add */
+    VISION_ROLE_MIX_FACTORS, /* factors of attention's result */
+    VISION_ROLE_MLP_FACTORS, /* factors of the MLP's result */
     VISION_ROLE_MLP_NORM,
     VISION_ROLE_GATE, /* down(f(gate x) * up x); without it down(f(up x)) */
     VISION_ROLE_UP,
@@ -46,6 +49,26 @@ enum vision_role {
     VISION_ROLE_DEEP_UP,
     VISION_ROLE_DEEP_DOWN,
     VISION_ROLES
+};
+
+/* A key of the preprocessor's file, and its default. */
+struct vision_number {
+    const char *key;
+    uint32_t absent;
+};
+
+/* How images become tiles. With `longest`, the default of size.longest_edge, max_image_size.longest_edge is a
+ * tile's edge and do_image_splitting wants them; else as many as these keys allow, of the nearest ratio. */
+struct vision_tiles {
+    uint32_t longest;
+    struct vision_number min, max;
+};
+
+/* A key of vision_config with the only value that is computed. */
+struct vision_only {
+    const char *key;
+    const char *word; /* NULL: the value is `flag` */
+    bool flag;
 };
 
 struct vision_family {
@@ -73,17 +96,24 @@ struct vision_family {
     bool text_eps;          /* the merger's norm has the text's epsilon */
     bool text_norm;         /* the merger's norm is an RMSNorm as the text's, which may hold w - 1 */
     const char *eps_key;    /* key of the epsilon; NULL: none */
-    uint32_t filter;        /* model_vision.filter */
-    bool windows;           /* attention of most blocks stays in windows of tokens (window_size) */
-    bool patches_unbiased;  /* the patch embedding has no bias, although blocks have some */
-    bool no_videos;         /* videos have positions in time that are not computed */
+    const char *merge_key;  /* key beside vision_config of patches of a token's edge, or of one part
+                                      * of them; NULL: spatial_merge_size */
+    double merge_eps;       /* epsilon of the merger's norm; 0: that of norms */
+    bool token_norm;        /* the merger's norm is over a token's patches together */
+    bool mid_of_text;       /* the merger's middle is as wide as the text */
+    struct vision_only only[6];
+    uint32_t filter;                 /* model_vision.filter */
+    bool windows;                    /* attention of most blocks stays in windows of tokens (window_size) */
+    bool patches_unbiased;           /* the patch embedding has no bias, although blocks have some */
+    bool no_videos;                  /* videos have positions in time that are not computed */
     uint64_t pixels_min, pixels_max; /* IMAGE_BY_AREA: where the preprocessor's file has none */
     uint32_t merge;                  /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
     const struct model_image_marks *marks;
-    bool linear;        /* model_vision.linear; such a model reads no videos */
-    bool both_ways;     /* model_vision.both_ways */
+    const struct vision_tiles *tiles; /* NULL: none */
+    bool linear;                      /* model_vision.linear; such a model reads no videos */
+    bool both_ways;                   /* model_vision.both_ways */
     bool windowed_ways; /* model_vision.both_ways if use_bidirectional_attention asks, in windows alone */
 };
 

@@ -269,9 +269,14 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     return r;
 }
 
-/* GGUF files may have a matrix of one row as a vector. */
+/* GGUF files may have a matrix of one row as a vector, others a table as a stack of one. */
 static void as_matrix(struct tensor *t, uint32_t rank, const uint64_t *shape)
 {
+    if (rank == 2 && t->rank == 3 && t->shape[0] == 1) {
+        t->rank = 2;
+        t->shape[0] = t->shape[1];
+        t->shape[1] = t->shape[2];
+    }
     if (rank != 2 || t->rank != 1 || shape[0] != 1)
         return;
     t->rank = 2;

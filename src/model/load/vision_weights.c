@@ -186,10 +186,23 @@ static int bind_up(struct binder *b, uint32_t index, struct vision_block *ret)
                         &ret->up);
 }
 
+/* A vector whose name is not a module's. */
+static int bind_values(struct binder *b, enum vision_role role, uint32_t index, dev_ptr *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return name_of(b, role)
+               ? binder_vector(b, path_of(b, role, index, NULL, path), b->config->vision.hidden, ret)
+               : 0;
+}
+
 static int bind_block(struct binder *b, uint32_t index, struct vision_block *ret)
 {
     const struct vision_config *v = &b->config->vision;
     int r = bind_norm(b, VISION_ROLE_MIX_NORM, index, v->hidden, &ret->mix);
+    if (r == 0)
+        r = bind_values(b, VISION_ROLE_MIX_FACTORS, index, &ret->mix_factors);
+    if (r == 0)
+        r = bind_values(b, VISION_ROLE_MLP_FACTORS, index, &ret->mlp_factors);
     if (r == 0)
         r = bind_qkv(b, index, v->hidden, ret);
     if (r == 0)
@@ -215,7 +228,8 @@ static int bind_merge_norm(struct binder *b, struct vision_norm *ret)
     if (v->family->merge_plain)
         return binder_ones(b, v->hidden, &ret->weight);
     if (!v->family->text_norm)
-        return bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->hidden, ret);
+        return bind_norm(b, VISION_ROLE_MERGE_NORM, 0, v->family->token_norm ? vision_merged(v) : v->hidden,
+                         ret);
     return binder_norm(b, path_of(b, VISION_ROLE_MERGE_NORM, 0, "weight", path), v->hidden, &ret->weight);
 }
 
@@ -231,15 +245,16 @@ static int bind_mergers(struct binder *b, struct vision_weights *t)
     const struct vision_config *v = &b->config->vision;
     uint32_t merged = vision_merged(v), in = merged, mid = merged;
     int r = bind_merge_norm(b, &t->merger.norm);
-    if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP) && name_of(b, VISION_ROLE_MERGE_DOWN))
-        return bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, v->hidden, &t->merger.down);
-    if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP))
+    if (r == 0 && name_of(b, VISION_ROLE_MERGE_DOWN_TURNED))
         return bind_turned(b, v->out, v->hidden, &t->merger.down);
+    if (r == 0 && !name_of(b, VISION_ROLE_MERGE_UP))
+        return bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, v->family->pools ? v->hidden : merged,
+                           &t->merger.down);
     if (r == 0 && name_of(b, VISION_ROLE_MERGE_SQUEEZE)) {
         r = bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, v->hidden, merged, &t->merger.squeeze);
         in = v->hidden;
-        mid = v->out;
     }
+    mid = vision_merged_mid(v);
     if (r == 0)
         r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, mid, in, &t->merger.up);
     if (r == 0)
@@ -294,7 +309,8 @@ static int find_positions(struct binder *b, struct linear_source *ret)
     char path[BINDER_PATH_MAX];
     path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path);
     if (p == ENCODE_POSITIONS_SQUARE)
-        return binder_linear(b, path, (uint64_t)v->grid * v->grid, v->hidden, ret);
+        return binder_linear(b, path, (uint64_t)v->grid * v->grid + (name_of(b, VISION_ROLE_CLASS) ? 1 : 0),
+                             v->hidden, ret);
     return binder_flat(b, path, (const uint64_t[]){axes, 2 * (uint64_t)v->grid / axes, v->hidden}, ret);
 }
 
@@ -330,6 +346,8 @@ static int bind_all(struct binder *b, struct vision_block *blocks, struct vision
         r = bind_norm(b, VISION_ROLE_EMBED_NORM, 0, v->hidden, &t->embedded);
     if (r == 0)
         r = bind_positions(b, t);
+    if (r == 0)
+        r = bind_values(b, VISION_ROLE_CLASS, 0, &t->class_values);
     if (r == 0)
         r = bind_norm(b, VISION_ROLE_FIRST_NORM, 0, v->hidden, &t->first);
     for (uint32_t i = 0; r == 0 && i < v->depth; i++)

@@ -36,6 +36,7 @@ struct vision_block {
     struct vision_linear out, up, down;       /* up: gate | up where there is a gate */
     /* With vision_config.clipped: key_value and up are keys and the gate alone. */
     struct vision_linear value, up_alone;
+    dev_ptr mix_factors, mlp_factors; /* [hidden]: of both parts' results; null: none */
 };
 
 /* Patches of a token become a feature. Its norm is over a patch's values, in DeepStack over the token's. */
@@ -51,8 +52,9 @@ struct vision_weights {
     struct vision_norm pixels, embedded; /* norms of a patch's pixels, and of its embedding */
     struct vision_norm first, last;      /* norms in front of the blocks and after them */
     struct vision_norm standard;         /* [hidden]: scale and bias of means of patches */
-    struct projection positions;         /* [rows][hidden]: only its rows are read */
+    struct projection positions;         /* [rows, the class token's first][hidden]: only rows are read */
     struct vision_block *blocks;         /* [depth] */
+    dev_ptr class_values;                /* [hidden]: the class token's row; null: none */
     struct vision_merger merger, deepstack[VISION_DEEPSTACK_MAX];
 };
 

@@ -265,6 +265,62 @@ TEST(patches_of_gemma4_unified_are_tokens)
     assert_int_equal(model_image_tokens_max(&v.shape), 280);
 }
 
+#define INTERN_TEXT                                                                                          \
+    "\"model_type\":\"internvl\",\"image_token_id\":500,\"downsample_ratio\":0.5,\"text_config\":{"          \
+    "\"model_type\":\"qwen2\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"         \
+    "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
+    "\"max_position_embeddings\":4096}"
+#define INTERN_BUT_NORM                                                                                      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,"         \
+    "\"image_size\":[448,448],\"patch_size\":[14,14]"
+#define INTERN "\"vision_config\":{" INTERN_BUT_NORM ",\"norm_type\":\"layer_norm\"}"
+
+TEST(images_of_internvl_have_tiles)
+{
+    struct vision_config v = reads("{" INTERN_TEXT "," INTERN "}", NULL, NULL, NULL);
+    assert_true(v.grid == 32 && v.shape.merge == 2 && v.merge_eps == 1e-5f && v.eps == 1e-6f);
+    assert_true(v.shape.tiles.edge == 448 && v.shape.tiles.count_min == 1 && v.shape.tiles.count_max == 12);
+    assert_true(model_image_tokens_max(&v.shape) == 256 && model_image_parts_max(&v.shape) == 13);
+    v = reads("{" INTERN_TEXT "," INTERN "}", "{\"max_patches\":6}", NULL, NULL);
+    assert_int_equal(v.shape.tiles.count_max, 6);
+    /* The server's limit is one of all tiles. */
+    struct err e = {{0}};
+    assert_int_equal(load("{" INTERN_TEXT "," INTERN "}", NULL, NULL, NULL,
+                          (struct vision_limits){.pixels_max = 3 * 448 * 448}, &v, &e),
+                     0);
+    assert_int_equal(v.shape.tiles.count_max, 3);
+    refuses("{" INTERN_TEXT "," INTERN "}", "{\"size\":{\"height\":224,\"width\":224}}", -ENOTSUP,
+            "a tile has 224 pixels");
+    refuses("{" INTERN_TEXT ",\"vision_config\":{" INTERN_BUT_NORM ",\"norm_type\":\"rms_norm\"}}", NULL,
+            -ENOTSUP, "norm_type 'rms_norm'");
+    refuses("{" INTERN_TEXT ",\"vision_config\":{" INTERN_BUT_NORM ",\"use_qk_norm\":true}}", NULL, -ENOTSUP,
+            "use_qk_norm is true");
+}
+
+#define IDEFICS                                                                                              \
+    "{\"model_type\":\"idefics3\",\"image_token_id\":500,\"scale_factor\":2,\"text_config\":{"               \
+    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"         \
+    "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
+    "\"max_position_embeddings\":4096},\"vision_config\":{\"num_hidden_layers\":2,"                          \
+    "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"image_size\":364,"              \
+    "\"patch_size\":14}}"
+
+TEST(images_of_idefics3_have_tiles)
+{
+    struct vision_config v = reads(IDEFICS, NULL, NULL, NULL);
+    assert_true(v.grid == 26 && v.shape.merge == 2 && v.shape.filter == 1);
+    assert_true(v.shape.tiles.edge == 364 && v.shape.tiles.longest == 1456);
+    assert_int_equal(model_image_parts_max(&v.shape), 17);
+    v = reads(IDEFICS, "{\"do_image_splitting\":false}", NULL, NULL);
+    assert_int_equal(model_image_parts_max(&v.shape), 1);
+    struct err e = {{0}};
+    assert_int_equal(
+        load(IDEFICS, NULL, NULL, NULL, (struct vision_limits){.pixels_max = 5 * 364 * 364}, &v, &e), 0);
+    assert_int_equal(v.shape.tiles.longest, 728);
+    refuses(IDEFICS, "{\"size\":{\"longest_edge\":8000}}", -ENOTSUP, "484 tiles of 364 pixels");
+    refuses(IDEFICS, "{\"resample\":3}", -ENOTSUP, "resample is 3");
+}
+
 /* The keys of a published file, without text_config. */
 #define QWEN25                                                                                               \
     "\"model_type\":\"qwen2_5_vl\",\"image_token_id\":500,\"video_token_id\":501,\"vision_start_token_id\":" \

@@ -1,4 +1,5 @@
 plateau_test(test_smart_size vision)
+plateau_test(test_tiles vision)
 plateau_test(test_resize vision)
 plateau_test(test_decode vision)
 plateau_test(test_decode_refuse vision)
