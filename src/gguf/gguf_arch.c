@@ -114,6 +114,53 @@ static const struct gguf_key minimax_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key afmoe_keys[] = {
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_weights_norm", "route_norm"},
+    {"expert_weights_scale", "route_scale"},
+    {"leading_dense_block_count", "num_dense_layers"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key exaone_moe_keys[] = {
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {NULL, NULL},
+};
+
+/* Files list no dense layers: those at the begin have no router. */
+static const struct gguf_key hy_keys[] = {
+    {"expert_weights_scale", "router_scaling_factor"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key mistral4_keys[] = {
+    {"attention.temperature_scale", "rope.llama_4_scaling_beta"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_shared_count", "n_shared_experts"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {NULL, NULL},
+};
+
+static const struct gguf_key kimi_keys[] = {
+    {"attention.head_count", "linear_num_heads"},
+    {"kda.head_dim", "linear_head_dim"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {NULL, NULL},
+};
+
 static const struct gguf_key ministral_keys[] = {
     {"attention.temperature_scale", "rope.llama_4_scaling_beta"},
     {"rope.scaling.yarn_log_multiplier", "rope.mscale_all_dim"},
@@ -145,6 +192,7 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_V] = "attn_v",
     [ROLE_O] = "attn_output",
     [ROLE_QKV] = "attn_qkv",
+    [ROLE_ATTENTION_GATE] = "attn_gate",
     [ROLE_Q_NORM] = "attn_q_norm",
     [ROLE_K_NORM] = "attn_k_norm",
     [ROLE_SINKS] = "attn_sinks",
@@ -165,6 +213,13 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_DELTA_DT_BIAS] = "ssm_dt.bias",
     [ROLE_DELTA_NORM] = "ssm_norm",
     [ROLE_DELTA_OUT] = "ssm_out",
+    [ROLE_KDA_CONV_Q] = "ssm_conv1d_q",
+    [ROLE_KDA_CONV_K] = "ssm_conv1d_k",
+    [ROLE_KDA_CONV_V] = "ssm_conv1d_v",
+    [ROLE_KDA_DECAY_LOW] = "ssm_f_a",
+    [ROLE_KDA_DECAY_HIGH] = "ssm_f_b",
+    [ROLE_KDA_GATE_LOW] = "ssm_g_a",
+    [ROLE_KDA_GATE_HIGH] = "ssm_g_b",
     [ROLE_SSM_IN] = "ssm_in",
     [ROLE_SSM_CONV] = "ssm_conv1d",
     [ROLE_SSM_CONV_BIAS] = "ssm_conv1d.bias",
@@ -211,6 +266,9 @@ static const struct tensor_name beside_experts[] = {
 /* One norm after the mixer, where others have one in front of the MLP. */
 static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
                                                           {ROLE_NONE, NULL}};
+
+/* The outputs of all kinds of layers have one name. */
+static const struct tensor_name kimi_names[] = {{ROLE_DELTA_OUT, "attn_output"}, {ROLE_NONE, NULL}};
 
 /* Gates of a delta net in one matrix. */
 static const struct tensor_name next_names[] = {
@@ -278,6 +336,9 @@ static const struct gguf_arch archs[] = {
     {"gpt-oss", GGUF_NAMES, .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .naming.own = norm_after_attention},
+    {"afmoe", GGUF_NAMES, .experts = true, .model_type = "afmoe", .keys = afmoe_keys,
+     .facts = "{\"mup_enabled\": true}"},
+    {"apertus", GGUF_NAMES, .xielu = true, .model_type = "apertus"},
     {"arcee", GGUF_NAMES, .model_type = "arcee", .naming.own = apart, .naming.ordered = paired},
     {"bert", GGUF_NAMES, .model_type = "bert", .keys = bert_keys, .naming.own = norms_of_stream},
     {"command-r", GGUF_NAMES, .model_type = "cohere", .keys = cohere_keys,
@@ -292,6 +353,7 @@ static const struct gguf_arch archs[] = {
      .flag = {"blk.0.attn_q.bias", "use_bias"}},
     {"exaone4", GGUF_NAMES, .needs = "attention.sliding_window", .model_type = "exaone4"},
     {"exaone4", GGUF_NAMES, .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
+    {"exaone-moe", GGUF_NAMES, .experts = true, .model_type = "exaone_moe", .keys = exaone_moe_keys},
     {"falcon-h1", GGUF_NAMES, .ssm = true, .model_type = "falcon_h1", .keys = falcon_keys,
      .flag = {"blk.0.ssm_norm.weight", "mamba_rms_norm"}, .facts = "{\"mamba_norm_before_gate\": false}"},
     {"glm4", GGUF_NAMES, .model_type = "glm4", .naming.own = fused_up},
@@ -307,6 +369,11 @@ static const struct gguf_arch archs[] = {
      .kinds = {"mamba", "attention"}, .naming.own = apart, .naming.ordered = paired},
     {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
     {"hunyuan-moe", GGUF_NAMES, .experts = true, .model_type = "hunyuan_v1_moe"},
+    {"hy_v3", GGUF_NAMES, .experts = true, .dense = "first_k_dense_replace", .model_type = "hy_v3",
+     .keys = hy_keys},
+    {"kimi-linear", GGUF_NAMES, .experts = true, .latent = true, .model_type = "kimi_linear",
+     .keys = kimi_keys, .kinds = {"linear_attention", "full_attention"},
+     .facts = "{\"norm_topk_prob\": true}", .naming.own = kimi_names},
     {"lfm2", GGUF_NAMES, .model_type = "lfm2", .keys = lfm_keys, .kinds = {"conv", "full_attention"},
      .facts = "{\"block_auto_adjust_ff_dim\": false}", .naming.own = norm_of_embedding},
     {"lfm2moe", GGUF_NAMES, .experts = true, .model_type = "lfm2_moe", .keys = lfm_keys,
@@ -317,6 +384,8 @@ static const struct gguf_arch archs[] = {
      .naming.own = apart, .naming.ordered = paired},
     {"mistral3", GGUF_NAMES, .model_type = "mistral", .facts = "{\"sliding_window\": null}",
      .naming.own = apart, .naming.ordered = paired},
+    {"mistral4", GGUF_NAMES, .experts = true, .latent = true, .model_type = "mistral4",
+     .keys = mistral4_keys},
     {"nemotron_h", GGUF_NAMES, .ssm = true, .model_type = "nemotron_h", .keys = nemotron_keys,
      .kinds = {"mamba", "attention", "mlp"}},
     {"nemotron_h_moe", GGUF_NAMES, .experts = true, .ssm = true, .model_type = "nemotron_h",
@@ -337,7 +406,6 @@ static const struct gguf_arch refused[] = {
     {"glm-dsa", GGUF_NAMES, .refused = true, .model_type = "glm_moe_dsa"},
     {"jamba", GGUF_NAMES, .refused = true, .model_type = "jamba"},
     {"kimi-k3", GGUF_NAMES, .refused = true, .model_type = "kimi_k3"},
-    {"kimi-linear", GGUF_NAMES, .refused = true, .model_type = "kimi_linear"},
     {"llama4", GGUF_NAMES, .refused = true, .model_type = "llama4"},
     {"minimax-m3", GGUF_NAMES, .refused = true, .model_type = "minimax_m3"},
     {"qwen2vl", GGUF_NAMES, .refused = true, .model_type = "qwen2_vl"},

@@ -41,6 +41,9 @@ struct gguf_arch {
         two_sizes; /* True if layers with a window have heads of another size, and the last ones share keys */
     bool ssm;      /* True if some layers are Mamba-2 */
     bool latent;   /* True if attention is latent: keys and values of all heads are one row */
+    bool xielu;    /* True if metadata have the numbers of xIELU of each layer */
+    const char *dense; /* key of config.json: how many layers at the begin have no router, which no metadata
+                          say; NULL: they do */
     struct gguf_kinds kinds;
     uint32_t score_by_width; /* a model of this many layers scales scores by hidden / heads; 0: none */
     struct tensor_naming naming;

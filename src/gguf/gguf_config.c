@@ -154,6 +154,10 @@ static int fill(struct gguf_meta *v)
     if (r == 0)
         r = gguf_layers_copy_two_sizes(v);
     if (r == 0)
+        r = gguf_layers_count_dense(v);
+    if (r == 0)
+        r = gguf_layers_copy_xielu(v);
+    if (r == 0)
         r = copy_ssm(v);
     if (r == 0)
         r = check_numbers(v);

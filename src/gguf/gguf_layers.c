@@ -154,3 +154,40 @@ int gguf_layers_copy_two_sizes(struct gguf_meta *v)
         r = gguf_meta_set_number(v, "hidden_size_per_layer_input", 0);
     return r == 0 && inputs ? gguf_meta_set_number(v, "vocab_size_per_layer_input", inputs->shape[0]) : r;
 }
+
+/* ---- MLPs ---- */
+
+int gguf_layers_count_dense(struct gguf_meta *v)
+{
+    const uint64_t layers = MIN_OF(gguf_meta_layers(v), GGUF_LAYERS_MAX);
+    uint64_t count = 0;
+    char name[64];
+    if (!v->arch->dense)
+        return 0;
+    for (; count < layers; count++) {
+        snprintf(name, sizeof(name), "blk.%llu.ffn_gate_inp.weight", (ull)count);
+        if (gguf_meta_tensor(v, name))
+            break;
+    }
+    return gguf_meta_set_number(v, v->arch->dense, count);
+}
+
+int gguf_layers_copy_xielu(struct gguf_meta *v)
+{
+    static const struct gguf_key lists[] = {{"xielu.alpha_p", "xielu_alpha_p"},
+                                            {"xielu.alpha_n", "xielu_alpha_n"},
+                                            {"xielu.beta", "xielu_beta"},
+                                            {"xielu.eps", "xielu_eps"}};
+    int r = 0;
+    for (size_t i = 0; v->arch->xielu && r == 0 && i < COUNT_OF(lists); i++) {
+        struct gguf_walk w = {.value = gguf_meta_find(v, lists[i].key)};
+        struct gguf_item item;
+        if (!w.value)
+            continue;
+        json_t *numbers = json_array();
+        while (json_array_size(numbers) < GGUF_LAYERS_MAX && gguf_next(&w, &item))
+            json_array_append_new(numbers, gguf_meta_json(&item));
+        r = gguf_meta_set(v, v->root, lists[i].name, numbers);
+    }
+    return r;
+}

@@ -70,6 +70,24 @@ MINIMAX_NAMES = {
 }
 
 
+AFMOE_NAMES = {
+    "post_attention_layernorm": "post_attention_norm", "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm",
+    "mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b.bias", "self_attn.gate_proj": "attn_gate",
+}
+HY_NAMES = {"mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b.bias",
+            **{f"mlp.shared_mlp.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")}}
+APERTUS_NAMES = {"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
+STACKED_NAMES = {"mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", "mlp.experts.down_proj": "ffn_down_exps.weight"}
+KIMI_NAMES = {
+    **LATENT_NAMES, **{f"self_attn.{n}_conv1d": f"ssm_conv1d_{n}" for n in "qkv"}, **{f"self_attn.{n}_proj": f"ssm_{n}" for n in ("f_a", "f_b", "g_a", "g_b")},
+    "self_attn.b_proj": "ssm_beta", "self_attn.A_log": "ssm_a", "self_attn.dt_bias": "ssm_dt.bias", "self_attn.o_norm": "ssm_norm",
+    "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps", "block_sparse_moe.experts.w3": "ffn_up_exps", "block_sparse_moe.experts.w2": "ffn_down_exps",
+    **{f"block_sparse_moe.shared_experts.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")},
+    **{f"block_sparse_moe.{n}_proj": f"ffn_{n}" for n in ("gate", "up", "down")},
+}
+
+
 class Values:
     """A tensor in float32: its shape, the outermost dimension first, and its numbers."""
 
@@ -299,6 +317,43 @@ def ministral3(c):
             "attention.temperature_scale": r["llama_4_scaling_beta"]}
 
 
+def afmoe(c):
+    """The file does not say which layers have windows: llama.cpp takes four."""
+    return {**common(c), **experts(c, "num_experts", "moe_intermediate_size"), "expert_shared_count": c["num_shared_experts"],
+            "leading_dense_block_count": c["num_dense_layers"], "expert_weights_norm": True, "expert_weights_scale": c["route_scale"],
+            "expert_gating_func": 2, "attention.sliding_window": c["sliding_window"]}
+
+
+def exaone_moe(c):
+    return {**common(c), **experts(c, "num_experts", "moe_intermediate_size"), "expert_shared_count": c["num_shared_experts"],
+            "expert_shared_feed_forward_length": c["moe_intermediate_size"] * c["num_shared_experts"], "expert_weights_scale": c["routed_scaling_factor"],
+            "expert_weights_norm": c["norm_topk_prob"], "leading_dense_block_count": c["first_k_dense_replace"], "nextn_predict_layers": 0,
+            "expert_group_count": c["n_group"], "expert_group_used_count": c["topk_group"], "expert_gating_func": 2, "rope.scaling.type": "none",
+            "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": [k == "sliding_attention" for k in c["layer_types"]]}
+
+
+def hy_v3(c):
+    return {**common(c), **experts(c, "num_experts", "moe_intermediate_size"), "expert_weights_norm": True, "expert_gating_func": 2,
+            "expert_shared_feed_forward_length": c["moe_intermediate_size"] * c["num_shared_experts"], "expert_weights_scale": c["router_scaling_factor"]}
+
+
+def mistral4(c):
+    return {**deepseek(c), "attention.temperature_scale": c["rope_parameters"]["llama_4_scaling_beta"]}
+
+
+def kimi_linear(c):
+    linear, full = c["linear_attn_config"], [i + 1 in c["linear_attn_config"]["full_attn_layers"] for i in range(c["num_hidden_layers"])]
+    more = {**c, "max_position_embeddings": c["model_max_length"], "num_experts_per_tok": c["num_experts_per_token"], "n_shared_experts": c["num_shared_experts"],
+            "n_group": c["num_expert_group"], "n_routed_experts": c["num_experts"], "rope_theta": 1e4}
+    return {**deepseek(more), "attention.head_count_kv": [int(f) for f in full],
+            "ssm.conv_kernel": linear["short_conv_kernel_size"], "kda.head_dim": linear["head_dim"]}
+
+
+def apertus(c):
+    r = c["rope_parameters"]
+    return {**common({**c, "head_dim": c["hidden_size"] // c["num_attention_heads"]}), **c["xielu"]} if r else {}
+
+
 def pairs_of_heads(c, name, values):
     heads = {"attn_q": c["num_attention_heads"], "attn_k": c["num_key_value_heads"]}.get(name.split(".")[2] if name.startswith("blk") else "")
     return name, paired(values, heads) if heads else values
@@ -410,6 +465,13 @@ def qwen3_vl(c):
     return {**common(c), "rope.dimension_sections": [*c["rope_parameters"]["mrope_section"], 0]}
 
 
+def kimi_parts(c, name, values):
+    """Convolutions in four dimensions, decays as a column."""
+    if "ssm_conv1d" in name:
+        return name, values.shaped(1, values.shape[0], 1, values.shape[2])
+    return (name, values.mapped(lambda x: -math.exp(x))) if name.endswith("ssm_a") else halves_of_latents(c, name, values)
+
+
 # model_type: architecture, keys, names before the common ones, what happens to a tensor
 FAMILIES = {
     "arcee": ("arcee", arcee, {}, pairs_of_heads),
@@ -436,6 +498,12 @@ FAMILIES = {
     "lfm2_moe": ("lfm2moe", lfm2, LFM_NAMES, squeezed),
     "minimax_m2": ("minimax-m2", minimax, MINIMAX_NAMES, as_is),
     "olmoe": ("olmoe", olmoe, {}, as_is),
+    "afmoe": ("afmoe", afmoe, AFMOE_NAMES, as_is),
+    "apertus": ("apertus", apertus, APERTUS_NAMES, as_is),
+    "exaone_moe": ("exaone-moe", exaone_moe, {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, as_is),
+    "hy_v3": ("hy_v3", hy_v3, HY_NAMES, as_is),
+    "kimi_linear": ("kimi-linear", kimi_linear, KIMI_NAMES, kimi_parts),
+    "mistral4": ("mistral4", mistral4, {**LATENT_NAMES, **STACKED_NAMES}, halves_of_latents),
     "mistral": ("mistral3", mistral, {}, pairs_of_heads),
     "ministral3": ("mistral3", ministral3, {}, pairs_of_heads),
 }

@@ -52,10 +52,47 @@ def of_layers(name, layers):
     return re.sub(r"layers\.\d+", f"layers.{layers.index(layer)}", name) if layer in layers else ""
 
 
-@pytest.mark.parametrize("name", ["arcee", "cohere", "cohere2", "gemma4", "gemma4_unified", "lfm2", "lfm2_moe", "minimax_m2", "ministral3", "olmoe"])
+@pytest.mark.parametrize("name", ["arcee", "cohere", "cohere2", "gemma4", "gemma4_unified", "lfm2", "lfm2_moe", "minimax_m2", "ministral3", "olmoe",
+                                  "exaone_moe", "hy_v3", "kimi_linear"])
 def test_a_twin_is_the_checkpoint(name, tmp_path):
     holds(DATA / name, tmp_path)
     same(*gguf_twin.read(DATA / name), tmp_path)
+
+
+def test_afmoe(tmp_path):
+    """A file does not say which layers have windows, and means all but each fourth."""
+    config, tensors = gguf_twin.read(DATA / "afmoe")
+    config["layer_types"] = ["sliding_attention"] * 3 + ["full_attention"]
+    same({k: v for k, v in config.items() if k != "global_attn_every_n_layers"}, tensors, tmp_path)
+
+
+def test_mistral4(tmp_path):
+    """A file has one number for mscale and mscale_all_dim."""
+    config, tensors = gguf_twin.read(DATA / "mistral4")
+    config["rope_parameters"]["mscale"] = config["rope_parameters"]["mscale_all_dim"]
+    same(config, tensors, tmp_path)
+
+
+@pytest.mark.parametrize("eps", [-1e-6, -0.5])
+def test_apertus(eps, tmp_path):
+    """Numbers of xIELU are metadata of the file."""
+    config, tensors = gguf_twin.read(DATA / "apertus")
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 5000.0}
+    layers, keys = range(config["num_hidden_layers"]), {"alpha_p": "alpha_p", "alpha_n": "alpha_n", "beta": "beta"}
+    number = {k: [tensors[f"model.layers.{i}.mlp.act_fn.{k}"].numbers[0] for i in layers] for k in keys}
+    config["xielu"] = {f"xielu.{k}": v for k, v in number.items()} | {"xielu.eps": [eps] * len(layers)}
+    found = {n: v for n, v in tensors.items() if "act_fn" not in n}
+    plain, twin = tmp_path / "plain", tmp_path / "twin"
+    plain.mkdir()
+    twin.mkdir()
+    gguf_twin.write_safetensors(plain, {k: v for k, v in config.items() if k != "xielu"}, tensors)
+    gguf_twin.write(twin / "model.gguf", *gguf_twin.twin_of(config, found))
+    ran = subprocess.run([BUILD / "tests/api/model_logits", plain, twin], capture_output=True, text=True, timeout=120)
+    lines = ran.stdout.splitlines()
+    if eps < -0.1:
+        assert "eps -0.5 of layer 0's xIELU is not supported: about 0 is" in ran.stdout + ran.stderr
+    else:
+        assert len(lines) == 2 and lines[0] == lines[1], ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 static void check(struct json_read *r, const struct config *c)
 {
@@ -92,13 +93,15 @@ static int bind_xielu(struct binder *b, uint32_t layer, dev_ptr *ret)
     char path[BINDER_PATH_MAX];
     float values[COUNT_OF(roles)] = {0, 0, 0.5f, 0};
     int r = 0;
-    for (size_t i = 0; r == 0 && i < COUNT_OF(roles); i++) {
+    if (b->config->naming)
+        memcpy(values, b->config->layer[layer].xielu, sizeof(values));
+    for (size_t i = 0; r == 0 && !b->config->naming && i < COUNT_OF(roles); i++) {
         if (i < 2 || binder_layer_has(b, layer, roles[i]))
             r = binder_number(b, binder_path(b, layer, roles[i], path), &values[i]);
     }
     if (r == 0 && !(values[3] <= 0 && values[3] >= XIELU_EPS_LEAST))
-        r = err_set(b->e, -ENOTSUP, "tensor %s is %g, which is not supported: about 0 is", path,
-                    (double)values[3]);
+        r = err_set(b->e, -ENOTSUP, "eps %g of layer %u's xIELU is not supported: about 0 is",
+                    (double)values[3], layer);
     for (size_t i = 0; i < 2; i++)
         values[i] = values[i] > 20 ? values[i] : log1pf(expf(values[i]));
     values[1] += values[2];

@@ -73,6 +73,7 @@ struct layer_config {
     bool v_is_k;                  /* values are keys before their norm and rotation */
     /* Dense MLP. */
     uint32_t intermediate;
+    float xielu[4]; /* ACTIVATION_XIELU, of GGUF files: alpha_p, alpha_n, beta, eps */
 };
 
 enum rope_type {

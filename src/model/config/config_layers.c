@@ -369,6 +369,22 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
     check_sizes(r, c);
 }
 
+/* Numbers of xIELU, which GGUF files have as lists of the metadata. */
+static void read_xielu(struct json_read *r, struct config *c)
+{
+    static const char *const keys[] = {"xielu_alpha_p", "xielu_alpha_n", "xielu_beta", "xielu_eps"};
+    if (!c->naming || c->activation != ACTIVATION_XIELU)
+        return;
+    for (size_t k = 0; k < COUNT_OF(keys) && !r->error; k++) {
+        const json_t *list = json_read_get(r, keys[k]);
+        if (json_array_size(list) != c->layers)
+            json_read_fail(r, -EINVAL, "%s must be a list of num_hidden_layers = %u numbers", keys[k],
+                           c->layers);
+        for (uint32_t i = 0; i < c->layers && !r->error; i++)
+            c->layer[i].xielu[k] = (float)json_number_value(json_array_get(list, i));
+    }
+}
+
 /* Layers without rotation: where no_rope_layers has a 0, else every so many. */
 static void except_layers(struct json_read *r, struct config *c)
 {
@@ -421,6 +437,8 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
         json_read_fail(r, -ENOMEM, "no memory left for %u layers", c->layers);
     if (!r->error)
         except_layers(r, c);
+    if (!r->error)
+        read_xielu(r, c);
 }
 
 /* States and latent rows of a text are computed from left to right, and so are images. */

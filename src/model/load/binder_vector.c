@@ -257,6 +257,17 @@ int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
     return bind_vector(b, path, n, b->config->naming ? VECTOR_AS_IS : VECTOR_MINUS_EXP, 0, ret);
 }
 
+/* Dimensions of 1 are left out. */
+static void without_ones(struct tensor *t)
+{
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < t->rank; i++) {
+        if (t->shape[i] != 1)
+            t->shape[rank++] = t->shape[i];
+    }
+    t->rank = rank;
+}
+
 /* A convolution of `channels` channels, its shape checked. */
 static int find_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width,
                      struct tensor *t, char name[BINDER_NAME_MAX])
@@ -268,8 +279,10 @@ static int find_conv(struct binder *b, const char *path, uint32_t channels, uint
         r = binder_check_float(b, name, t);
     /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
      * too. */
-    if (r == 0 && b->config->naming)
+    if (r == 0 && b->config->naming) {
+        without_ones(t);
         return binder_check_shape(b, name, t, 2, own);
+    }
     return r < 0 ? r
                  : binder_check_shape(b, name, t, 3,
                                       binder_conv_is_mlx(t, conv_width) && !b->add_one ? mlx : hf);
