@@ -270,6 +270,8 @@ static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_
 /* The outputs of all kinds of layers have one name. */
 static const struct tensor_name kimi_names[] = {{ROLE_DELTA_OUT, "attn_output"}, {ROLE_NONE, NULL}};
 
+static const struct tensor_name hy_names[] = {{ROLE_ROUTER_CORRECTION, "exp_probs_b"}, {ROLE_NONE, NULL}};
+
 /* Gates of a delta net in one matrix. */
 static const struct tensor_name next_names[] = {
     {ROLE_MLP_NORM, "post_attention_norm"}, {ROLE_DELTA_BA, "ssm_ba"}, {ROLE_NONE, NULL}};
@@ -370,7 +372,7 @@ static const struct gguf_arch archs[] = {
     {"hunyuan-dense", GGUF_NAMES, .model_type = "hunyuan_v1_dense"},
     {"hunyuan-moe", GGUF_NAMES, .experts = true, .model_type = "hunyuan_v1_moe"},
     {"hy_v3", GGUF_NAMES, .experts = true, .dense = "first_k_dense_replace", .model_type = "hy_v3",
-     .keys = hy_keys},
+     .keys = hy_keys, .naming.own = hy_names},
     {"kimi-linear", GGUF_NAMES, .experts = true, .latent = true, .model_type = "kimi_linear",
      .keys = kimi_keys, .kinds = {"linear_attention", "full_attention"},
      .facts = "{\"norm_topk_prob\": true}", .naming.own = kimi_names},

@@ -172,6 +172,7 @@ int gguf_layers_count_dense(struct gguf_meta *v)
     return gguf_meta_set_number(v, v->arch->dense, count);
 }
 
+/* Their keys have no architecture in front. */
 int gguf_layers_copy_xielu(struct gguf_meta *v)
 {
     static const struct gguf_key lists[] = {{"xielu.alpha_p", "xielu_alpha_p"},
@@ -180,7 +181,7 @@ int gguf_layers_copy_xielu(struct gguf_meta *v)
                                             {"xielu.eps", "xielu_eps"}};
     int r = 0;
     for (size_t i = 0; v->arch->xielu && r == 0 && i < COUNT_OF(lists); i++) {
-        struct gguf_walk w = {.value = gguf_meta_find(v, lists[i].key)};
+        struct gguf_walk w = {.value = gguf_find(&v->file->head, lists[i].key)};
         struct gguf_item item;
         if (!w.value)
             continue;

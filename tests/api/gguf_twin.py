@@ -74,7 +74,7 @@ AFMOE_NAMES = {
     "post_attention_layernorm": "post_attention_norm", "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm",
     "mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b.bias", "self_attn.gate_proj": "attn_gate",
 }
-HY_NAMES = {"mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b.bias",
+HY_NAMES = {"mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b",
             **{f"mlp.shared_mlp.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")}}
 APERTUS_NAMES = {"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
 STACKED_NAMES = {"mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight", "mlp.experts.down_proj": "ffn_down_exps.weight"}
@@ -599,7 +599,8 @@ def value(v):
 
 
 def write(path, arch, keys, tensors, tokens=None):
-    pairs = [text("general.architecture") + value(arch), *(text(f"{arch}.{k}") + value(v) for k, v in keys.items())]
+    pairs = [text("general.architecture") + value(arch),
+             *(text(k if k.startswith("xielu.") else f"{arch}.{k}") + value(v) for k, v in keys.items())]
     pairs += [text("tokenizer.ggml.tokens") + value(tokens)] if tokens else []
     table, data = b"", b""
     for name, t in tensors.items():
