@@ -38,6 +38,7 @@ enum encode_rotation {
 /* Learned positions. */
 enum encode_positions {
     ENCODE_POSITIONS_SQUARE, /* a row for each patch of a square grid, whose corners are the image's */
+    ENCODE_POSITIONS_CUBIC,  /* a row for each patch of a square grid, between which a filter interpolates */
     ENCODE_POSITIONS_AXES,   /* rows of columns, then rows of rows: a patch has the sum of two */
     ENCODE_POSITIONS_PAIRS,  /* rows of columns and of rows alternate */
 };

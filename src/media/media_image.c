@@ -106,6 +106,7 @@ bool media_make_image(struct media_task *t, struct media_part *p)
                                   .pixels_max = t->vision.pixels_max,
                                   .filter = filter_of(&t->vision),
                                   .longest = t->vision.size == IMAGE_BY_LONGEST ? t->vision.edge_max : 0,
+                                  .grows = t->vision.grows,
                                   .budget = t->vision.size == IMAGE_BY_BUDGET,
                                   .square = t->vision.size == IMAGE_FIXED ? t->vision.edge_max : 0};
     struct err e = {0};

@@ -102,6 +102,7 @@ struct model_vision {
     enum model_image_size size;
     struct model_tiles tiles;
     uint32_t edge_max; /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
+    bool grows;        /* IMAGE_BY_AREA: an edge shorter than a token's grows first */
     uint32_t filter;   /* filter of resizing by its number in Pillow; 0: bicubic */
     bool both_ways;    /* an image's tokens see each other, so one step computes them all */
     bool linear; /* image tokens have positions one after the other, as text has; else those of a grid */

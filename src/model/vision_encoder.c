@@ -71,14 +71,17 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
 {
     uint64_t n = s->slice_max, tokens = n / (v->shape.merge * v->shape.merge), used = 0;
     a->x = b->encode_rows(dev_add(base, used), v->hidden, true, s->sums);
-    a->merged = b->encode_rows(a->x.at, MAX_OF(vision_merged(v), v->window > 0 ? v->out : 0), true, s->sums);
+    const bool proj = v->family->tensors[VISION_ROLE_MERGE_PROJ];
+    a->merged =
+        b->encode_rows(a->x.at, MAX_OF(vision_merged(v), v->window > 0 || proj ? v->out : 0), true, s->sums);
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
     a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false, s->sums);
-    a->squeezed = b->encode_rows(a->y.at, v->hidden, true, s->sums);
+    a->squeezed = b->encode_rows(a->y.at, vision_squeezed(v), true, s->sums);
     used += MAX_OF(rows_bytes(&a->y, n), rows_bytes(&a->squeezed, tokens));
     const uint32_t mid = (v->gated ? 2 : 1) * v->intermediate;
     a->mid = b->encode_rows(dev_add(base, used), MAX_OF(mid, vision_patch_values(v)), true, s->sums);
-    a->merged_mid = b->encode_rows(a->mid.at, vision_merged_mid(v), true, s->sums);
+    const bool gate = v->family->tensors[VISION_ROLE_MERGE_GATE];
+    a->merged_mid = b->encode_rows(a->mid.at, (gate ? 2 : 1) * v->merge_mid, true, s->sums);
     used += MAX_OF(rows_bytes(&a->mid, n), rows_bytes(&a->merged_mid, tokens));
     a->h = (struct encode_rows){.at = dev_add(base, used), .stride = v->hidden};
     return used + rows_bytes(&a->h, patches);

@@ -43,6 +43,10 @@ enum op {
     OP_POOL_NORM,  /* squeezed = norm of squeezed */
     OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
     OP_SQUEEZE,    /* squeezed = product of merged */
+    OP_SQUEEZED,   /* squeezed += bias */
+    OP_PROJ,       /* merged = product of squeezed */
+    OP_PROJ_NORM,  /* merged = norm of merged */
+    OP_PROJ_GELU,  /* gelu of merged */
     OP_MERGE_UP,   /* merged_mid = product of merged or squeezed */
     OP_MERGE_GELU, /* bias, gelu */
     OP_MERGE_DOWN, /* features = product of merged_mid */
@@ -52,7 +56,7 @@ enum op {
 
 /* ---- lists ---- */
 
-/* In front of a product, or behind it, with bounds: clips what it reads, or its result. */
+/* Before a product with bounds, or after it: clips its input, or its result. */
 #define CLIPS_INPUT  64u
 #define CLIPS_RESULT 128u
 #define OP_MASK      63u
@@ -114,6 +118,8 @@ static void list_merge(const struct vision_config *v, struct vision_op_list *l)
     add(l, OP_STANDARD, v->standardizes);
     add(l, OP_POOL_NORM, pools);
     add(l, OP_SQUEEZE, t[VISION_ROLE_MERGE_SQUEEZE]);
+    for (unsigned op = OP_SQUEEZED; op <= OP_PROJ_GELU; op++)
+        add(l, op, t[VISION_ROLE_MERGE_PROJ]);
     add(l, OP_MERGE_UP, up);
     add(l, OP_MERGE_GELU, up);
     add(l, OP_MERGE_DOWN, true);
@@ -373,7 +379,7 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
     const struct vision_merger *m = merger_now(e);
     const struct vision_encoder_pass *pass = &e->passes[e->pass];
     const struct op_encode rows = of_rows(e, ENCODE_PROJECT, 0), tokens = of_tokens(e, ENCODE_PROJECT, 0);
-    const bool squeezes = v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] != NULL;
+    const bool squeezes = v->family->tensors[VISION_ROLE_MERGE_SQUEEZE] && m->proj.w.part_count == 0;
     struct op_encode a;
     switch (op) {
     case OP_PIXELS:
@@ -455,11 +461,27 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
         return pool_norm(e);
     case OP_SQUEEZE:
         return product(tokens, &m->squeeze, e->a.merged, e->a.squeezed);
+    case OP_SQUEEZED:
+        return changing(of_tokens(e, ENCODE_BIAS, v->out), e->a.squeezed, &m->squeeze);
+    case OP_PROJ:
+        return product(tokens, &m->proj, e->a.squeezed, e->a.merged);
+    case OP_PROJ_NORM:
+        a = norming(e, of_tokens(e, ENCODE_NORM, v->out), &m->proj_norm, e->a.merged, e->a.merged, NULL);
+        a.rms = false;
+        a.eps = 1e-5f;
+        return a;
+    case OP_PROJ_GELU:
+        a = of_tokens(e, ENCODE_ACT, v->out);
+        a.x = e->a.merged;
+        a.function = GLU_GELU_ERF;
+        a.reader = &m->up.w;
+        return a;
     case OP_MERGE_UP:
         return product(tokens, &m->up, squeezes ? e->a.squeezed : e->a.merged, e->a.merged_mid);
     case OP_MERGE_GELU:
-        a = changing(of_tokens(e, ENCODE_ACT, m->up.w.out), e->a.merged_mid, &m->up);
-        a.function = GLU_GELU_ERF;
+        a = changing(of_tokens(e, ENCODE_ACT, v->merge_mid), e->a.merged_mid, &m->up);
+        a.gated = v->family->tensors[VISION_ROLE_MERGE_GATE];
+        a.function = a.gated ? v->function : GLU_GELU_ERF;
         a.reader = &m->down.w;
         return a;
     case OP_MERGE_DOWN:

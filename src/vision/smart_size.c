@@ -104,12 +104,24 @@ static struct smart_size fit_budget(uint32_t width, uint32_t height, const struc
     return (struct smart_size){MAX_OF(w, edge), MAX_OF(h, edge)};
 }
 
+/* Both edges grow until the shorter one is a token's. */
+static void grow_short(uint32_t *width, uint32_t *height, uint32_t edge)
+{
+    if (*width >= edge && *height >= edge)
+        return;
+    double scale = fmax((double)edge / *height, (double)edge / *width);
+    *width = (uint32_t)(*width * scale);
+    *height = (uint32_t)(*height * scale);
+}
+
 int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bounds, struct smart_size *ret,
                struct err *e)
 {
     int r = check_aspect(width, height, e);
     if (r < 0)
         return r;
+    if (bounds->grows)
+        grow_short(&width, &height, bounds->edge);
     *ret = bounds->budget   ? fit_budget(width, height, bounds)
            : bounds->square ? (struct smart_size){bounds->square, bounds->square}
            : bounds->longest
@@ -125,11 +137,7 @@ int smart_size_video(uint32_t frames, uint32_t width, uint32_t height, const str
     int r = check_aspect(width, height, e);
     if (r < 0)
         return r;
-    if (width < bounds->edge || height < bounds->edge) {
-        double scale = fmax((double)bounds->edge / height, (double)bounds->edge / width);
-        width = (uint32_t)(width * scale);
-        height = (uint32_t)(height * scale);
-    }
+    grow_short(&width, &height, bounds->edge);
     frames = MAX_OF(frames, 2);
     uint64_t most = bounds->frame_pixels_max ? bounds->frame_pixels_max : bounds->pixels_max;
     struct smart_size s = fit((uint32_t)rint(frames / 2.0) * 2, frames, width, height, bounds);

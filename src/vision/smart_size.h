@@ -22,6 +22,7 @@ struct smart_bounds {
     uint32_t longest; /* bound of the longer edge of a still image, instead of those of its area; 0: none */
     enum resize_filter filter;
     uint32_t square; /* both edges of a still image, whatever its ratio; 0: its own */
+    bool grows;      /* a still image with an edge shorter than `edge` grows first, as a video does */
     bool budget;     /* a still image has the largest area of whole tokens below pixels_max */
 };
 

@@ -21,6 +21,10 @@ SMALL = dict(NARROW, num_hidden_layers=2)
 SMALL_LATENT = dict(NARROW, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2)
 
 
+# Bounds that keep the size of the images.
+SMALL_IMAGES = {"size": {"shortest_edge": 4096, "longest_edge": 1048576}}
+
+
 class Entry:
     """One golden. `config`: the fields of the model_type's configuration class. `dtype`: how weights are
     saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
@@ -371,6 +375,22 @@ ENTRIES = {
                       hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
                       vision=dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2,
                                   num_attention_heads=2, patch_size=16, image_size=128, hidden_act="silu")),
+    # A bicubic table of positions, a convolution as the merger's first product, then a gated MLP.
+    "glm4v_vl": Entry("glm4v", sees=True, images=vision_inputs.Glm(), preprocessor=SMALL_IMAGES,
+                      text="glm4v_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
+                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0,
+                                       "mrope_section": [1, 2, 1]},
+                      vision=dict(depth=2, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
+                                  patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
+                                  image_size=48, hidden_act="silu")),
+    # Norms of heads and biases instead of positions.
+    "glm_ocr_vl": Entry("glm_ocr", sees=True, images=vision_inputs.Glm(), preprocessor=SMALL_IMAGES,
+                        text="glm_ocr_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
+                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                                         "partial_rotary_factor": 1.0, "mrope_section": [1, 2, 1]},
+                        vision=dict(depth=1, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
+                                    patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
+                                    image_size=48, hidden_act="silu")),
     # Positions and rotations of columns and rows, norms of heads and of results, matrices with bounds,
     # standardised means; an image's tokens see each other in windows, and have one row of inputs per layer.
     "gemma4_vl": Entry("gemma4", sees=True, images=vision_inputs.Gemma4(), text="gemma4_text", hidden_size=16,

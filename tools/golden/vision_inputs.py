@@ -56,6 +56,12 @@ class Qwen25(Qwen):
     mean, std = CLIP
 
 
+class Glm(Qwen25):
+    def config(self, first):
+        return {"image_token_id": first, "video_token_id": first + 1, "image_start_token_id": first + 2,
+                "image_end_token_id": first + 3}
+
+
 class Pixtral(Qwen):
     """Whole images; a token ends each row of image tokens."""
 

@@ -216,13 +216,48 @@ static void add_axes(const struct stage *st, struct patch_at p, float *h, float 
     }
 }
 
-static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
+/* Weights of the four entries of a table around a place, by its distance from the second one. */
+static void cubic_weights(double t, double ret[4])
+{
+    const double a = -0.75, distance[4] = {1 + t, t, 1 - t, 2 - t};
+    for (size_t i = 0; i < 4; i++) {
+        double d = distance[i];
+        ret[i] = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+    }
+}
+
+/* Entries of a row or column of the table, and their weights. */
+struct taps {
+    uint32_t index[4];
+    double weight[4];
+};
+
+/* Where patch `index` of `count` falls on an edge of the table; beyond its ends the last entry goes on. */
+static struct taps taps_of(uint32_t index, uint32_t count, uint32_t grid)
+{
+    struct taps ret;
+    double at = (index + 0.5) * grid / count - 0.5, low = floor(at);
+    cubic_weights(at - low, ret.weight);
+    for (uint32_t i = 0; i < 4; i++)
+        ret.index[i] = (uint32_t)fmin(fmax(low + i - 1, 0), grid - 1.0);
+    return ret;
+}
+
+static void add_cubic(const struct stage *st, struct patch_at p, float *h, float *row)
+{
+    const uint32_t grid = st->op->grid;
+    const struct taps r = taps_of(p.row, st->op->image->rows, grid),
+                      c = taps_of(p.column, st->op->image->columns, grid);
+    for (uint32_t i = 0; i < 16; i++) {
+        matrix_row(&st->matrix, r.index[i / 4] * grid + c.index[i % 4], row);
+        st->cpu->ops->add_scaled(h, row, (float)(r.weight[i / 4] * c.weight[i % 4]), st->op->width);
+    }
+}
+
+/* Between the four entries around the patch. */
+static void add_square(const struct stage *st, struct patch_at p, float *h, float *row)
 {
     uint32_t grid = st->op->grid, first = st->op->image->shape->class_row;
-    if (st->op->image->shape->positions != ENCODE_POSITIONS_SQUARE) {
-        add_axes(st, p, h, row);
-        return;
-    }
     struct between r = between(p.row, st->op->image->rows, grid);
     struct between c = between(p.column, st->op->image->columns, grid);
     const struct {
@@ -235,6 +270,20 @@ static void add_position(const struct stage *st, struct patch_at p, float *h, fl
     for (size_t i = 0; i < COUNT_OF(corners); i++) {
         matrix_row(&st->matrix, first + corners[i].index, row);
         st->cpu->ops->add_scaled(h, row, corners[i].weight, st->op->width);
+    }
+}
+
+static void add_position(const struct stage *st, struct patch_at p, float *h, float *row)
+{
+    switch (st->op->image->shape->positions) {
+    case ENCODE_POSITIONS_SQUARE:
+        add_square(st, p, h, row);
+        return;
+    case ENCODE_POSITIONS_CUBIC:
+        add_cubic(st, p, h, row);
+        return;
+    default:
+        add_axes(st, p, h, row);
     }
 }
 

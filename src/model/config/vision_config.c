@@ -211,9 +211,10 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
     expect(r, json_read_has(r, "in_chans") ? "in_chans" : either(r, "in_channels", "num_channels"),
            VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
-    if (v->family->tensors[VISION_ROLE_POSITIONS] && v->family->size == IMAGE_BY_AREA)
+    const bool has = v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget;
+    if (has && v->family->size == IMAGE_BY_AREA && v->family->positions == ENCODE_POSITIONS_SQUARE)
         read_grid(r, v);
-    else if (v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget)
+    else if (has)
         read_square(r, v);
     if (v->family->windows)
         read_windows(r, v);
@@ -271,14 +272,16 @@ static void expect_projector(struct json_read *r)
 static void read_tokens(struct json_read *r, const struct config *text, struct model_vision *s)
 {
     s->image_token = json_read_u32(r, either(r, "image_token_id", "image_token_index"), 0, text->vocab - 1);
-    const bool older = text->vision_family->windows;
+    const bool older = text->vision_family->sections_apart;
     if (s->linear) {
         expect_projector(r);
         return;
     }
     s->video_token = json_read_u32(r, "video_token_id", 0, text->vocab - 1);
-    s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
-    s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
+    s->start_token =
+        json_read_u32(r, either(r, "vision_start_token_id", "image_start_token_id"), 0, text->vocab - 1);
+    s->end_token =
+        json_read_u32(r, either(r, "vision_end_token_id", "image_end_token_id"), 0, text->vocab - 1);
     if (!text->ropes[0].interleaved != older || text->ropes[0].sections[0] == 0)
         json_read_fail(r, -ENOTSUP, "images need mrope_interleaved %s and an mrope_section",
                        older ? "false" : "true");
@@ -316,7 +319,7 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
     }
 }
 
-/* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
+/* Steps that a preprocessor may leave out, and the filter: 3 is bicubic. */
 static void expect_steps(struct json_read *r, uint32_t filter, bool normalizes)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
@@ -467,6 +470,11 @@ static void read_image(struct json_read *r, uint32_t tokens_asked, struct vision
     v->shape.pixels_min = v->family->pixels_min;
     v->shape.pixels_max = v->family->pixels_max;
     read_bounds(r, &v->shape.pixels_min, &v->shape.pixels_max);
+    if (v->family->counts_frames) {
+        v->shape.grows = true;
+        v->shape.pixels_min = DIV_UP(v->shape.pixels_min, (uint64_t)v->frames);
+        v->shape.pixels_max = MAX_OF(v->shape.pixels_max / v->frames, 1u);
+    }
 }
 
 static void read_video(struct json_read *r, struct vision_config *v)
@@ -524,9 +532,21 @@ bool vision_sees_all(const struct vision_config *v, uint32_t block)
     return false;
 }
 
-uint32_t vision_merged_mid(const struct vision_config *v)
+uint32_t vision_squeezed(const struct vision_config *v)
 {
-    return v->family->mid_of_text ? v->out : vision_merged(v);
+    return v->family->tensors[VISION_ROLE_MERGE_PROJ] ? v->out : v->hidden;
+}
+
+static void set_merger(struct vision_config *v)
+{
+    const char *const *t = v->family->tensors;
+    v->merge_mid = t[VISION_ROLE_MERGE_GATE] ? VISION_CHANNELS * v->out
+                   : v->family->mid_of_text  ? v->out
+                                             : vision_merged(v);
+    if (v->family->wide_merger) {
+        v->merge_mid = v->intermediate;
+        v->intermediate = v->out;
+    }
 }
 
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
@@ -562,6 +582,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
     int error = r.error ? r.error : p.error ? p.error : q.error;
     if (error)
         return error;
+    set_merger(&v);
     v.shape.feature_floats = v.out * (1 + v.deepstack_count);
     if (!t->no_blocks)
         v.merge_eps = t->text_eps ? (float)text->eps : t->merge_eps > 0 ? (float)t->merge_eps : v.eps;

@@ -44,6 +44,7 @@ struct vision_config {
     float eps, merge_eps;       /* epsilon of norms, and of the merger's */
     uint32_t grid;              /* edge of the table of learned positions, or rows of one axis */
     uint32_t out;               /* values of a token: the text model's hidden */
+    uint32_t merge_mid;         /* values of a token that the merger's last product reads */
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
     uint32_t deepstack_count;
@@ -77,8 +78,8 @@ static inline uint32_t vision_patch_values(const struct vision_config *v)
     return VISION_CHANNELS * v->frames * v->shape.patch * v->shape.patch;
 }
 
-/* Values that the merger's last product reads of a token, at most. */
-uint32_t vision_merged_mid(const struct vision_config *v);
+/* Values that become of a token's patches with VISION_ROLE_MERGE_SQUEEZE. */
+uint32_t vision_squeezed(const struct vision_config *v);
 
 /* Values of the patches that make one token. */
 static inline uint32_t vision_merged(const struct vision_config *v)

@@ -54,6 +54,15 @@ static const struct tensor_name dense_tensors[] = {{ROLE_MIXER_NORM_AFTER, "post
                                                    {ROLE_MLP_NORM_AFTER, "post_mlp_layernorm"},
                                                    {ROLE_NONE, NULL}};
 
+#define GLM_MOE(context)                                                                                     \
+    .tensors = tensors, .keys = keys,                                                                        \
+    .defaults = "{'max_position_embeddings': " #context ", 'num_key_value_heads': 8, 'rms_norm_eps': 1e-5, " \
+                "'moe_intermediate_size': 1408, 'num_experts_per_tok': 8, 'n_routed_experts': 128}",         \
+    .experts = &experts, .rotary_part = 0.5
+
+#define GLM4V                                                                                                \
+    .tensors = dense_tensors, .norm_position = NORM_SANDWICH, .rope_adjacent = true, .rotary_part = 1
+
 const struct family families_glm[] = {
     {.names = {"glm4"},
      .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
@@ -62,16 +71,14 @@ const struct family families_glm[] = {
      .norm_position = NORM_SANDWICH,
      .rope_adjacent = true,
      .rotary_part = 0.5},
-    {.names = {"glm4_moe"},
-     .tensors = tensors,
-     .keys = keys,
-     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'rms_norm_eps': 1e-5, "
-                 "'moe_intermediate_size': 1408, "
-                 "'num_experts_per_tok': 8, 'n_routed_experts': 128}",
-     .experts = &experts,
-     .qk_norm = QK_NORM_OPTION,
-     .rotary_part = 0.5,
-     .mtp = MTP_NEXT},
+    {.names = {"glm4v"},
+     .defaults = "{'max_position_embeddings': 32768, 'num_key_value_heads': 2, 'rms_norm_eps': 1e-5}",
+     GLM4V},
+    {.names = {"glm_ocr"},
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'rms_norm_eps': 1e-5}",
+     GLM4V},
+    {.names = {"glm4v_moe"}, GLM_MOE(65536)},
+    {.names = {"glm4_moe"}, GLM_MOE(131072), .qk_norm = QK_NORM_OPTION, .mtp = MTP_NEXT},
     {.names = {"solar_open"},
      .tensors = tensors,
      .keys = solar_keys,

@@ -43,6 +43,22 @@
     .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}, .pixels_min = 65536,                  \
     .pixels_max = 16777216
 
+#define GLM_TENSORS                                                                                          \
+    [VISION_ROLE_PATCHES] = "patch_embed.proj", [VISION_ROLE_MIX_NORM] = "blocks.#.norm1",                   \
+    [VISION_ROLE_QKV] = "blocks.#.attn.qkv", [VISION_ROLE_OUT] = "blocks.#.attn.proj",                       \
+    [VISION_ROLE_MLP_NORM] = "blocks.#.norm2", [VISION_ROLE_GATE] = "blocks.#.mlp.gate_proj",                \
+    [VISION_ROLE_UP] = "blocks.#.mlp.up_proj", [VISION_ROLE_DOWN] = "blocks.#.mlp.down_proj",                \
+    [VISION_ROLE_LAST_NORM] = "post_layernorm", [VISION_ROLE_MERGE_SQUEEZE] = "downsample",                  \
+    [VISION_ROLE_MERGE_PROJ] = "merger.proj", [VISION_ROLE_MERGE_PROJ_NORM] = "merger.post_projection_norm", \
+    [VISION_ROLE_MERGE_GATE] = "merger.gate_proj", [VISION_ROLE_MERGE_UP] = "merger.up_proj",                \
+    [VISION_ROLE_MERGE_DOWN] = "merger.down_proj"
+
+#define GLM_PARTS                                                                                            \
+    .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .rms = true, .eps = 1e-5,        \
+    .eps_key = "rms_norm_eps", .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "silu",        \
+    .sections_apart = true, .counts_frames = true, .no_videos = true, .merge = 2, .pixels_min = 12544,       \
+    .pixels_max = 11760000, .mean = CLIP_MEAN, .std = CLIP_STD
+
 #define GEMMA4_PARTS                                                                                         \
     .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \
     .marks = &gemma4_marks, .linear = true, .windowed_ways = true
@@ -100,6 +116,7 @@ static const struct vision_family vision_families[] = {
      .activation = "silu",
      .everywhere = true,
      .windows = true,
+     .sections_apart = true,
      .no_videos = true,
      .merge = 2,
      .pixels_min = 3136,
@@ -179,6 +196,16 @@ static const struct vision_family vision_families[] = {
      .activation = "gelu_pytorch_tanh",
      .std = {1, 1, 1},
      GEMMA4_PARTS},
+    {.names = {"glm4v", "glm4v_moe"},
+     .tensors = {GLM_TENSORS, [VISION_ROLE_POSITIONS] = "embeddings.position_embedding",
+                 [VISION_ROLE_EMBED_NORM] = "post_conv_layernorm"},
+     .positions = ENCODE_POSITIONS_CUBIC,
+     .wide_merger = true,
+     GLM_PARTS},
+    {.names = {"glm_ocr"},
+     .tensors = {GLM_TENSORS, [VISION_ROLE_Q_NORM] = "blocks.#.attn.q_norm",
+                 [VISION_ROLE_K_NORM] = "blocks.#.attn.k_norm"},
+     GLM_PARTS},
     {.names = {"mistral3"},
      .prefixes = {"model.", ""},
      .roots = {"vision_tower."},

@@ -20,7 +20,7 @@ enum vision_role {
     VISION_ROLE_EMBED_NORM, /* norm of the patch embedding */
     VISION_ROLE_CLASS,      /* row of the class token, which only attention reads */
     VISION_ROLE_POSITIONS,  /* table of learned positions (vision_family.positions) */
-    VISION_ROLE_FIRST_NORM, /* norm behind the positions */
+    VISION_ROLE_FIRST_NORM, /* norm of the embedding with its position */
     VISION_ROLE_MIX_NORM,
     VISION_ROLE_QKV, /* queries | keys | values in one tensor, instead of the next three */
     VISION_ROLE_Q,
@@ -40,8 +40,11 @@ enum vision_role {
     VISION_ROLE_LAST_NORM, /* norm of a patch after the last block */
     VISION_ROLE_STD_BIAS,  /* a mean of patches becomes (mean - bias) * scale */
     VISION_ROLE_STD_SCALE,
-    VISION_ROLE_MERGE_NORM,        /* norm of a patch, or of a mean, in front of the merger */
-    VISION_ROLE_MERGE_SQUEEZE,     /* the patches of a token become as wide as one */
+    VISION_ROLE_MERGE_NORM,    /* norm of a patch, or of a mean, in front of the merger */
+    VISION_ROLE_MERGE_SQUEEZE, /* the patches of a token become as wide as one */
+    VISION_ROLE_MERGE_PROJ,    /* a product after the squeeze, with a LayerNorm and GELU */
+    VISION_ROLE_MERGE_PROJ_NORM,
+    VISION_ROLE_MERGE_GATE,        /* the merger has a gate, as an MLP */
     VISION_ROLE_MERGE_UP,          /* without it the merger is one product */
     VISION_ROLE_MERGE_DOWN,        /* the last product, whose result is a token's embedding */
     VISION_ROLE_MERGE_DOWN_TURNED, /* the tensor [in, out], whose name has no ".weight" */
@@ -105,6 +108,9 @@ struct vision_family {
     uint32_t filter;                 /* model_vision.filter */
     bool windows;                    /* attention of most blocks stays in windows of tokens (window_size) */
     bool patches_unbiased;           /* the patch embedding has no bias, although blocks have some */
+    bool wide_merger;                /* intermediate_size is the merger's, out_hidden_size the blocks' */
+    bool sections_apart;             /* sections of the text's rotation lie one after the other */
+    bool counts_frames;              /* bounds of an image's area are of both its frames together */
     bool no_videos;                  /* videos have positions in time that are not computed */
     uint64_t pixels_min, pixels_max; /* IMAGE_BY_AREA: where the preprocessor's file has none */
     uint32_t merge;                  /* default of patches of a token's edge */

@@ -131,11 +131,13 @@ static int bind_clipped(struct binder *b, enum vision_role role, uint32_t index,
 static int bind_fused(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
 {
     char path[BINDER_PATH_MAX], bias_path[BINDER_PATH_MAX];
+    const uint64_t rows = 3 * (uint64_t)n;
     struct linear_source s;
     dev_ptr bias = DEV_NULL;
     int r = binder_linear_biased(b, path_of(b, VISION_ROLE_QKV, index, NULL, path), 3 * n, n, &s);
-    if (r == 0)
-        r = binder_vector(b, path_of(b, VISION_ROLE_QKV, index, "bias", bias_path), 3 * n, &bias);
+    path_of(b, VISION_ROLE_QKV, index, "bias", bias_path);
+    if (r == 0 && (b->config->vision.family->biases || binder_is_shaped(b, bias_path, 1, &rows)))
+        r = binder_vector(b, bias_path, rows, &bias);
     if (r < 0)
         return r;
     struct linear_source query = binder_rows(&s, 0, n), key_value = binder_rows(&s, n, 2 * n);
@@ -240,10 +242,54 @@ static int bind_turned(struct binder *b, uint32_t out, uint32_t in, struct visio
     return r < 0 ? r : binder_projection(b, &s, 1, &ret->w);
 }
 
+/* A matrix, or filters as large as a token. */
+static int bind_squeeze(struct binder *b, struct vision_merger *m)
+{
+    const struct vision_config *v = &b->config->vision;
+    const uint32_t out = vision_squeezed(v);
+    const uint64_t shape[4] = {out, v->hidden, v->shape.merge, v->shape.merge};
+    char path[BINDER_PATH_MAX];
+    struct linear_source s;
+    bool second;
+    path_of(b, VISION_ROLE_MERGE_SQUEEZE, 0, NULL, path);
+    if (!binder_is_shaped(b, path, 4, shape))
+        return bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, out, vision_merged(v), &m->squeeze);
+    int r = binder_filters(b, path, 4, shape, shape, &second, &s);
+    if (r == 0)
+        r = binder_projection(b, &s, 1, &m->squeeze.w);
+    return r < 0 ? r
+                 : binder_vector(b, path_of(b, VISION_ROLE_MERGE_SQUEEZE, 0, "bias", path), out,
+                                 &m->squeeze.bias);
+}
+
+/* The norm is a LayerNorm. */
+static int bind_merge_proj(struct binder *b, struct vision_merger *m)
+{
+    const uint32_t n = b->config->vision.out;
+    char path[BINDER_PATH_MAX];
+    if (!name_of(b, VISION_ROLE_MERGE_PROJ))
+        return 0;
+    int r = bind_linear(b, VISION_ROLE_MERGE_PROJ, 0, n, n, &m->proj);
+    if (r == 0)
+        r = binder_vector(b, path_of(b, VISION_ROLE_MERGE_PROJ_NORM, 0, "weight", path), n,
+                          &m->proj_norm.weight);
+    return r < 0 ? r
+                 : binder_vector(b, path_of(b, VISION_ROLE_MERGE_PROJ_NORM, 0, "bias", path), n,
+                                 &m->proj_norm.bias);
+}
+
+static int bind_merge_up(struct binder *b, uint32_t in, struct vision_merger *m)
+{
+    static const enum vision_role gated[] = {VISION_ROLE_MERGE_GATE, VISION_ROLE_MERGE_UP};
+    const bool gate = name_of(b, VISION_ROLE_MERGE_GATE);
+    return bind_linears(b, gate ? gated : gated + 1, gate ? 2 : 1, 0, b->config->vision.merge_mid, in,
+                        &m->up);
+}
+
 static int bind_mergers(struct binder *b, struct vision_weights *t)
 {
     const struct vision_config *v = &b->config->vision;
-    uint32_t merged = vision_merged(v), in = merged, mid = merged;
+    uint32_t merged = vision_merged(v), in = merged, mid = v->merge_mid;
     int r = bind_merge_norm(b, &t->merger.norm);
     if (r == 0 && name_of(b, VISION_ROLE_MERGE_DOWN_TURNED))
         return bind_turned(b, v->out, v->hidden, &t->merger.down);
@@ -251,12 +297,13 @@ static int bind_mergers(struct binder *b, struct vision_weights *t)
         return bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, v->family->pools ? v->hidden : merged,
                            &t->merger.down);
     if (r == 0 && name_of(b, VISION_ROLE_MERGE_SQUEEZE)) {
-        r = bind_linear(b, VISION_ROLE_MERGE_SQUEEZE, 0, v->hidden, merged, &t->merger.squeeze);
-        in = v->hidden;
+        r = bind_squeeze(b, &t->merger);
+        in = vision_squeezed(v);
     }
-    mid = vision_merged_mid(v);
     if (r == 0)
-        r = bind_linear(b, VISION_ROLE_MERGE_UP, 0, mid, in, &t->merger.up);
+        r = bind_merge_proj(b, &t->merger);
+    if (r == 0)
+        r = bind_merge_up(b, in, &t->merger);
     if (r == 0)
         r = bind_linear(b, VISION_ROLE_MERGE_DOWN, 0, v->out, mid, &t->merger.down);
     for (uint32_t i = 0; r == 0 && i < v->deepstack_count; i++) {
@@ -305,10 +352,11 @@ static int find_positions(struct binder *b, struct linear_source *ret)
 {
     const struct vision_config *v = &b->config->vision;
     const enum encode_positions p = v->family->positions;
+    const bool square = p == ENCODE_POSITIONS_SQUARE || p == ENCODE_POSITIONS_CUBIC;
     const uint64_t axes = p == ENCODE_POSITIONS_AXES ? 2 : v->grid;
     char path[BINDER_PATH_MAX];
     path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path);
-    if (p == ENCODE_POSITIONS_SQUARE)
+    if (square)
         return binder_linear(b, path, (uint64_t)v->grid * v->grid + (name_of(b, VISION_ROLE_CLASS) ? 1 : 0),
                              v->hidden, ret);
     return binder_flat(b, path, (const uint64_t[]){axes, 2 * (uint64_t)v->grid / axes, v->hidden}, ret);

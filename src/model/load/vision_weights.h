@@ -43,7 +43,9 @@ struct vision_block {
 struct vision_merger {
     struct vision_norm norm;
     struct vision_linear squeeze; /* with VISION_ROLE_MERGE_SQUEEZE, in front of `up` */
-    struct vision_linear up, down;
+    struct vision_linear proj;    /* with VISION_ROLE_MERGE_PROJ, between the two */
+    struct vision_norm proj_norm;
+    struct vision_linear up, down; /* up: gate | up with VISION_ROLE_MERGE_GATE */
 };
 
 struct vision_weights {

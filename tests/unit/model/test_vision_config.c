@@ -201,6 +201,25 @@ TEST(images_of_gemma3_are_squares)
     assert_non_null(strstr(e.text, "896 x 896 pixels, over --max-image-pixels"));
 }
 
+#define GLM4V                                                                                                \
+    "\"model_type\":\"glm4v\",\"image_token_id\":500,\"video_token_id\":501,\"image_start_token_id\":502,"   \
+    "\"image_end_token_id\":503,\"text_config\":{\"model_type\":\"glm4v_text\",\"hidden_size\":64,"          \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"intermediate_size\":160,\"vocab_size\":512,"        \
+    "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000,\"partial_rotary_factor\":0.5,"     \
+    "\"mrope_section\":[1,2,1]}}"
+
+TEST(bounds_of_glm4v_count_both_frames)
+{
+    struct vision_config v =
+        reads("{" GLM4V ",\"vision_config\":{\"depth\":2,\"hidden_size\":32,\"num_heads\":2,"
+              "\"intermediate_size\":100,\"out_hidden_size\":64,\"image_size\":336,"
+              "\"patch_size\":14,\"spatial_merge_size\":2,\"temporal_patch_size\":2}}",
+              NULL, NULL, NULL);
+    assert_true(v.grid == 24 && v.intermediate == 64 && v.merge_mid == 100 && v.gated && v.frames == 2);
+    assert_true(v.shape.grows && v.shape.pixels_min == 6272 && v.shape.pixels_max == VISION_PIXELS_USUAL);
+    assert_true(!v.shape.linear && v.shape.start_token == 502 && v.shape.video_frames_max == 0);
+}
+
 #define GEMMA4_TEXT                                                                                          \
     "\"model_type\":\"gemma4\",\"image_token_id\":500,\"text_config\":{\"model_type\":\"gemma4_text\","      \
     "\"use_bidirectional_attention\":\"vision\",\"hidden_size\":64,\"num_hidden_layers\":4,"                 \

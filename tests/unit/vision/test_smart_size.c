@@ -113,6 +113,26 @@ TEST(a_budget_is_used_up)
     }
 }
 
+/* smart_resize() of GLM-4.1V's processor in transformers 5.24, whose bounds are of two frames: width, height,
+ * the larger bound, and the size. */
+TEST(a_short_edge_grows_first)
+{
+    static const uint32_t cases[][5] = {
+        {19, 4, 9633792, 196, 56},      {1, 139, 47040000, 28, 3892},    {1, 54, 9633792, 28, 1512},
+        {9, 160, 9633792, 28, 504},     {27, 9, 11760000, 140, 56},      {625, 9, 47040000, 1932, 28},
+        {203, 38, 11760000, 196, 56},   {47, 145, 47040000, 56, 140},    {174, 534, 9633792, 168, 532},
+        {212, 359, 47040000, 224, 364}, {299, 96, 100000, 308, 84},      {1285, 72, 100000, 924, 28},
+        {333, 214, 9633792, 336, 224},  {214, 4353, 11760000, 224, 4340}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const uint32_t *c = cases[i];
+        struct smart_bounds b = {.edge = 28, .pixels_min = 6272, .pixels_max = c[2] / 2, .grows = true};
+        struct smart_size s;
+        assert_int_equal(smart_size(c[0], c[1], &b, &s, NULL), 0);
+        if (s.width != c[3] || s.height != c[4])
+            fail_msg("%u x %u to %u x %u, not %u x %u", c[0], c[1], s.width, s.height, c[3], c[4]);
+    }
+}
+
 TEST(a_square_is_a_square)
 {
     struct smart_bounds b = {.edge = 56, .square = 896};
