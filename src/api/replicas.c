@@ -1,8 +1,9 @@
 /* replicas.c - the costs of each replica, and the choice.
  *
  * A prefix draws a request to its replica, and other requests there push it away, both in tokens of prompt.
- * By prefixes alone all clients with one system prompt would meet at one GPU. A replica whose queue is full
- * is chosen only if all are. */
+ * By prefixes alone all clients with one system prompt would meet at one GPU. A replica whose queue is full,
+ * or that has no place for the request's agent, is chosen only if there is no other. An agent's requests go
+ * to the replica with its place. */
 #include "api/replicas.h"
 
 #include "api/api_state.h"
@@ -53,7 +54,8 @@ int replicas_lease(struct exchange *x)
     return error;
 }
 
-static uint64_t cost_of(const struct exchange *x, uint32_t index, const struct job_spec *job)
+/* Sets *has where the request's agent has its place there. */
+static uint64_t cost_of(const struct exchange *x, uint32_t index, const struct job_spec *job, bool *has)
 {
     struct model_lease look;
     struct engine_numbers n;
@@ -66,6 +68,10 @@ static uint64_t cost_of(const struct exchange *x, uint32_t index, const struct j
     uint64_t cost = n.prompt_left + job->prompt_count - engine_cached_tokens(en, job);
     if (n.running + n.waiting >= limits.jobs_max)
         cost += FULL_COST;
+    enum engine_agent agent = engine_agent(en, job->tenant, job->leases.agent);
+    if (agent == ENGINE_AGENT_FULL)
+        cost += FULL_COST;
+    *has = agent == ENGINE_AGENT_HAS;
     registry_release_peek(&look);
     return cost;
 }
@@ -74,6 +80,7 @@ void replicas_place(struct exchange *x)
 {
     struct gen *g = &x->gen;
     uint64_t costs[REGISTRY_REPLICAS_MAX];
+    uint32_t with_agent = UINT32_MAX;
     if (x->replicas.count < 2 || x->request.gen.has_session || g->prompt_count == 0)
         return;
     const struct job_spec job = {.prompt = g->prompts[0].ids,
@@ -81,9 +88,15 @@ void replicas_place(struct exchange *x)
                                  .tenant = g->tenant,
                                  .cache_salt = slice_of(g->request->cache_salt),
                                  .images = g->prompts[0].images,
-                                 .image_count = g->prompts[0].image_count};
+                                 .image_count = g->prompts[0].image_count,
+                                 .leases.agent = g->request->agent};
+    for (uint32_t i = 0; i < x->replicas.count; i++) {
+        bool has = false;
+        costs[i] = cost_of(x, x->replicas.first + i, &job, &has);
+        with_agent = has ? i : with_agent;
+    }
     for (uint32_t i = 0; i < x->replicas.count; i++)
-        costs[i] = cost_of(x, x->replicas.first + i, &job);
+        costs[i] += with_agent != UINT32_MAX && with_agent != i ? FULL_COST : 0;
     registry_move_lease(&x->lease, x->replicas, costs);
     g->model = x->lease.model;
     x->model_index = (int)x->lease.index;

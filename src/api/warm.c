@@ -177,8 +177,8 @@ static void warm_model(struct warm *w, const struct model_lease *l)
         struct err e = {0};
         r = s->model < 0 || s->model == (int)l->index ? each_request(w, s, l, &e) : 0;
         if (r < 0)
-            LOG_WARN("warm_failed", "model=%s file=\"%s\" line=- error=\"%s\"", l->model->id, s->path,
-                     e.text);
+            LOG_WARN("warm_failed", "model=%s file=\"%s\" line=- error=\"%s\"",
+                     api_model_id(w->api, l->index), s->path, e.text);
     }
 }
 

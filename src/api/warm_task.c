@@ -208,15 +208,15 @@ static void log_warmed(const struct task *t, const struct model_lease *l, uint64
     LOG_INFO("warmed",
              "model=%s file=\"%s\" line=%u tokens=%u cached_tokens=%u bytes=%llu wished_tokens=%u "
              "session=%s%s session_tokens=%u ms=%llu",
-             l->model->id, t->opts->path, t->line, f->prompt_tokens, f->cached_tokens,
+             api_model_id(t->opts->api, l->index), t->opts->path, t->line, f->prompt_tokens, f->cached_tokens,
              (ull)engine_prefix_bytes(l->model->engine, f->prompt_tokens), f->wished_tokens,
              id[0] ? "sess_" : "-", id, f->leased_tokens, (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_failed(const struct task *t, const struct model_lease *l, const char *why)
 {
-    LOG_WARN("warm_failed", "model=%s file=\"%s\" line=%u error=\"%s\"", l->model->id, t->opts->path, t->line,
-             why);
+    LOG_WARN("warm_failed", "model=%s file=\"%s\" line=%u error=\"%s\"", api_model_id(t->opts->api, l->index),
+             t->opts->path, t->line, why);
 }
 
 /* The request is parsed, and the model leased. */
@@ -238,6 +238,13 @@ static void compute(struct task *t, const struct model_lease *l)
         log_failed(t, l, f->error[0] ? f->error : stream_finish_name(f->reason));
 }
 
+/* Each replica of the request's model gets the prefix. */
+static bool is_for(const struct api *a, uint32_t model, const struct model_lease *lease)
+{
+    struct registry_replicas of = registry_replicas(a->opts.registry, model);
+    return lease->index - of.first < of.count;
+}
+
 int warm_task(const struct warm_task_opts *opts, const struct warm_request *r,
               const struct model_lease *lease, struct err *e)
 {
@@ -246,7 +253,7 @@ int warm_task(const struct warm_task_opts *opts, const struct warm_request *r,
     int index = parse(&t, r->body) ? model_of(&t) : -1;
     if (index < 0)
         index = err_set(e, -EINVAL, "line %u: %s", r->line, t.gen.reject.message);
-    else if (lease && lease->index == (uint32_t)index)
+    else if (lease && is_for(opts->api, (uint32_t)index, lease))
         compute(&t, lease);
     task_done(&t);
     return index;

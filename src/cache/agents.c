@@ -242,6 +242,16 @@ uint64_t agents_due_ns(const struct agents *a)
 
 /* ---- looking ---- */
 
+uint32_t agents_list(const struct agents *a, struct agent_id *ret)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < a->opts.count_max; i++)
+        if (a->places[i].taken)
+            ret[count++] = a->places[i].id;
+    ASSERT(count == a->now.count);
+    return count;
+}
+
 void agents_numbers(const struct agents *a, struct agents_numbers *ret)
 {
     *ret = a->now;

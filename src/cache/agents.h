@@ -68,6 +68,9 @@ struct agents_numbers {
 };
 void agents_numbers(const struct agents *a, struct agents_numbers *ret);
 
+/* Copies the agents that have a place, into ret[count_max]. Returns how many. */
+uint32_t agents_list(const struct agents *a, struct agent_id *ret);
+
 /* Asserts every invariant. */
 void agents_check(const struct agents *a);
 

@@ -196,7 +196,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
         engine_samples_bytes(o, shape) + engine_tiers_bytes(o, shape) +
-        publish_arena_bytes(places_of(o), o->max_num_seqs) + engine_leases_bytes() +
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + engine_leases_bytes(o->agents) +
         vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 

@@ -95,7 +95,7 @@ void engine_agents_publish(struct engine *en)
     en->now.agents_refused = n.refused;
     en->now.agents_expired = n.expired;
     pthread_mutex_lock(&en->leases.lock);
-    en->leases.agents = n.count;
+    en->leases.agents = agents_list(en->pools.agents, en->leases.agent_ids);
     en->leases.agents_until_ns = n.until_ns;
     pthread_mutex_unlock(&en->leases.lock);
 }

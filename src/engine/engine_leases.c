@@ -25,16 +25,19 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t engine_leases_bytes(void)
+size_t engine_leases_bytes(uint32_t agents_max)
 {
-    return POOLS_LEASES_MAX * sizeof(struct engine_session) + 64;
+    return POOLS_LEASES_MAX * sizeof(struct engine_session) + agents_max * sizeof(struct agent_id) +
+           2 * (size_t)64;
 }
 
 int engine_leases_init(struct engine *en)
 {
     ASSERT(!en->leases.list);
     en->leases.list = ARENA_ARRAY(en->arena, struct engine_session, POOLS_LEASES_MAX);
-    if (!en->leases.list)
+    if (en->opts.agents)
+        en->leases.agent_ids = ARENA_ARRAY(en->arena, struct agent_id, en->opts.agents);
+    if (!en->leases.list || (en->opts.agents && !en->leases.agent_ids))
         return -ENOMEM;
     pthread_mutex_init(&en->leases.lock, NULL);
     return 0;

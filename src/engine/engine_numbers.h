@@ -110,6 +110,9 @@ uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max
 uint64_t engine_prefix_bytes(const struct engine *en, uint32_t tokens);
 /* The tenant's session. False: there is none. */
 bool engine_session(struct engine *en, const struct lease_id *id, uint64_t tenant, struct lease_info *ret);
+/* Whether the tenant's agent has a place (--agents); if not, whether one is left. Without places all fit. */
+enum engine_agent { ENGINE_AGENT_FITS, ENGINE_AGENT_HAS, ENGINE_AGENT_FULL };
+enum engine_agent engine_agent(struct engine *en, uint64_t tenant, uint64_t key);
 /* From now on it has this deadline; 0: it ends. Returns at once. False: as above. */
 bool engine_session_set(struct engine *en, const struct lease_id *id, uint64_t tenant, uint64_t deadline_ns);
 

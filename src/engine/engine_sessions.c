@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cache/agents.h"
 
 #include <string.h>
 
@@ -25,6 +26,21 @@ struct engine_held engine_held(struct engine *en)
         ret.agents_until_ns = en->leases.agents_until_ns;
     }
     ret.bytes = ret.sessions > 0 ? en->leases.bytes : 0;
+    pthread_mutex_unlock(&en->leases.lock);
+    return ret;
+}
+
+enum engine_agent engine_agent(struct engine *en, uint64_t tenant, uint64_t key)
+{
+    enum engine_agent ret = ENGINE_AGENT_FITS;
+    if (key == 0 || !en->leases.agent_ids)
+        return ret;
+    pthread_mutex_lock(&en->leases.lock);
+    if (en->leases.agents == en->opts.agents)
+        ret = ENGINE_AGENT_FULL;
+    for (uint32_t i = 0; i < en->leases.agents; i++)
+        if (en->leases.agent_ids[i].tenant == tenant && en->leases.agent_ids[i].key == key)
+            ret = ENGINE_AGENT_HAS;
     pthread_mutex_unlock(&en->leases.lock);
     return ret;
 }

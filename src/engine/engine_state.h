@@ -124,10 +124,11 @@ struct engine_leases {
     pthread_mutex_t lock;
     struct engine_session *list; /* [POOLS_LEASES_MAX]; NULL: none was made */
     uint32_t count;
-    uint64_t bytes;           /* held by all of them, and promised; with those on SSD */
-    bool edited;              /* an entry of the list has an order */
-    uint32_t agents;          /* with a place */
-    uint64_t agents_until_ns; /* the last idle place is free then */
+    uint64_t bytes;             /* held by all of them, and promised; with those on SSD */
+    bool edited;                /* an entry of the list has an order */
+    uint32_t agents;            /* with a place */
+    struct agent_id *agent_ids; /* [agents] of [opts.agents]; NULL: there are no places */
+    uint64_t agents_until_ns;   /* the last idle place is free then */
     /* Engine thread only: when sessions on SSD are looked at next, and the pause before that. */
     uint64_t write_at_ns, pause_ns;
 };
@@ -313,7 +314,7 @@ void engine_tiers_share(struct engine *en);
 void engine_tiers_end(struct engine *en);
 
 /* engine_leases.c: room for the list of sessions. 0 or -ENOMEM; done in either case. */
-size_t engine_leases_bytes(void);
+size_t engine_leases_bytes(uint32_t agents_max);
 int engine_leases_init(struct engine *en);
 void engine_leases_done(struct engine *en);
 /* A job has come, perhaps with a session. False: that does not fit, and finish.error says why. */
