@@ -505,7 +505,10 @@ struct op_encode vision_ops_now(const struct vision_encoder *e)
 {
     const unsigned entry = e->lists[e->passes[e->pass].sequence].ops[e->stage];
     const enum op op = (enum op)(entry & OP_MASK);
-    const struct op_encode a = op_of(e, op);
+    struct op_encode a = op_of(e, op);
+    /* A clip stands between an operation and the product. */
+    if (e->config->clipped)
+        a.reader = NULL;
     if ((entry & (CLIPS_INPUT | CLIPS_RESULT)) == 0)
         return a;
     return clipping(a, linear_of(block_now(e), op), entry & CLIPS_RESULT);

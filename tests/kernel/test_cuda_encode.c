@@ -444,6 +444,46 @@ static void expect_turned(const struct encode *e, const struct op_encode *op, ui
     }
 }
 
+/* The first half of a head rotates by the column, the other one by the row, after a norm of the head. */
+static void expect_apart(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                         double *y)
+{
+    const uint32_t d = e->shape.head_dim, quarter = d / 4;
+    const struct place p = place_of(e, row / (MERGE * MERGE));
+    const uint32_t at[2] = {p.column * MERGE + row % 2, p.row * MERGE + row % 4 / 2};
+    for (uint32_t head = 0; head < op->width; head += d) {
+        double squares = 0;
+        for (uint32_t i = 0; i < d; i++)
+            squares += (double)x[head + i] * (double)x[head + i];
+        squares = 1 / sqrt(squares / d + (double)op->eps);
+        for (uint32_t i = 0; i < d; i++) {
+            uint32_t part = i / (2 * quarter), j = i % quarter, first = head + part * 2 * quarter + j;
+            double angle = at[part] * pow(e->shape.theta, -(double)j / quarter);
+            double low = (double)x[first] * squares, high = (double)x[first + quarter] * squares;
+            y[head + i] = i % (2 * quarter) < quarter ? low * cos(angle) - high * sin(angle)
+                                                      : high * cos(angle) + low * sin(angle);
+        }
+    }
+}
+
+/* Weights are 1, means 0.5. */
+static void expect_standard(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                            double *y)
+{
+    (void)e, (void)row;
+    for (uint32_t k = 0; k < op->width; k++)
+        y[k] = (double)x[k] - 0.5;
+}
+
+/* Bounds are 0.5 and 1. */
+static void expect_clipped(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
+                           double *y)
+{
+    (void)e, (void)row;
+    for (uint32_t k = 0; k < op->width; k++)
+        y[k] = fmin(fmax((double)x[k], 0.5), 1);
+}
+
 static void expect_same(const struct encode *e, const struct op_encode *op, uint32_t row, const float *x,
                         double *y)
 {
@@ -478,6 +518,18 @@ TEST(rows_are_normed_averaged_gated_and_turned)
     op = (struct op_encode){.kind = ENCODE_QUERIES, .count = 60, .width = n};
     e.shape.rotation = ENCODE_ROTATE_ALTERNATE;
     check_rows(&e, op, n, n, true, expect_turned);
+    const dev_ptr halves = put_values(&e, n, 0.5f, 0.5f);
+    e.shape.rotation = ENCODE_ROTATE_APART;
+    op.norm_weight = ones;
+    op.eps = 1e-2f;
+    check_rows(&e, op, n, n, true, expect_apart);
+    op = (struct op_encode){
+        .kind = ENCODE_STANDARD, .count = 60, .width = n, .norm_weight = ones, .norm_bias = halves};
+    check_rows(&e, op, n, n, true, expect_standard);
+    op = (struct op_encode){
+        .kind = ENCODE_CLIP, .count = 60, .width = n, .clip_min = halves, .clip_max = ones};
+    check_rows(&e, op, n, n, true, expect_clipped);
+    op = (struct op_encode){.kind = ENCODE_QUERIES, .count = 60, .width = n};
     e.shape.rotation = ENCODE_ROTATE_NONE;
     check_rows(&e, op, n, n, true, expect_same);
     encode_done(&e);

@@ -542,15 +542,19 @@ struct cuda_encode {
     float eps, factor;
     uint32_t rms, by_value; /* see op_encode */
     uint32_t heads, head_dim, merge, rows, columns, grid;
-    uint32_t function, gated; /* encode_act: of enum cuda_glu_function */
-    uint32_t add, norm;       /* add to y; then norm to z */
-    uint32_t keep;            /* keys and values */
-    uint32_t patches;
+    uint32_t function, gated;    /* encode_act: of enum cuda_glu_function */
+    uint32_t add, norm;          /* add to y; then norm to z */
+    uint32_t keep;               /* keys and values */
+    uint32_t patches, class_row; /* rows that attention reads; 1: the last one is the class token's */
     uint32_t window, in_windows; /* tokens of a window's edge, 0: there are none; attention stays in them */
     float scale;
     const float *cosines, *sines; /* [edge][head_dim / 4], of rows and of columns; NULL: no rotation */
     uint32_t columns_at;          /* where those of columns begin */
-    float *keys;                  /* [heads][pages]: K transposed, V; tensor cores: see `heads_at` */
+    uint32_t apart;               /* each half of a head rotates by itself, the first one by the column */
+    const float *value_norm;      /* keys: norm of each head's value; NULL: none */
+    const float *factors, *class_values; /* [width]; NULL: none */
+    const float *clip_min, *clip_max;    /* a number each; NULL: none */
+    float *keys;                         /* [heads][pages]: K transposed, V; tensor cores: see `heads_at` */
     /* Tensor cores: K, then V of each head: [key_rows][key_width], bf16 with zeros past head_dim. NULL: the
      * plain kernel attends. */
     uint16_t *heads_at;
@@ -560,6 +564,7 @@ struct cuda_encode {
     const float *levels;         /* [3][256]: values of a channel's bytes */
     uint32_t patch, frames, image_width, channels_last;
     struct cuda_matrix table; /* table of learned positions */
+    uint32_t positions;       /* its layout, a value of enum encode_positions */
 };
 
 /* A block of attention on tensor cores: queries, threads, keys of a stage, and stages for heads of so many

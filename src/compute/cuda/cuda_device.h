@@ -133,6 +133,7 @@ struct linear_source;
     X(encode, encode_bias)                                                                                   \
     X(encode, encode_act)                                                                                    \
     X(encode, encode_pool)                                                                                   \
+    X(encode, encode_values)                                                                                 \
     X(encode, encode_in_rows)                                                                                \
     X(encode, encode_heads)                                                                                  \
     X(encode, encode_pixels)                                                                                 \
@@ -140,7 +141,11 @@ struct linear_source;
     X(encode_attend, encode_attend32)                                                                        \
     X(encode_attend, encode_attend64)                                                                        \
     X(encode_attend, encode_attend80)                                                                        \
-    X(encode_attend, encode_attend128)
+    X(encode_attend, encode_attend128)                                                                       \
+    X(encode_attend, encode_windows32)                                                                       \
+    X(encode_attend, encode_windows64)                                                                       \
+    X(encode_attend, encode_windows80)                                                                       \
+    X(encode_attend, encode_windows128)
 
 enum cuda_kernel {
 #define X(image, name) CUDA_KERNEL_##name,

@@ -43,7 +43,7 @@ static uint32_t key_width(const struct encode_shape *s)
 /* Tables of angles: rows and columns may share one. */
 static uint32_t axes_of(const struct encode_shape *s)
 {
-    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_EQUAL ? 1 : 2;
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
 }
 
 static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
@@ -88,7 +88,7 @@ static uint32_t patches_of(const struct encode_image *p)
 
 static struct arrays arrays_of(const struct encode_image *p)
 {
-    return lay_out(p->shape, patches_of(p), MAX_OF(p->rows, p->columns));
+    return lay_out(p->shape, encode_image_rows(p), MAX_OF(p->rows, p->columns));
 }
 
 /* ---- on the host ---- */
@@ -172,6 +172,8 @@ static void put_pixels(struct cuda_device *d, const struct op_encode *op)
     const uint64_t from = op->from / row_patches, end = DIV_UP(op->from + op->count, row_patches);
     const dev_ptr to = dev_add(p->own, arrays_of(p).pixels);
     const uint64_t first = from * row_bytes, last = MIN_OF(end * row_bytes, frame_bytes(p));
+    if (first >= last)
+        return;
     put_bytes(d, to, p->frames[0], first, last);
     if (has_second(p))
         put_bytes(d, dev_add(to, frame_bytes(p)), p->frames[1], first, last);
@@ -233,16 +235,23 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .add = op->kind == ENCODE_ADD || op->kind == ENCODE_ADD_NORM,
                                 .norm = op->kind == ENCODE_ADD_NORM,
                                 .keep = op->kind == ENCODE_KEYS,
-                                .patches = patches_of(p),
+                                .patches = encode_image_rows(p),
+                                .class_row = s->class_row,
+                                .factors = cuda_pointer(op->factors),
+                                .class_values = cuda_pointer(op->class_values),
                                 .window = s->window,
                                 .in_windows = op->in_windows,
-                                .scale = (float)(1 / sqrt((double)s->head_dim)),
+                                .scale = s->plain_scores ? 1 : (float)(1 / sqrt((double)s->head_dim)),
                                 .cosines = turns ? cuda_pointer(dev_add(p->own, a.cosines)) : NULL,
                                 .sines = turns ? cuda_pointer(dev_add(p->own, a.sines)) : NULL,
                                 .columns_at = columns_at(p),
+                                .apart = s->rotation == ENCODE_ROTATE_APART,
+                                .value_norm = cuda_pointer(op->value_norm),
+                                .clip_min = cuda_pointer(op->clip_min),
+                                .clip_max = cuda_pointer(op->clip_max),
                                 .keys = cuda_pointer(dev_add(p->own, a.keys)),
                                 .heads_at = key_width(s) ? cuda_pointer(dev_add(p->own, a.keys)) : NULL,
-                                .key_rows = ROUND_UP(patches_of(p), (uint32_t)PAGE_TOKENS),
+                                .key_rows = ROUND_UP(encode_image_rows(p), (uint32_t)PAGE_TOKENS),
                                 .key_width = key_width(s),
                                 .rounded = rounded_of(op, op->reader),
                                 .pixels = {cuda_pointer(pixels), cuda_pointer(second)},
@@ -251,7 +260,8 @@ static struct cuda_encode encode_of(const struct op_encode *op)
                                 .frames = s->frames,
                                 .image_width = p->width,
                                 .channels_last = s->channels_last,
-                                .table = cuda_matrix(op->w ? &op->w->parts[0] : NULL)};
+                                .table = cuda_matrix(op->w ? &op->w->parts[0] : NULL),
+                                .positions = (uint32_t)s->positions};
 }
 
 /* The rows that an operation leaves rounded. */
@@ -292,15 +302,12 @@ static void attend(struct cuda *c, const struct cuda_encode *k)
     const struct cuda_grid plain = {k->count, k->heads, 1, CUDA_THREADS, 0};
     const struct cuda_grid grid = {DIV_UP(k->count, CUDA_ENCODE_QUERIES), k->heads, 1, CUDA_ENCODE_THREADS,
                                    CUDA_ENCODE_SHARED(k->key_width)};
+    const uint32_t size = k->key_width == 32 ? 0 : k->key_width == 64 ? 1 : k->key_width == 80 ? 2 : 3;
+    const enum cuda_kernel first = k->in_windows ? CUDA_KERNEL_encode_windows32 : CUDA_KERNEL_encode_attend32;
     if (k->key_width == 0)
         cuda_run(c, CUDA_KERNEL_encode_attend, plain, k);
     else
-        cuda_run(c,
-                 k->key_width == 32   ? CUDA_KERNEL_encode_attend32
-                 : k->key_width == 64 ? CUDA_KERNEL_encode_attend64
-                 : k->key_width == 80 ? CUDA_KERNEL_encode_attend80
-                                      : CUDA_KERNEL_encode_attend128,
-                 grid, k);
+        cuda_run(c, (enum cuda_kernel)(first + size), grid, k);
 }
 
 static void run_kernel(struct cuda *c, const struct op_encode *op)
@@ -335,11 +342,16 @@ static void run_kernel(struct cuda *c, const struct op_encode *op)
     case ENCODE_POOL:
         cuda_run(c, CUDA_KERNEL_encode_pool, cuda_by_row(op->count), &k);
         break;
+    case ENCODE_STANDARD:
+    case ENCODE_CLIP:
+        cuda_run(c, CUDA_KERNEL_encode_values, cuda_by_row(op->count), &k);
+        break;
     case ENCODE_IN_ROWS:
         cuda_run(c, CUDA_KERNEL_encode_in_rows, cuda_by_row(op->count), &k);
         break;
     default:
-        ASSERT(op->kind == ENCODE_ADD_NORM || !op->reader);
+        ASSERT(op->kind == ENCODE_ADD_NORM || (op->kind == ENCODE_ADD && !op->reader) ||
+               (op->kind == ENCODE_BIAS && !op->reader));
         cuda_run(c, CUDA_KERNEL_encode_bias, cuda_by_row(op->count), &k);
     }
 }
@@ -391,6 +403,9 @@ bool cuda_encode(struct compute *compute, const struct op_encode *op, uint32_t *
     cuda_use(c->device);
     if (c->device->profile)
         cuda_profile_let(c->device);
+    *at = 1;
+    if (op->count == 0 && op->kind != ENCODE_TABLES)
+        return true;
     if (op->kind == ENCODE_TABLES) {
         put_tables(c->device, op->image);
         put_levels(c->device, op->image);
@@ -404,6 +419,5 @@ bool cuda_encode(struct compute *compute, const struct op_encode *op, uint32_t *
     /* The features are wrong, and no step computes them again. */
     if (c->error < 0)
         c->error = -EIO;
-    *at = 1;
     return true;
 }

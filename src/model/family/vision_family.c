@@ -61,7 +61,7 @@
 
 #define GEMMA4_PARTS                                                                                         \
     .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \
-    .marks = &gemma4_marks, .linear = true, .windowed_ways = true
+    .marks = &gemma4_marks, .linear = true, .windowed_ways = true, .everywhere = true
 
 static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
 
@@ -269,6 +269,7 @@ static const struct vision_family vision_families[] = {
      .token_norm = true,
      .mid_of_text = true,
      .activation = "gelu",
+     .everywhere = true,
      .merge_key = "downsample_ratio",
      .merge = 2,
      .size = IMAGE_FIXED,
@@ -289,6 +290,7 @@ static const struct vision_family vision_families[] = {
      .eps = 1e-6,
      .eps_key = "layer_norm_eps",
      .activation = "gelu_pytorch_tanh",
+     .everywhere = true,
      .merge_key = "scale_factor",
      .merge = 2,
      .size = IMAGE_FIXED,

@@ -5,9 +5,18 @@
 #include "compute/cuda/kernels/fragment.cuh"
 #include "compute/cuda/kernels/window.cuh"
 
+/* Values of enum encode_positions. */
+enum { POSITIONS_SQUARE, POSITIONS_AXES, POSITIONS_PAIRS };
+
 struct patch_at {
     uint32_t row, column;
 };
+
+/* Whether the block's row is the class token's. */
+DEVICE bool is_class(const cuda_encode &a)
+{
+    return a.class_row && a.from + blockIdx.x + 1 == a.patches;
+}
 
 DEVICE patch_at patch_of(const cuda_encode &a, uint32_t patch)
 {
@@ -61,7 +70,7 @@ KERNEL plateau_encode_pixels(const cuda_encode a)
         uint32_t at = a.channels_last ? i / 3 : i % (a.frames * plane);
         uint32_t dy = at % plane / size, dx = at % size;
         float v = 0;
-        if (i < a.width) {
+        if (i < a.width && !is_class(a)) {
             uint64_t pixel = (uint64_t)(p.row * size + dy) * a.image_width + p.column * size + dx;
             v = a.levels[c * 256 + a.pixels[at / plane][pixel * 3 + c]];
         }
@@ -85,18 +94,36 @@ DEVICE between between_of(uint32_t index, uint32_t count, uint32_t grid)
     return {low, min(low + 1, grid - 1), (float)(at - low)};
 }
 
+/* y += bias, a row of the column and one of the row. */
+DEVICE void add_axes(const cuda_encode &a, float *y, patch_at p)
+{
+    const bool pairs = a.positions == POSITIONS_PAIRS;
+    const uint32_t column = pairs ? 2 * p.column : p.column, row = pairs ? 2 * p.row + 1 : a.grid + p.row;
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
+        y[i] = biased(a, y[i], i) + value_of(a.table, column, i) + value_of(a.table, row, i);
+}
+
 KERNEL plateau_encode_positions(const cuda_encode a)
 {
     float *y = row_of(a.y, blockIdx.x);
     patch_at p = patch_of(a, a.from + blockIdx.x);
     grid_begin();
+    if (is_class(a)) {
+        for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
+            y[i] = a.class_values[i] + value_of(a.table, 0, i);
+        return;
+    }
+    if (a.positions != POSITIONS_SQUARE) {
+        add_axes(a, y, p);
+        return;
+    }
     between r = between_of(p.row, a.rows, a.grid), c = between_of(p.column, a.columns, a.grid);
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
         float x = biased(a, y[i], i);
-        x = fmaf((1 - r.part) * (1 - c.part), value_of(a.table, r.low * a.grid + c.low, i), x);
-        x = fmaf((1 - r.part) * c.part, value_of(a.table, r.low * a.grid + c.high, i), x);
-        x = fmaf(r.part * (1 - c.part), value_of(a.table, r.high * a.grid + c.low, i), x);
-        x = fmaf(r.part * c.part, value_of(a.table, r.high * a.grid + c.high, i), x);
+        x = fmaf((1 - r.part) * (1 - c.part), value_of(a.table, a.class_row + r.low * a.grid + c.low, i), x);
+        x = fmaf((1 - r.part) * c.part, value_of(a.table, a.class_row + r.low * a.grid + c.high, i), x);
+        x = fmaf(r.part * (1 - c.part), value_of(a.table, a.class_row + r.high * a.grid + c.low, i), x);
+        x = fmaf(r.part * c.part, value_of(a.table, a.class_row + r.high * a.grid + c.high, i), x);
         y[i] = x;
     }
 }
@@ -149,6 +176,16 @@ KERNEL plateau_encode_pool(const cuda_encode a)
     }
 }
 
+/* x = (x - norm_bias) * norm_weight, or x within bounds. */
+KERNEL plateau_encode_values(const cuda_encode a)
+{
+    float *x = row_of(a.x, blockIdx.x);
+    grid_begin();
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
+        x[i] = a.clip_min ? fminf(fmaxf(x[i], *a.clip_min), *a.clip_max)
+                          : (x[i] - a.norm_bias[i]) * a.norm_weight[i];
+}
+
 /* x += bias; y = x, at the token's position. */
 KERNEL plateau_encode_in_rows(const cuda_encode a)
 {
@@ -159,13 +196,14 @@ KERNEL plateau_encode_in_rows(const cuda_encode a)
         y[i] = x[i] = biased(a, x[i], i);
 }
 
-/* x += bias; then its sum into y and the norm of that. */
+/* x += bias, times factors; then its sum into y and the norm of that. */
 KERNEL plateau_encode_bias(const cuda_encode a)
 {
     float *x = row_of(a.x, blockIdx.x), *y = row_of(a.y, blockIdx.x), *z = row_of(a.z, blockIdx.x);
     grid_begin();
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
         float sum = biased(a, x[i], i);
+        sum = a.factors ? sum * a.factors[i] : sum;
         x[i] = sum;
         if (a.add)
             y[i] += sum;
@@ -186,12 +224,23 @@ DEVICE void rotate_heads(const cuda_encode &a, float *x, uint32_t patch)
     patch_at p = patch_of(a, patch);
     for (uint32_t i = threadIdx.x; i < a.heads * half; i += blockDim.x) {
         uint32_t j = i % half;
+        bool first = j < quarter;
         float *head = x + (uint64_t)(i / half) * a.head_dim;
-        uint64_t at = (uint64_t)(j < quarter ? p.row : p.column) * quarter + j % quarter;
-        at += j < quarter ? 0 : a.columns_at;
-        float low = head[j], high = head[j + half], c = a.cosines[at], s = a.sines[at];
-        head[j] = low * c - high * s;
-        head[j + half] = high * c + low * s;
+        uint64_t at = (uint64_t)(first != (a.apart != 0) ? p.row : p.column) * quarter + j % quarter;
+        at += first ? 0 : a.columns_at;
+        uint32_t one = a.apart && !first ? j + quarter : j, other = one + (a.apart ? quarter : half);
+        float low = head[one], high = head[other], c = a.cosines[at], s = a.sines[at];
+        head[one] = low * c - high * s;
+        head[other] = high * c + low * s;
+    }
+}
+
+/* Norms each head; no weight: nothing. */
+DEVICE void norm_heads(const cuda_encode &a, float *x, const float *weight)
+{
+    for (uint32_t head = 0; weight && head < a.heads; head++) {
+        float *at = x + (uint64_t)head * a.head_dim;
+        rms_row(at, at, weight, a.head_dim, a.eps);
     }
 }
 
@@ -222,7 +271,7 @@ DEVICE void keep_rounded(const cuda_encode &a, const float *x, uint32_t patch)
     }
 }
 
-/* x += bias: queries, or keys | values; rotates the first heads; with `keep` all are kept. */
+/* x += bias: queries, or keys | values; norms and rotates the first heads; with `keep` all are kept. */
 KERNEL plateau_encode_heads(const cuda_encode a)
 {
     uint32_t patch = a.from + blockIdx.x;
@@ -231,6 +280,8 @@ KERNEL plateau_encode_heads(const cuda_encode a)
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
         x[i] = biased(a, x[i], i);
     __syncthreads();
+    norm_heads(a, x, a.norm_weight);
+    norm_heads(a, x + a.width / 2, a.value_norm);
     rotate_heads(a, x, patch);
     __syncthreads();
     if (a.keep && a.heads_at)

@@ -103,22 +103,25 @@ DEVICE void put_zeros(const cuda_encode &a, uint32_t first)
 }
 
 /* The patches that the query `row` of the operation sees; past the last one as that one. */
-DEVICE range patches_seen(const cuda_encode &a, uint32_t row)
+template <bool WINDOWS> DEVICE range patches_seen(const cuda_encode &a, uint32_t row)
 {
-    uint32_t patch = a.from + min(row, a.count - 1);
-    return {patches_first(a, patch), patches_end(a, patch)};
+    if (!WINDOWS)
+        return {0, a.patches};
+    const uint32_t m = a.merge * a.merge;
+    const window_at w = window_of(a, (a.from + min(row, a.count - 1)) / m);
+    return {w.first * m, (w.first + w.count) * m};
 }
 
-template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
+template <uint32_t D, bool WINDOWS> DEVICE void attend_patches(const cuda_encode &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     const uint32_t stages_at = shared_at(shared);
     const uint32_t first = blockIdx.x * CUDA_ENCODE_QUERIES, row = first + threadIdx.x / 32 * ROWS;
-    const uint32_t last = min(first + CUDA_ENCODE_QUERIES, a.count) - 1;
-    const uint32_t begin = patches_first(a, a.from + first) / BLOCK_KEYS * BLOCK_KEYS;
-    const uint32_t blocks = (patches_end(a, a.from + last) - begin + BLOCK_KEYS - 1) / BLOCK_KEYS;
-    const range seen[2] = {patches_seen(a, row + threadIdx.x % 32 / 4),
-                           patches_seen(a, row + threadIdx.x % 32 / 4 + 8)};
+    const uint32_t begin = patches_seen<WINDOWS>(a, first).first / BLOCK_KEYS * BLOCK_KEYS;
+    const uint32_t end = patches_seen<WINDOWS>(a, first + CUDA_ENCODE_QUERIES - 1).end;
+    const uint32_t blocks = (end - begin + BLOCK_KEYS - 1) / BLOCK_KEYS;
+    const range seen[2] = {patches_seen<WINDOWS>(a, row + threadIdx.x % 32 / 4),
+                           patches_seen<WINDOWS>(a, row + threadIdx.x % 32 / 4 + 8)};
     cuda_attention of;
     of.scale = a.scale;
     of.cap = 0;
@@ -162,15 +165,19 @@ template <uint32_t D> DEVICE void attend_patches(const cuda_encode &a)
     put_zeros(a, first);
 }
 
-#define ATTEND(d, blocks)                                                                                    \
+#define ATTEND(name, d, windows, blocks)                                                                     \
     extern "C" __global__ void __launch_bounds__(CUDA_ENCODE_THREADS, blocks)                                \
-        plateau_encode_attend##d(const cuda_encode a)                                                        \
+        plateau_encode_##name##d(const cuda_encode a)                                                        \
     {                                                                                                        \
-        attend_patches<d>(a);                                                                                \
+        attend_patches<d, windows>(a);                                                                       \
     }
 /* From compute capability 10.0 on the compiler wants a few registers more than half of them. */
 #define HALF (__CUDA_ARCH__ >= 1000 ? 1 : 2)
-ATTEND(32, 2)
-ATTEND(64, 2)
-ATTEND(80, HALF)
-ATTEND(128, 1)
+ATTEND(attend, 32, false, 2)
+ATTEND(attend, 64, false, 2)
+ATTEND(attend, 80, false, HALF)
+ATTEND(attend, 128, false, 1)
+ATTEND(windows, 32, true, 2)
+ATTEND(windows, 64, true, 1)
+ATTEND(windows, 80, true, 1)
+ATTEND(windows, 128, true, 1)
