@@ -1,7 +1,8 @@
-/* wire_embeddings.c - OpenAI's embeddings: a vector for each input. */
+/* wire_embeddings.c - OpenAI's embeddings: a vector for each input, or for a conversation as vLLM has it. */
 #include "api/exchange.h"
 #include "api/reply.h"
-#include "api/wire/wire.h"
+#include "api/request/field.h"
+#include "api/wire/wire_openai.h"
 #include "api/wire/wire_results.h"
 
 #include "base/check.h"
@@ -28,6 +29,10 @@ static bool read_format(struct request *r, const struct field *f, json_t *v, str
 
 static bool check(struct request *r, struct reject *why)
 {
+    if (r->gen.prompt && r->gen.messages)
+        return reject_value(why, "input", "Send either messages or input, not both.");
+    if (r->gen.messages)
+        return true;
     if (!r->gen.prompt)
         return reject_value(why, "input", "input is missing.");
     return request_check_prompts(r, "input", why);
@@ -42,7 +47,8 @@ static const struct field fields[] = {
 };
 
 static const struct field_group own_fields = {fields, COUNT_OF(fields)};
-static const struct field_group *const groups[] = {&fields_results, &own_fields, NULL};
+static const struct field_group *const groups[] = {&fields_results, &own_fields, &fields_openai_conversation,
+                                                   NULL};
 
 /* ---- the reply ---- */
 
@@ -91,7 +97,11 @@ static void result(struct reply *r)
 const struct wire wire_embeddings = {
     .route = "/v1/embeddings",
     .frame = &openai_frame,
-    .form = {.groups = groups, .output = GEN_VECTOR, .check = check},
+    .form = {.groups = groups,
+             .api = OPENAI,
+             .output = GEN_VECTOR,
+             .check = check,
+             .convert = request_convert_messages},
     .id_prefix = "embd",
     .object = "list",
     .part = results_part,
