@@ -160,11 +160,21 @@ static int read_vision(struct config *c, struct model_files *files, const struct
     return err_set(e, r, "%s; --max-image-pixels 0 serves the text alone", why.text);
 }
 
+static bool has_limits(const struct config *c)
+{
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (c->layer[i].mlp_limit > 0 || c->layer[i].expert_limit > 0)
+            return true;
+    }
+    return false;
+}
+
 /* The part of the model that the CPU alone computes; NULL: none. */
 static const char *cpu_part(const struct config *c)
 {
     return c->decay_channels                   ? "the layers of Kimi delta attention"
            : c->activation == ACTIVATION_XIELU ? "the MLPs"
+           : has_limits(c)                     ? "activations between bounds"
                                                : NULL;
 }
 

@@ -266,6 +266,9 @@ TEST(parts_that_the_cpu_alone_computes_are_refused_on_a_gpu)
     e = (struct err){0};
     assert_int_equal(model_probe_at(SMALL_GOLDEN("apertus"), &parts, &s, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "the MLPs of apertus are not computed on gpu"));
+    e = (struct err){0};
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("step3p5"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "activations between bounds of step3p5 are not computed on gpu"));
 }
 
 TEST(fp8_is_for_fp8_weights_on_a_gpu)

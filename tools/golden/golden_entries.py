@@ -110,6 +110,31 @@ def published_kimi(config):
         "short_conv_kernel_size": config.pop("linear_conv_kernel_dim")}
 
 
+def without_vision(tensors):
+    """Leaves the tensors of the text model."""
+    for name in list(tensors):
+        if "vision" in name or "vit" in name or "projector" in name:
+            del tensors[name]
+
+
+def published_step(config):
+    """The text's own file, as published: lists with the MTP layers, heads of windows in an object."""
+    text = config["text_config"]
+    for key in ("per_layer_config", "rope_parameters", "mtp_layer_types", "mtp_mlp_layer_types"):
+        text.pop(key, None)
+    text |= {"rope_theta": [5000.0, 100.0, 100.0, 100.0], "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0],
+             "layer_types": text["layer_types"] + ["sliding_attention"], "moe_layers_enum": "1,2",
+             "swiglu_limits": text["swiglu_limits"] + [0.0], "num_nextn_predict_layers": 1,
+             "swiglu_limits_shared": text["swiglu_limits_shared"] + [0.0], "model_type": "step3p5",
+             "attention_other_setting": {"attention_type": "sliding_attention", "head_dim": 8,
+                                         "num_attention_heads": text.pop("num_sliding_attention_heads"),
+                                         "num_attention_groups": text["num_key_value_heads"]},
+             "num_attention_groups": text.pop("num_key_value_heads"), "moe_top_k": text.pop("num_experts_per_tok"),
+             "moe_num_experts": text.pop("n_routed_experts")}
+    del text["mlp_layer_types"]
+    return text
+
+
 def transposed_stacks(tensors):
     """Stacks of experts as [experts, in, out]."""
     for name in [n for n in tensors if ".mlp.experts." in n]:
@@ -341,6 +366,18 @@ ENTRIES = {
                              rms_norm_eps=1e-5, expert_selection_fn="sigmoid", logit_scale=0.9,
                              shared_expert_combination_strategy="sum", tie_word_embeddings=False,
                              layer_types=["sliding_attention", "full_attention"]),
+    # Activations between bounds of each layer, more heads of queries and another rotation in layers with a
+    # window, gates of heads. The text of step3p7 is step3p5.
+    "step3p5": Entry("step3p7", prompt=50, text="step3p5", change=without_vision, rewrite=published_step,
+                     vision=dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=28,
+                                 max_position_embeddings=4),
+                     **{**SMALL, "num_hidden_layers": 3}, head_dim=8, num_sliding_attention_heads=6,
+                     sliding_window=12, n_routed_experts=5, moe_intermediate_size=8, num_experts_per_tok=2,
+                     share_expert_dim=10, moe_router_scaling_factor=1.5, swiglu_limits=[0.0, 0.5, 0.0],
+                     swiglu_limits_shared=[0.4, 0.6, 0.0],
+                     layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+                     mlp_layer_types=["dense", "sparse", "sparse"], rope_theta=[5000.0, 100.0, 100.0],
+                     partial_rotary_factors=[0.5, 1.0, 1.0]),
     # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
     "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
                     attention_bias=True, lm_head_bias=True, sliding_window=24,

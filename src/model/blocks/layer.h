@@ -61,12 +61,14 @@ struct mlp_weights {
     struct projection in; /* gate | up; up alone */
     struct projection out;
     dev_ptr xielu; /* [3]: glu_clip.xielu; null: another activation */
+    float limit;   /* bound of the activation; 0: none */
 };
 
 struct moe_weights {
     enum route_shared shared;
-    dev_ptr correction;   /* [experts]; null: none */
-    dev_ptr expert_scale; /* [experts]; null: none */
+    dev_ptr correction;        /* [experts]; null: none */
+    dev_ptr expert_scale;      /* [experts]; null: none */
+    float limit, shared_limit; /* bounds of activations: of experts, and of the shared one; 0: none */
     struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
                              them */
     struct projection shared_out;

@@ -32,6 +32,7 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
                                fused = {ROLE_GATE_UP, 2 * width};
     const struct binder_matrix out = {ROLE_DOWN, hidden};
     bool one = binder_layer_has(b, layer, ROLE_GATE_UP);
+    l->mlp.limit = l->config->mlp_limit;
     int r = binder_layer_projection(b, layer, one ? &fused : in, one ? 1 : COUNT_OF(in), hidden, &l->mlp.in);
     return r == 0 ? binder_layer_projection(b, layer, &out, 1, width, &l->mlp.out) : r;
 }
@@ -46,8 +47,10 @@ static void activate(struct step *s, const struct layer *l, bool plain)
     const struct mlp_weights *w = &l->mlp;
     struct act in = step_act(ARRAY_PROJ, w->in.out), mid = step_act(ARRAY_MID, w->out.in);
     const struct op_product up = {.w = &w->in, .x = step_normed(s), .y = in};
-    const struct op_glu glu = {.function = step_glu(s),
-                               .clip.xielu = w->xielu,
+    struct glu_clip clip = step_clip(s, w->limit);
+    clip.xielu = w->xielu;
+    const struct op_glu glu = {.function = step_glu_within(s, w->limit),
+                               .clip = clip,
                                .plain = plain,
                                .in = in,
                                .out = mid,

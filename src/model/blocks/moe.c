@@ -186,6 +186,8 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     struct moe_weights *ret = &l->moe;
     const struct binder_matrix out = {ROLE_SHARED_DOWN, c->hidden};
     ret->shared = shared_of(c);
+    ret->limit = l->config->expert_limit;
+    ret->shared_limit = l->config->mlp_limit;
     int r = bind_in(b, layer, ret->shared, ret);
     bool corrected = c->use_expert_bias && c->topk_method == TOPK_CORRECTED;
     if (r == 0 && c->family->experts->correction && corrected)
@@ -263,9 +265,9 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
                                                  .groups_top = c->groups_top,
                                                  .correction = w->correction,
                                                  .expert_scale = w->expert_scale,
-                                                 .function = step_glu(s),
+                                                 .function = step_glu_within(s, w->shared_limit),
                                                  .plain = f->plain,
-                                                 .clip = step_clip(s),
+                                                 .clip = step_clip(s, w->shared_limit),
                                                  .in = in,
                                                  .out = out,
                                                  .reader = &w->shared_out});
@@ -276,9 +278,9 @@ static void compute_experts(struct step *s, const struct moe_weights *w, struct 
 {
     const struct act up = step_act(ARRAY_PAIR_UP, w->up.out), pair_mid = step_act(ARRAY_PAIR_UP, w->down.in);
     const struct act pair_out = step_act(ARRAY_PAIR_OUT, w->down.out);
-    const struct op_glu glu = {.function = step_glu(s),
+    const struct op_glu glu = {.function = step_glu_within(s, w->limit),
                                .plain = s->config->family->experts->plain,
-                               .clip = step_clip(s),
+                               .clip = step_clip(s, w->limit),
                                .in = up,
                                .out = pair_mid,
                                .reader = &w->down};

@@ -146,9 +146,15 @@ static inline enum glu_function step_glu(const struct step *s)
                                                   [ACTIVATION_XIELU] = GLU_XIELU};
     return functions[s->config->activation];
 }
-static inline struct glu_clip step_clip(const struct step *s)
+/* The activation between bounds, where there is one for it. */
+static inline enum glu_function step_glu_within(const struct step *s, float limit)
 {
-    return (struct glu_clip){.alpha = s->config->glu_alpha, .limit = s->config->glu_limit};
+    return limit > 0 ? GLU_SILU_CLIP : step_glu(s);
+}
+static inline struct glu_clip step_clip(const struct step *s, float limit)
+{
+    return (struct glu_clip){.alpha = s->config->glu_alpha,
+                             .limit = limit > 0 ? limit : s->config->glu_limit};
 }
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);

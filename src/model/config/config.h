@@ -73,7 +73,9 @@ struct layer_config {
     bool v_is_k;                  /* values are keys before their norm and rotation */
     /* Dense MLP. */
     uint32_t intermediate;
-    float xielu[4]; /* ACTIVATION_XIELU, of GGUF files: alpha_p, alpha_n, beta, eps */
+    float mlp_limit, expert_limit; /* bounds of activations: of the dense MLP and the shared expert, and of
+                                    * experts; 0: none */
+    float xielu[4];                /* ACTIVATION_XIELU, of GGUF files: alpha_p, alpha_n, beta, eps */
 };
 
 enum rope_type {
@@ -162,6 +164,7 @@ struct config {
     bool attention_biases, attention_out_biases, mlp_biases;
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
+    uint32_t window_heads; /* heads of queries in layers with a window; 0: those of the others */
     bool use_window, use_qk_norm, use_expert_bias;
     uint32_t attention_gate;  /* enum attention_gate */
     uint32_t attention_value; /* width of a head's value; 0: head_dim */

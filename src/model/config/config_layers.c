@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const struct layer_kind full_attention[LAYER_KINDS_MAX] = {
     {.names = {"full_attention", "attention"}, .mixer = &block_attention}};
@@ -105,7 +107,7 @@ static struct layer_config layer_of(const struct config *c, const struct layer_k
         .beside = kind->beside,
         .mlp = kind->alone ? NULL : mlp_of(c->family, sparse),
         .extra = c->layer_input > 0 ? &block_layer_input : NULL,
-        .heads = c->heads,
+        .heads = kind->windowed && c->window_heads > 0 ? c->window_heads : c->heads,
         .kv_heads = (own_heads ? c->global_kv_heads : c->kv_heads)
                     << (kind->windowed && c->family->kv_twice_windowed),
         .head_dim = head_dim,
@@ -327,6 +329,29 @@ static void read_mlp_types(struct json_read *r, struct config *c, struct layer_l
     }
 }
 
+/* "3,4,5" lists the layers with experts; all others are dense. */
+static void read_enum(struct json_read *r, struct config *c, struct layer_list *ret)
+{
+    const char *text = c->family->layers_padded ? json_read_string_or(r, "moe_layers_enum", NULL) : NULL;
+    bool sparse[CONFIG_LAYERS_MAX] = {false};
+    if (!text)
+        return;
+    while (*text && !r->error) {
+        char *end;
+        const unsigned long n = strtoul(text, &end, 10);
+        if (end == text || (*end && *end != ',') || n >= CONFIG_LAYERS_MAX)
+            json_read_fail(r, -EINVAL, "moe_layers_enum must be a text of numbers of layers");
+        else
+            sparse[n] = true;
+        text = *end ? end + 1 : end;
+    }
+    c->dense_layers = ret->count = 0;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (!sparse[i])
+            ret->layers[ret->count++] = i;
+    }
+}
+
 static void fill_layers(struct json_read *r, const json_t *types, struct config *c)
 {
     struct layer_list dense = {.count = 0}, first;
@@ -346,6 +371,7 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
     if (pattern->listed_if_dense && !types && c->dense_layers > 0)
         json_read_fail(r, -EINVAL, "layer_types is missing, beside first_k_dense_replace %u",
                        c->dense_layers);
+    read_enum(r, c, &dense);
     read_mlp_types(r, c, &dense);
     for (uint32_t i = 0; i < c->layers; i++) {
         bool is_first =
@@ -382,6 +408,36 @@ static void read_xielu(struct json_read *r, struct config *c)
                            c->layers);
         for (uint32_t i = 0; i < c->layers && !r->error; i++)
             c->layer[i].xielu[k] = (float)json_number_value(json_array_get(list, i));
+    }
+}
+
+/* Whether a list has a value for each layer, and perhaps for those of the MTP head. */
+static bool is_list_of_layers(struct json_read *r, const struct config *c, const json_t *list)
+{
+    const size_t count = json_array_size(list);
+    if (!json_is_array(list) || count < c->layers)
+        return false;
+    return count == c->layers ||
+           (c->family->layers_padded &&
+            count == c->layers + json_read_u32_or(r, "num_nextn_predict_layers", 0, CONFIG_LAYERS_MAX, 0));
+}
+
+static void read_limits(struct json_read *r, struct config *c, const char *key, size_t at)
+{
+    const json_t *list = json_read_get(r, key);
+    if (!list)
+        return;
+    if (!is_list_of_layers(r, c, list)) {
+        json_read_fail(r, -EINVAL, "%s must be a list of num_hidden_layers = %u numbers", key, c->layers);
+        return;
+    }
+    for (uint32_t i = 0; i < c->layers && !r->error; i++) {
+        const json_t *v = json_array_get(list, i);
+        const double limit = json_is_null(v) ? 0 : json_is_number(v) ? json_number_value(v) : -1;
+        if (!(limit >= 0 && limit <= 1e6))
+            json_read_fail(r, -EINVAL, "%s[%u] must be a number in 0..1e+06", key, i);
+        else
+            *(float *)((char *)&c->layer[i] + at) = (float)limit;
     }
 }
 
@@ -426,7 +482,7 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
         json_read_fail(r, -EINVAL, "layer_types is missing");
         return;
     }
-    if (c->layers == 0 || (types && (!json_is_array(types) || json_array_size(types) != c->layers))) {
+    if (c->layers == 0 || (types && !is_list_of_layers(r, c, types))) {
         json_read_fail(r, -EINVAL, "layer_types must be a list of num_hidden_layers = %u names", c->layers);
         return;
     }
@@ -439,6 +495,10 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
         except_layers(r, c);
     if (!r->error)
         read_xielu(r, c);
+    if (!r->error && c->family->limits_listed) {
+        read_limits(r, c, "swiglu_limits", offsetof(struct layer_config, expert_limit));
+        read_limits(r, c, "swiglu_limits_shared", offsetof(struct layer_config, mlp_limit));
+    }
 }
 
 /* States and latent rows of a text are computed from left to right, and so are images. */

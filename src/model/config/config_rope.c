@@ -187,6 +187,38 @@ static void take_part_of_head(struct json_read *p, const struct config *c, struc
     rope->part = 1;
 }
 
+/* The number that a list has for the layers of a table. */
+static double listed(struct json_read *r, const struct config *c, const char *key, bool local, double absent)
+{
+    const json_t *list = json_read_get(r, key);
+    double found = absent;
+    bool any = false;
+    if (json_array_size(list) < c->layers) {
+        json_read_fail(r, -EINVAL, "%s must be a list of num_hidden_layers = %u numbers", key, c->layers);
+        return absent;
+    }
+    for (uint32_t i = 0; i < c->layers && !r->error; i++) {
+        const double v = json_number_value(json_array_get(list, i));
+        if (c->layer[i].rope != local)
+            continue;
+        if (any && v != found)
+            json_read_fail(r, -ENOTSUP, "%s[%u] is %g, and that of a layer of its kind %g", key, i, v, found);
+        found = v;
+        any = true;
+    }
+    return found;
+}
+
+static double theta_of(struct json_read *r, const struct config *c, bool local, double absent)
+{
+    if (!c->family->rope_listed || !json_is_array(json_read_get(r, "rope_theta")))
+        return json_read_f64_or(r, "rope_theta", 1, 1e12, absent);
+    const double theta = listed(r, c, "rope_theta", local, absent);
+    if (!(theta >= 1 && theta <= 1e12))
+        json_read_fail(r, -EINVAL, "rope_theta must be in 1..1e+12");
+    return r->error ? absent : theta;
+}
+
 /* rope_theta and partial_rotary_factor: inside the object, else beside it. */
 static void read_table(struct json_read *r, struct json_read *p, const struct config *c, double theta,
                        struct rope_config *rope)
@@ -200,6 +232,8 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
     bool proportional = c->family->rope_proportional && rope == c->ropes && !p->object;
     if (proportional)
         part = 0.25;
+    if (c->family->rope_listed && json_read_get(r, "partial_rotary_factors"))
+        part = listed(r, c, "partial_rotary_factors", rope != c->ropes, part);
     part = json_read_f64_or(r, "partial_rotary_factor", 0, 1, part);
     rope->part = json_read_f64_or(p, "partial_rotary_factor", 0, 1, part);
     if (c->family->rope_part_of_head)
@@ -343,8 +377,7 @@ void config_rope_read(struct json_read *r, struct config *c)
         return;
     struct json_read newer = {.object = json_read_get(r, "rope_parameters"), .where = r->where, .e = r->e};
     double theta = f->rope_theta > 0 ? f->rope_theta : 10000;
-    theta =
-        json_read_f64_or(r, "rope_theta", 1, 1e12, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));
+    theta = theta_of(r, c, false, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));
     if (newer.error && !r->error)
         r->error = newer.error;
     read_rope(r, c, false, theta);
@@ -359,5 +392,7 @@ void config_rope_read(struct json_read *r, struct config *c)
         return;
     }
     theta = f->rope_theta_local > 0 ? f->rope_theta_local : c->ropes[0].theta;
+    if (f->rope_listed)
+        theta = theta_of(r, c, true, theta);
     read_rope(r, c, true, json_read_f64_or(r, "rope_local_base_freq", 1, 1e12, theta));
 }

@@ -130,12 +130,15 @@ struct family {
                              all do */
     bool query_growth;      /* queries grow with their position by llama_4_scaling_beta */
     bool rope_mscales;      /* longrope's factors of cosines and sines are short_mscale and long_mscale */
+    bool rope_listed;       /* rope_theta and partial_rotary_factors may be lists of layers */
     bool thetas_listed;     /* layer_rope_theta has each layer's theta; 0: it does not rotate */
     bool rope_part_of_head; /* latent attention: partial_rotary_factor is a part of a head's whole key */
     bool rope_adjacent;     /* pairs (2 j, 2 j + 1) turn together */
     bool rope_proportional; /* the main table's type where the file has none */
     float score_scale;      /* factor of scores; 0: by the head's size */
     bool v_norm;            /* each head of the values is normed, without a weight */
+    bool layers_padded;     /* lists of layers may have the MTP head's, too */
+    bool limits_listed;     /* swiglu_limits and swiglu_limits_shared have bounds of each layer */
     bool heads_listed;      /* num_attention_heads_per_layer has the heads of queries of each layer */
     bool kv_twice_windowed; /* layers with a window have twice as many KV heads */
     bool single_layers;     /* per_layer_config has numbers of single layers */

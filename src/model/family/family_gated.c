@@ -1,6 +1,6 @@
 /* family_gated.c - afmoe, laguna: gates of attention's results by a matrix of their own; norms of queries and
  * keys, windows, experts by a sigmoid and a correction. mimo_v2: values narrower than keys, sinks in layers
- * with a window. */
+ * with a window. step3p5: activations between bounds. */
 #include "model/blocks/blocks.h"
 #include "model/config/config_key.h"
 #include "model/family/family.h"
@@ -98,6 +98,53 @@ static const struct config_key mimo_keys[] = {
 static const struct expert_form mimo_experts = {
     .score = ROUTE_SIGMOID, .correction = true, .normalise_eps = 1e-20f};
 
+/* ---- step3p5 ---- */
+
+static const struct tensor_name step_tensors[] = {{ROLE_ATTENTION_GATE, "self_attn.g_proj"},
+                                                  {ROLE_ROUTER, "moe.gate"},
+                                                  {ROLE_ROUTER_CORRECTION, "moe.router_bias"},
+                                                  {ROLE_EXPERTS_GATE, "moe.gate_proj"},
+                                                  {ROLE_EXPERTS_UP, "moe.up_proj"},
+                                                  {ROLE_EXPERTS_DOWN, "moe.down_proj"},
+                                                  {ROLE_SHARED_GATE, "share_expert.gate_proj"},
+                                                  {ROLE_SHARED_UP, "share_expert.up_proj"},
+                                                  {ROLE_SHARED_DOWN, "share_expert.down_proj"},
+                                                  {ROLE_NONE, NULL}};
+
+/* Published files have names of their own, and heads of layers with a window in an object. Their other heads
+ * there are those of all layers, or tensors have other shapes. */
+static const struct config_key step_keys[] = {
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_U32(kv_heads, 1, CONFIG_HEADS_MAX, 0, "num_key_value_heads", "num_attention_groups"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),
+    CONFIG_U32(window_heads, 1, CONFIG_HEADS_MAX, 0, "num_sliding_attention_heads",
+               "attention_other_setting.num_attention_heads"),
+    CONFIG_U32_NEEDED(experts, 1, CONFIG_EXPERTS_MAX, "n_routed_experts", "moe_num_experts",
+                      "num_local_experts"),
+    CONFIG_U32_NEEDED(top_k, 1, CONFIG_TOP_K_MAX, "num_experts_per_tok", "moe_top_k"),
+    CONFIG_U32_NEEDED(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "share_expert_dim",
+                      "share_expert_dims"),
+    CONFIG_U32(dense_layers, 0, CONFIG_LAYERS_MAX, 3, "first_k_dense_replace"),
+    CONFIG_FLOAT(routed_scale, 1e-6, 1e6, 1, "moe_router_scaling_factor"),
+    CONFIG_FLOAT(score_scalar, 1e-6, 1e6, 0, "query_pre_attn_scalar"),
+    CONFIG_WORD(route_score, sigmoid, ROUTE_SIGMOID, "moe_router_activation"),
+    CONFIG_ONLY(true, "use_moe_router_bias"),
+    CONFIG_ONLY(true, "norm_expert_weight"),
+    CONFIG_ONLY(true, "use_head_wise_attn_gate"),
+    CONFIG_ONLY(true, "use_qk_norm"),
+    CONFIG_ONLY(true, "use_moe"),
+    CONFIG_ONLY(true, "zero_centered"),
+    CONFIG_ONLY(1, "moe_every_n_layer"),
+    CONFIG_IGNORED("attention_other_setting.attention_type", "attention_other_setting.head_dim",
+                   "attention_other_setting.num_attention_groups", "num_nextn_predict_layers",
+                   "per_layer_config"),
+    CONFIG_IGNORED("need_fp32_gate", "att_impl_type", "max_seq_len", "sink", "yarn_only_types"),
+    CONFIG_KEY_END,
+};
+
+static const struct expert_form step_experts = {
+    .score = ROUTE_SIGMOID, .shared = ROUTE_SHARED_WHOLE, .correction = true, .normalise = true};
+
 #define WINDOWED(main, local)                                                                                \
     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = main},                        \
               {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true, .rope = local}}
@@ -144,5 +191,21 @@ const struct family families_gated[] = {
      .rope_theta = 5e6,
      .rope_theta_local = 1e4,
      .experts = &mimo_experts},
+    {.names = {"step3p5"},
+     .parents = {"step3p7"},
+     .tensors = step_tensors,
+     .keys = step_keys,
+     .defaults = "{'max_position_embeddings': 128000, 'num_key_value_heads': 8, 'n_routed_experts': 288, "
+                 "'num_experts_per_tok': 8, 'share_expert_dim': 1280, 'moe_intermediate_size': 1280}",
+     WINDOWED(KIND_ROPE_MAIN, KIND_ROPE_LOCAL),
+     .norm_shift = SHIFT_HF,
+     .qk_norm = QK_NORM_HEAD,
+     .own_gate = GATE_HEADS,
+     .own_gate_function = HEAD_GATE_SIGMOID,
+     .rotary_part = 1,
+     .rope_listed = true,
+     .layers_padded = true,
+     .limits_listed = true,
+     .experts = &step_experts},
     {{NULL}},
 };

@@ -9,7 +9,6 @@ static const struct refused {
     {{"deepseek_v32", "deepseek_v4", "glm_moe_dsa", "glm5_next"},
      "an indexer chooses the keys that a query sees"},
     {{"kimi_k3"}, "its layers are newer than Kimi Linear's"},
-    {{"step3p5", "step3p7"}, "its layers clamp activations, each by a limit of its own"},
     {{"muse_glimmer"}, "its embedding, queries and keys have norms without weights"},
     {{"gemma3n"}, "its layers predict and correct several residual streams"},
     {{"llama4"}, "its layers attend in chunks and choose their experts before weighing them"},

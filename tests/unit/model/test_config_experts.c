@@ -188,4 +188,36 @@ TEST(apertus_has_an_mlp_of_xielu)
     refuses("{\"model_type\":\"apertus\"," BASE ",\"hidden_act\":\"silu\"}", -ENOTSUP, "supported: xielu");
 }
 
+#define STEP "{\"model_type\":\"step3p5\"," BASE ",\"sliding_window\":8"
+#define STEP_LISTS                                                                                           \
+    ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\"],"                     \
+    "\"num_nextn_predict_layers\":1,\"moe_num_experts\":4,\"moe_top_k\":2,\"num_attention_groups\":2"
+
+TEST(step_lists_layers_with_those_of_its_mtp_head)
+{
+    const struct config c = reads(STEP STEP_LISTS ",\"rope_theta\":[5000,100,100],"
+                                                  "\"partial_rotary_factors\":[0.5,1,1],"
+                                                  "\"moe_layers_enum\":\"1,2\","
+                                                  "\"attention_other_setting\":{\"num_attention_heads\":6},"
+                                                  "\"swiglu_limits\":[0,7,0],"
+                                                  "\"swiglu_limits_shared\":[null,16,0]}");
+    assert_true(c.layers == 2 && c.layer[0].heads == 4 && c.layer[1].heads == 6 && c.kv_heads == 2);
+    assert_true(c.ropes[0].theta == 5000 && c.ropes[1].theta == 100);
+    assert_true(c.ropes[0].rot == 8 && c.ropes[1].rot == 16);
+    assert_true(c.layer[0].mlp == &block_mlp && c.layer[1].mlp == &block_experts);
+    assert_true(c.layer[1].expert_limit == 7 && c.layer[1].mlp_limit == 16 && c.layer[0].mlp_limit == 0);
+    assert_true(c.experts == 4 && c.top_k == 2 && c.layer[0].window == 0 && c.layer[1].window == 8);
+    assert_string_equal(c.unknown_keys, "");
+    refuses(STEP STEP_LISTS ",\"swiglu_limits\":[0]}", -EINVAL, "swiglu_limits must be a list");
+    refuses(STEP STEP_LISTS ",\"swiglu_limits\":[0,-7]}", -EINVAL, "swiglu_limits[1] must be a number in 0");
+    refuses(STEP STEP_LISTS ",\"moe_layers_enum\":\"1;2\"}", -EINVAL, "moe_layers_enum must be a text");
+    refuses(STEP STEP_LISTS ",\"moe_layers_enum\":\"99999\"}", -EINVAL, "moe_layers_enum must be a text");
+    refuses(STEP STEP_LISTS ",\"rope_theta\":[5000]}", -EINVAL, "rope_theta must be a list");
+    refuses(STEP STEP_LISTS ",\"rope_theta\":[0,100,1]}", -EINVAL, "rope_theta must be in 1..1e+12");
+    refuses(STEP ",\"rope_theta\":[100,90],\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+            -ENOTSUP, "rope_theta[1] is 90, and that of a layer of its kind 100");
+    refuses(STEP ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]}", -EINVAL,
+            "layer_types must be a list of num_hidden_layers = 2 names");
+}
+
 TEST_MAIN()
