@@ -140,7 +140,7 @@ TEST(a_published_file_is_read)
         "\"sliding_attention\":{\"rope_theta\":10000.0,\"rope_type\":\"default\"}},\"sliding_window\":1024,"
         "\"tie_word_embeddings\":true,\"top_k_experts\":8,\"use_bidirectional_attention\":\"vision\","
         "\"use_double_wide_mlp\":false,\"vocab_size\":262144,\"vocab_size_per_layer_input\":262144}}");
-    assert_true(c.text_alone && c.tied && c.logits_cap == 30);
+    assert_true(!c.text_alone && c.tied && c.logits_cap == 30);
     assert_true(c.layer[5].head_dim == 512 && c.layer[5].kv_heads == 2 && c.layer[5].window == 0);
     assert_true(c.layer[4].head_dim == 256 && c.layer[4].kv_heads == 8 && c.layer[4].window == 1024);
     assert_true(c.layer[29].mlp == &block_experts_beside && !c.layer[29].extra && c.kv_count == 30);
