@@ -24,8 +24,9 @@ TEST(families_hold_in_bf16)
 
 TEST(vision_encoders_hold)
 {
-    static const char *const names[] = {"qwen2_5_vl", "gemma3_vl", "gemma4_vl", "gemma4_unified_vl",
-                                        "mistral3",   "internvl",  "smolvlm"};
+    static const char *const names[] = {"qwen2_5_vl",        "gemma3_vl", "gemma4_vl",
+                                        "gemma4_unified_vl", "mistral3",  "internvl",
+                                        "smolvlm",           "glm4v_vl",  "glm_ocr_vl"};
     holds("--compute bf16", names, sizeof(names) / sizeof(names[0]));
     holds("--compute f32", names, sizeof(names) / sizeof(names[0]));
 }

@@ -535,6 +535,13 @@ struct cuda_sort {
 
 /* ---- an image ---- */
 
+/* Values of enum encode_positions. */
+enum cuda_positions {
+    CUDA_POSITIONS_SQUARE,
+    CUDA_POSITIONS_CUBIC,
+    CUDA_POSITIONS_AXES,
+    CUDA_POSITIONS_PAIRS
+};
 struct cuda_encode {
     struct cuda_rows x, y, z;
     uint32_t from, count, width, parts;
@@ -564,7 +571,7 @@ struct cuda_encode {
     const float *levels;         /* [3][256]: values of a channel's bytes */
     uint32_t patch, frames, image_width, channels_last;
     struct cuda_matrix table; /* table of learned positions */
-    uint32_t positions;       /* its layout, a value of enum encode_positions */
+    uint32_t positions;       /* its layout, a value of enum cuda_positions */
 };
 
 /* A block of attention on tensor cores: queries, threads, keys of a stage, and stages for heads of so many

@@ -10,6 +10,11 @@
 #include <math.h>
 #include <string.h>
 
+_Static_assert((int)CUDA_POSITIONS_CUBIC == (int)ENCODE_POSITIONS_CUBIC &&
+                   (int)CUDA_POSITIONS_AXES == (int)ENCODE_POSITIONS_AXES &&
+                   (int)CUDA_POSITIONS_PAIRS == (int)ENCODE_POSITIONS_PAIRS,
+               "layouts are alike");
+
 #define ALIGN       64u
 #define ROW_FLOATS  32u
 #define CUDA_LEVELS 256u

@@ -57,7 +57,7 @@
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .rms = true, .eps = 1e-5,        \
     .eps_key = "rms_norm_eps", .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "silu",        \
     .sections_apart = true, .counts_frames = true, .no_videos = true, .merge = 2, .pixels_min = 12544,       \
-    .pixels_max = 11760000, .mean = CLIP_MEAN, .std = CLIP_STD
+    .pixels_max = 11760000, .mean = CLIP_MEAN, .std = CLIP_STD, .everywhere = true
 
 #define GEMMA4_PARTS                                                                                         \
     .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \

@@ -5,9 +5,6 @@
 #include "compute/cuda/kernels/fragment.cuh"
 #include "compute/cuda/kernels/window.cuh"
 
-/* Values of enum encode_positions. */
-enum { POSITIONS_SQUARE, POSITIONS_AXES, POSITIONS_PAIRS };
-
 struct patch_at {
     uint32_t row, column;
 };
@@ -94,10 +91,45 @@ DEVICE between between_of(uint32_t index, uint32_t count, uint32_t grid)
     return {low, min(low + 1, grid - 1), (float)(at - low)};
 }
 
+/* Entries of a row or column of the table around a patch, and their weights. */
+struct taps {
+    uint32_t index[4];
+    double weight[4];
+};
+
+/* Where patch `index` of `count` falls on an edge of the table; beyond its ends the last entry goes on. */
+DEVICE taps taps_of(uint32_t index, uint32_t count, uint32_t grid)
+{
+    taps ret;
+    const double at = (index + 0.5) * grid / count - 0.5, low = floor(at), t = at - low, a = -0.75;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        const double d = i == 0 ? 1 + t : i == 1 ? t : i == 2 ? 1 - t : 2 - t;
+        ret.weight[i] =
+            d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+        ret.index[i] = (uint32_t)fmin(fmax(low + i - 1, 0.0), grid - 1.0);
+    }
+    return ret;
+}
+
+/* y += bias, and what a bicubic filter makes of the table. */
+DEVICE void add_cubic(const cuda_encode &a, float *y, patch_at p)
+{
+    const taps r = taps_of(p.row, a.rows, a.grid), c = taps_of(p.column, a.columns, a.grid);
+    for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
+        float x = biased(a, y[i], i);
+#pragma unroll
+        for (uint32_t k = 0; k < 16; k++)
+            x = fmaf((float)(r.weight[k / 4] * c.weight[k % 4]),
+                     value_of(a.table, r.index[k / 4] * a.grid + c.index[k % 4], i), x);
+        y[i] = x;
+    }
+}
+
 /* y += bias, a row of the column and one of the row. */
 DEVICE void add_axes(const cuda_encode &a, float *y, patch_at p)
 {
-    const bool pairs = a.positions == POSITIONS_PAIRS;
+    const bool pairs = a.positions == CUDA_POSITIONS_PAIRS;
     const uint32_t column = pairs ? 2 * p.column : p.column, row = pairs ? 2 * p.row + 1 : a.grid + p.row;
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x)
         y[i] = biased(a, y[i], i) + value_of(a.table, column, i) + value_of(a.table, row, i);
@@ -113,7 +145,11 @@ KERNEL plateau_encode_positions(const cuda_encode a)
             y[i] = a.class_values[i] + value_of(a.table, 0, i);
         return;
     }
-    if (a.positions != POSITIONS_SQUARE) {
+    if (a.positions == CUDA_POSITIONS_CUBIC) {
+        add_cubic(a, y, p);
+        return;
+    }
+    if (a.positions != CUDA_POSITIONS_SQUARE) {
         add_axes(a, y, p);
         return;
     }
