@@ -41,6 +41,7 @@ enum encode_positions {
     ENCODE_POSITIONS_CUBIC,  /* a row for each patch of a square grid, between which a filter interpolates */
     ENCODE_POSITIONS_AXES,   /* rows of columns, then rows of rows: a patch has the sum of two */
     ENCODE_POSITIONS_PAIRS,  /* rows of columns and of rows alternate */
+    ENCODE_POSITIONS_SMOOTH, /* a square, resized to the image with a bilinear filter and antialias */
 };
 
 /* Properties of an encoder that its private arrays depend on. */

@@ -42,6 +42,7 @@ enum op {
     OP_STANDARD,   /* squeezed = (squeezed - bias) * scale */
     OP_POOL_NORM,  /* squeezed = norm of squeezed */
     OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
+    OP_TOKEN_NORM, /* merged = norm of merged, over the token */
     OP_SQUEEZE,    /* squeezed = product of merged */
     OP_SQUEEZED,   /* squeezed += bias */
     OP_PROJ,       /* merged = product of squeezed */
@@ -114,6 +115,7 @@ static void list_merge(const struct vision_config *v, struct vision_op_list *l)
     const char *const *t = v->family->tensors;
     const bool pools = v->family->pools, up = t[VISION_ROLE_MERGE_UP];
     add(l, OP_GATHER, !pools || t[VISION_ROLE_LAST_NORM]);
+    add(l, OP_TOKEN_NORM, vision_norms_twice(v));
     add(l, OP_POOL, pools);
     add(l, OP_STANDARD, v->standardizes);
     add(l, OP_POOL_NORM, pools);
@@ -268,10 +270,10 @@ static struct op_encode gathering(const struct vision_encoder *e)
                main = m == &e->weights->merger;
     struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)),
                                  last ? &e->weights->last : &m->norm, tokens_now(e), e->a.merged,
-                                 t->pools ? NULL
-                                 : up     ? &m->up.w
-                                          : &m->down.w);
-    a.norm_parts = main && !t->token_norm ? token_patches(e) : 1;
+                                 t->pools || (main && vision_norms_twice(e->config)) ? NULL
+                                 : up                                                ? &m->up.w
+                                                                                     : &m->down.w);
+    a.norm_parts = main && (last || !t->token_norm) ? token_patches(e) : 1;
     a.rms |= !last && t->merge_plain;
     if (main && !last)
         a.eps = e->config->merge_eps;
@@ -279,6 +281,16 @@ static struct op_encode gathering(const struct vision_encoder *e)
         a.by_value = true;
         a.reader = &m->squeeze.w;
     }
+    return a;
+}
+
+/* A norm of the token's patches together, each of which has had its own. */
+static struct op_encode token_norm(const struct vision_encoder *e)
+{
+    const struct vision_merger *m = merger_now(e);
+    struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm,
+                                 e->a.merged, e->a.merged, &m->up.w);
+    a.eps = e->config->merge_eps;
     return a;
 }
 
@@ -457,6 +469,8 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
         return pooling(e);
     case OP_STANDARD:
         return standardizing(e);
+    case OP_TOKEN_NORM:
+        return token_norm(e);
     case OP_POOL_NORM:
         return pool_norm(e);
     case OP_SQUEEZE:

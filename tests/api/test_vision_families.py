@@ -19,6 +19,8 @@ FAMILIES = {"mistral3": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "[IMG]"),
             "gemma4_vl": (["<|image|>", "<|image>", "<image|>"], "<|image|>"),
             "gemma4_unified_vl": (["<|image|>", "<|image>", "<image|>"], "<|image|>"),
             "internvl": (["<IMG_CONTEXT>", "<img>", "</img>"], "<IMG_CONTEXT>"),
+            "lfm2_vl": (["<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
+                        + [f"<|img_row_{i // 3 + 1}_col_{i % 3 + 1}|>" for i in range(6)], "<image>"),
             "smolvlm": (["<image>", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>", "<row_1_col_2>",
                          "<row_2_col_1>", "<row_2_col_2>"], "<image>"),
             "gemma3_vl": (["<image_soft_token>", "<start_of_image>", "<end_of_image>"], "<start_of_image>")}
@@ -100,8 +102,8 @@ def test_an_image_gives_the_tokens_of_transformers(tmp_path, name):
         assert server.stop() == 0
 
 
-# The files of the preprocessor by which an image of 128 x 128 pixels has tiles of 64.
-TILED = {"internvl": {"size": {"height": 64, "width": 64}, "min_patches": 1, "max_patches": 12},
+# The files of the preprocessor by which an image twice as large has tiles of 64 pixels; None: the golden's.
+TILED = {"lfm2_vl": None, "internvl": {"size": {"height": 64, "width": 64}, "min_patches": 1, "max_patches": 12},
          "smolvlm": {"size": {"longest_edge": 128}, "max_image_size": {"longest_edge": 64}}}
 
 
@@ -115,8 +117,9 @@ def test_tiles_give_the_tokens_of_transformers(tmp_path, name):
                {"type": "text", "text": " ".join(words[i] for i in wanted["prompt"][places[-1] + 1:])}]
     messages = [{"role": "user", "content": content}]
     model = make_model(tmp_path, name)
-    (model / "preprocessor_config.json").unlink(missing_ok=True)
-    (model / "preprocessor_config.json").write_text(json.dumps(TILED[name]))
+    if TILED[name]:
+        (model / "preprocessor_config.json").unlink(missing_ok=True)
+        (model / "preprocessor_config.json").write_text(json.dumps(TILED[name]))
     Seeing.model = model
     server = Seeing("--compute", "f32")
     try:

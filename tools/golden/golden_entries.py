@@ -459,6 +459,13 @@ ENTRIES = {
                      preprocessor={"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 64}},
                      vision=dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                                  patch_size=4, image_size=64)),
+    # SigLIP 2: positions resized to each image, a norm of patches, then one of tokens.
+    "lfm2_vl": Entry("lfm2_vl", sees=True, images=vision_inputs.Lfm2(), text="lfm2", **{**SMALL, "intermediate_size": 32},
+                     num_attention_heads=2, num_key_value_heads=1, block_auto_adjust_ff_dim=False,
+                     layer_types=["conv", "full_attention"], preprocessor=vision_inputs.Lfm2.files,
+                     vision=dict(model_type="siglip2_vision_model", hidden_size=16, intermediate_size=24,
+                                 num_hidden_layers=2, num_attention_heads=2, patch_size=8, num_patches=100,
+                                 vision_use_head=False)),
     # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
     "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
     "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,

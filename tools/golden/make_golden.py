@@ -16,8 +16,8 @@ second one) at every prompt position; `logits_last`, after the last prompt token
 regard to an end token; `greedy_margin`, the margin at each of those steps.
 
 A model with images has `image` too: a prompt with the pixels of ../noise.rgb, its logits and tokens, and
-`features_first_token` of its vision encoder. One with tiles has `tiles`: a prompt with an image of 2 x 2
-tiles and the whole one, and its tokens.
+`features_first_token` of its vision encoder. One with tiles has `tiles`: a prompt with an image of
+several tiles and the whole one, and its tokens.
 
 A model that makes vectors has `embedding` instead: `ids`, and their `vector` of length 1, by the pooling of
 its modules.json. One that makes scores has `rerank`: `ids`, `token_types` of a pair, and the `score`."""
@@ -152,16 +152,15 @@ def image_part(torch, model, entry, seed):
 
 
 def tiles_part(torch, model, entry, seed):
-    """Greedy tokens after an image of 2 x 2 tiles: the first one's pixels, each four times."""
+    """Greedy tokens after an image of several tiles: the first one's pixels, each four times."""
     from PIL import Image
     generator = torch.Generator().manual_seed(4000 + seed)
     height, width, _ = entry.images.shape
     noise = (DATA / "noise.rgb").read_bytes()[:height * width * 3]
     image = Image.frombytes("RGB", (width, height), noise).resize((2 * width, 2 * height), Image.Resampling.NEAREST)
-    inputs = {"pixel_values": entry.images.processor()(images=[image], return_tensors="pt")["pixel_values"]}
+    inputs = entry.images.tiles(image)
     random = torch.randint(3, entry.first, (24,), generator=generator).tolist()
-    count = (height // entry.vision["patch_size"] // entry.images.merge(entry.vision)) ** 2
-    prompt = random[:9] + entry.images.tiled(entry.first, count) + random[9:]
+    prompt = random[:9] + entry.images.tiled(entry.first) + random[9:]
 
     def logits(ids):
         with torch.no_grad():
@@ -299,7 +298,7 @@ def make(name, out, seeds):
             clear = margin > MARGIN_MIN
         if entry.sees:
             parts["image"] = image_part(torch, model, entry, seed)
-        if entry.sees and hasattr(entry.images, "processor"):
+        if entry.sees and hasattr(entry.images, "tiles"):
             parts["tiles"] = tiles_part(torch, model, entry, seed)
             clear &= min(parts["tiles"]["greedy_margin"]) > TILES_MARGIN_MIN
         if clear and all(min(p["greedy_margin"]) > MARGIN_MIN and len(set(p["greedy"])) >= DIFFERENT_MIN

@@ -146,8 +146,7 @@ class Gemma4Unified(Gemma4):
 class Tile(Qwen):
     """One tile: a square whose patches merge, one token after the other as in text.
 
-    `processor()` makes tiles and the whole image of 128 x 128 pixels, `tiled(first, count)` the tokens of
-    2 x 2 tiles and the whole image, of `count` tokens each."""
+    `tiles(image)` are arguments of the model for an image twice as large, `tiled(first)` its tokens."""
 
     shape = [64, 64, 3]
     numbers = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -169,14 +168,15 @@ class InternVL(Tile):
     def merge(self, vision):
         return 2
 
-    def processor(self):
+    def tiles(self, image):
         from transformers import GotOcr2ImageProcessorPil
         mean, std = self.numbers
-        return GotOcr2ImageProcessorPil(size={"height": 64, "width": 64}, crop_to_patches=True, image_mean=mean,
-                                        image_std=std)
+        processor = GotOcr2ImageProcessorPil(size={"height": 64, "width": 64}, crop_to_patches=True,
+                                             image_mean=mean, image_std=std)
+        return {"pixel_values": processor(images=[image], return_tensors="pt")["pixel_values"]}
 
-    def tiled(self, first, count):
-        return self.tokens(first, 5, count)
+    def tiled(self, first):
+        return self.tokens(first, 5, 16)
 
 
 class Idefics3(Tile):
@@ -196,10 +196,45 @@ class Idefics3(Tile):
     def inputs(self, torch, image, vision):
         return {"pixel_values": super().inputs(torch, image, vision)["pixel_values"][None]}
 
-    def processor(self):
+    def tiles(self, image):
         from transformers import SmolVLMImageProcessorPil
-        return SmolVLMImageProcessorPil(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
+        processor = SmolVLMImageProcessorPil(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
+        return dict(processor(images=[image], return_tensors="pt"))
 
-    def tiled(self, first, count):
-        tiles = [[first + 1, first + 3 + i] + [first] * count for i in range(4)]
-        return sum(tiles, []) + self.tokens(first, 1, count)
+    def tiled(self, first):
+        tiles = [[first + 1, first + 3 + i] + [first] * 16 for i in range(4)]
+        return sum(tiles, []) + self.tokens(first, 1, 16)
+
+
+class Lfm2(Qwen):
+    """Patches row by row, of an image of any ratio. Its processor needs the package torchvision."""
+
+    files = {"encoder_patch_size": 8, "tile_size": 64, "min_image_tokens": 4, "max_image_tokens": 24}
+
+    def config(self, first):
+        return {"image_token_id": first, "projector_hidden_size": 20}
+
+    def merge(self, vision):
+        return 2
+
+    def tokens(self, first, rows, columns):
+        return [first + 1] + [first] * (rows * columns) + [first + 2]
+
+    def inputs(self, torch, image, vision):
+        patch = vision["patch_size"]
+        rows, columns = image.shape[0] // patch, image.shape[1] // patch
+        tiles = normed(image, self.mean, self.std).view(rows, patch, columns, patch, 3).permute(0, 2, 1, 3, 4)
+        return {"pixel_values": tiles.reshape(1, rows * columns, -1),
+                "spatial_shapes": torch.tensor([[rows, columns]]),
+                "pixel_attention_mask": torch.ones(1, rows * columns, dtype=torch.int64)}
+
+    def more(self, torch, ids, first):
+        return {}
+
+    def tiles(self, image):
+        from transformers import Lfm2VlImageProcessor
+        return dict(Lfm2VlImageProcessor(**self.files)(images=[image], return_tensors="pt"))
+
+    def tiled(self, first):
+        tiles = [[first + 4 + i] + [first] * 16 for i in range(6)]
+        return [first + 1] + sum(tiles, []) + [first + 3] + [first] * 24 + [first + 2]

@@ -4,6 +4,7 @@
  * patches. Tiles of a product are rectangles: panels of its matrix times a block of columns. Both have a
  * fixed size, independent of other work. A piece is a few tiles, for each worker about as much work. */
 #include "compute/cpu/cpu.h"
+#include "compute/cpu/cpu_positions.h"
 #include "compute/encode.h"
 #include "compute/rope.h"
 
@@ -216,41 +217,24 @@ static void add_axes(const struct stage *st, struct patch_at p, float *h, float 
     }
 }
 
-/* Weights of the four entries of a table around a place, by its distance from the second one. */
-static void cubic_weights(double t, double ret[4])
+static uint32_t within(int32_t entry, uint32_t grid)
 {
-    const double a = -0.75, distance[4] = {1 + t, t, 1 - t, 2 - t};
-    for (size_t i = 0; i < 4; i++) {
-        double d = distance[i];
-        ret[i] = d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
-    }
+    return entry < 0 ? 0 : MIN_OF((uint32_t)entry, grid - 1);
 }
 
-/* Entries of a row or column of the table, and their weights. */
-struct taps {
-    uint32_t index[4];
-    double weight[4];
-};
-
-/* Where patch `index` of `count` falls on an edge of the table; beyond its ends the last entry goes on. */
-static struct taps taps_of(uint32_t index, uint32_t count, uint32_t grid)
+static void add_filtered(const struct stage *st, struct patch_at p, float *h, float *row)
 {
-    struct taps ret;
-    double at = (index + 0.5) * grid / count - 0.5, low = floor(at);
-    cubic_weights(at - low, ret.weight);
-    for (uint32_t i = 0; i < 4; i++)
-        ret.index[i] = (uint32_t)fmin(fmax(low + i - 1, 0), grid - 1.0);
-    return ret;
-}
-
-static void add_cubic(const struct stage *st, struct patch_at p, float *h, float *row)
-{
+    const struct encode_image *image = st->op->image;
     const uint32_t grid = st->op->grid;
-    const struct taps r = taps_of(p.row, st->op->image->rows, grid),
-                      c = taps_of(p.column, st->op->image->columns, grid);
-    for (uint32_t i = 0; i < 16; i++) {
-        matrix_row(&st->matrix, r.index[i / 4] * grid + c.index[i % 4], row);
-        st->cpu->ops->add_scaled(h, row, (float)(r.weight[i / 4] * c.weight[i % 4]), st->op->width);
+    const struct cpu_position_axis r = cpu_position_axis(image->shape->positions, p.row, image->rows, grid),
+                                   c = cpu_position_axis(image->shape->positions, p.column, image->columns,
+                                                         grid);
+    for (int32_t y = r.from; y < r.to; y++) {
+        for (int32_t x = c.from; x < c.to; x++) {
+            matrix_row(&st->matrix, within(y, grid) * grid + within(x, grid), row);
+            st->cpu->ops->add_scaled(h, row, (float)(cpu_position_weight(&r, y) * cpu_position_weight(&c, x)),
+                                     st->op->width);
+        }
     }
 }
 
@@ -280,7 +264,8 @@ static void add_position(const struct stage *st, struct patch_at p, float *h, fl
         add_square(st, p, h, row);
         return;
     case ENCODE_POSITIONS_CUBIC:
-        add_cubic(st, p, h, row);
+    case ENCODE_POSITIONS_SMOOTH:
+        add_filtered(st, p, h, row);
         return;
     default:
         add_axes(st, p, h, row);

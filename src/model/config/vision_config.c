@@ -77,10 +77,12 @@ static void expect_only(struct json_read *r, const struct vision_family *t)
 
 static void read_grid(struct json_read *r, struct vision_config *v)
 {
-    uint32_t positions = json_read_u32(r, "num_position_embeddings", 1, VISION_GRID_MAX * VISION_GRID_MAX);
+    const char *key =
+        v->family->positions == ENCODE_POSITIONS_SMOOTH ? "num_patches" : "num_position_embeddings";
+    uint32_t positions = json_read_u32(r, key, 1, VISION_GRID_MAX * VISION_GRID_MAX);
     v->grid = (uint32_t)lround(sqrt(positions));
     if (v->grid * v->grid != positions)
-        json_read_fail(r, -ENOTSUP, "num_position_embeddings is %u, which is not a square", positions);
+        json_read_fail(r, -ENOTSUP, "%s is %u, which is not a square", key, positions);
 }
 
 static void read_deepstack(struct json_read *r, const struct config *text, struct vision_config *v)
@@ -205,6 +207,10 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
         read_no_blocks(r, v);
     else
         read_blocks(r, v);
+    if (v->family->mid_key)
+        v->mid = json_read_u32(top, v->family->mid_key, 1, CONFIG_INTERMEDIATE_MAX);
+    if (v->family->merge_norm_key)
+        v->merge_bare = !json_read_bool_or(top, v->family->merge_norm_key, true);
     if (v->family->eps_key)
         v->eps = (float)json_read_f64_or(r, v->family->eps_key, 0, 1, v->eps);
     v->out = json_read_u32_or(r, "out_hidden_size", 1, CONFIG_HIDDEN_MAX, text->hidden);
@@ -212,7 +218,7 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
            VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
     const bool has = v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget;
-    if (has && v->family->size == IMAGE_BY_AREA && v->family->positions == ENCODE_POSITIONS_SQUARE)
+    if (has && v->family->size == IMAGE_BY_AREA && v->family->positions != ENCODE_POSITIONS_CUBIC)
         read_grid(r, v);
     else if (has)
         read_square(r, v);
@@ -435,6 +441,32 @@ static void read_tiles(struct json_read *r, struct vision_config *v)
                        VISION_TILES_MAX);
 }
 
+/* Reads the bounds of an image's tokens, beyond which it is split. */
+static void read_token_tiles(struct json_read *r, struct vision_config *v)
+{
+    const struct vision_tiles *t = v->family->tiles;
+    struct model_tiles *to = &v->shape.tiles;
+    const uint64_t token = (uint64_t)v->shape.patch * v->shape.patch * v->shape.merge * v->shape.merge;
+    const uint32_t least = json_read_u32_or(r, "min_image_tokens", 1, VISION_GRID_MAX, 64);
+    const uint32_t most = json_read_u32_or(r, "max_image_tokens", least, VISION_GRID_MAX, 256);
+    expect_steps(r, v->shape.filter, true);
+    read_numbers(r, v->mean, v->std);
+    expect(r, "encoder_patch_size", v->shape.patch);
+    expect(r, "downsample_factor", v->shape.merge);
+    to->edge = json_read_u32_or(r, "tile_size", 1, VISION_EDGE_MAX, t->edge);
+    to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
+    to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
+    to->area_above = (double)most * (double)token * json_read_f64_or(r, "max_pixels_tolerance", 0, 1e6, 2);
+    if (!json_read_bool_or(r, "do_image_splitting", true))
+        to->count_min = to->count_max = 1;
+    if (!json_read_bool_or(r, "use_thumbnail", true))
+        json_read_fail(r, -ENOTSUP, "use_thumbnail is false, which is not supported");
+    if (to->edge % (v->shape.patch * v->shape.merge) != 0 || (uint64_t)to->edge * to->edge > most * token)
+        json_read_fail(r, -ENOTSUP, "tile_size is %u, which is not whole tokens, %u at most", to->edge, most);
+    v->shape.pixels_min = least * token;
+    v->shape.pixels_max = most * token;
+}
+
 /* Reads the steps of families other than Qwen's. */
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
@@ -462,6 +494,10 @@ static void read_image(struct json_read *r, uint32_t tokens_asked, struct vision
     }
     if (tokens_asked)
         json_read_fail(r, -ENOTSUP, "--image-tokens is for models whose images have a budget of tokens");
+    if (v->family->tiles && v->family->tiles->edge > 0) {
+        read_token_tiles(r, v);
+        return;
+    }
     if (v->shape.size != IMAGE_BY_AREA) {
         read_other_image(r, v);
         return;
@@ -532,6 +568,12 @@ bool vision_sees_all(const struct vision_config *v, uint32_t block)
     return false;
 }
 
+bool vision_norms_twice(const struct vision_config *v)
+{
+    const struct vision_family *t = v->family;
+    return t->tensors[VISION_ROLE_LAST_NORM] && t->token_norm && !v->merge_bare;
+}
+
 uint32_t vision_squeezed(const struct vision_config *v)
 {
     return v->family->tensors[VISION_ROLE_MERGE_PROJ] ? v->out : v->hidden;
@@ -541,6 +583,7 @@ static void set_merger(struct vision_config *v)
 {
     const char *const *t = v->family->tensors;
     v->merge_mid = t[VISION_ROLE_MERGE_GATE] ? VISION_CHANNELS * v->out
+                   : v->mid > 0              ? v->mid
                    : v->family->mid_of_text  ? v->out
                                              : vision_merged(v);
     if (v->family->wide_merger) {

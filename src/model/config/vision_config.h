@@ -42,6 +42,8 @@ struct vision_config {
     bool standardizes;          /* means of patches are standardised */
     uint32_t pooling;           /* with vision_family.budget: patches of a token's edge */
     float eps, merge_eps;       /* epsilon of norms, and of the merger's */
+    bool merge_bare;            /* the merger has no norm */
+    uint32_t mid;               /* values of the merger's middle; 0: the family says */
     uint32_t grid;              /* edge of the table of learned positions, or rows of one axis */
     uint32_t out;               /* values of a token: the text model's hidden */
     uint32_t merge_mid;         /* values of a token that the merger's last product reads */
@@ -80,6 +82,9 @@ static inline uint32_t vision_patch_values(const struct vision_config *v)
 
 /* Values that become of a token's patches with VISION_ROLE_MERGE_SQUEEZE. */
 uint32_t vision_squeezed(const struct vision_config *v);
+
+/* Whether the merger's norm is over a token whose patches have had the norm after the last block. */
+bool vision_norms_twice(const struct vision_config *v);
 
 /* Values of the patches that make one token. */
 static inline uint32_t vision_merged(const struct vision_config *v)

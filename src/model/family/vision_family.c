@@ -86,6 +86,16 @@ static const struct vision_tiles internvl_tiles = {.min = {"min_patches", 1}, .m
 
 static const struct vision_tiles idefics_tiles = {.longest = 4 * 364};
 
+static const struct model_image_marks lfm2_marks = {
+    .before = "<|image_start|>",
+    .tile = {"<|img_row_", "_col_", "|>"},
+    .whole = "<|img_thumbnail|>",
+    .after = "<|image_end|>",
+    .tokens = {"<|image_start|>", "<|img_thumbnail|>", "<|image_end|>"}};
+
+static const struct vision_tiles lfm2_tiles = {
+    .edge = 512, .min = {"min_tiles", 2}, .max = {"max_tiles", 10}};
+
 static const struct vision_family vision_families[] = {
     {.names = {"qwen3_5", "qwen3_5_moe"}, QWEN3_PARTS, .tensors = {QWEN3_TENSORS}},
     {.names = {"qwen3_vl", "qwen3_vl_moe"},
@@ -299,6 +309,35 @@ static const struct vision_family vision_families[] = {
      .std = {0.5f, 0.5f, 0.5f},
      .marks = &idefics_marks,
      .tiles = &idefics_tiles,
+     .linear = true},
+    {.names = {"lfm2_vl"},
+     .prefixes = {"model.", ""},
+     .roots = {"vision_tower.vision_model.", "vision_tower."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@embeddings.patch_embedding",
+                 [VISION_ROLE_POSITIONS] = "@embeddings.position_embedding",
+                 SIGLIP_BLOCKS("@encoder.layers.#."),
+                 [VISION_ROLE_LAST_NORM] = "@post_layernorm",
+                 [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.layer_norm",
+                 [VISION_ROLE_MERGE_UP] = "multi_modal_projector.linear_1",
+                 [VISION_ROLE_MERGE_DOWN] = "multi_modal_projector.linear_2"},
+     .frames = 1,
+     .positions = ENCODE_POSITIONS_SMOOTH,
+     .patches_flat = true,
+     .eps = 1e-6,
+     .eps_key = "layer_norm_eps",
+     .merge_eps = 1e-5,
+     .token_norm = true,
+     .merge_norm_key = "projector_use_layernorm",
+     .mid_key = "projector_hidden_size",
+     .activation = "gelu_pytorch_tanh",
+     .merge_key = "downsample_factor",
+     .merge = 2,
+     .size = IMAGE_BY_AREA,
+     .filter = 2,
+     .mean = {0.5f, 0.5f, 0.5f},
+     .std = {0.5f, 0.5f, 0.5f},
+     .marks = &lfm2_marks,
+     .tiles = &lfm2_tiles,
      .linear = true},
 };
 

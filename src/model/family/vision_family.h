@@ -64,6 +64,8 @@ struct vision_number {
  * tile's edge and do_image_splitting wants them; else as many as these keys allow, of the nearest ratio. */
 struct vision_tiles {
     uint32_t longest;
+    uint32_t
+        edge; /* default of tile_size: images have as many tokens as their area, or tiles beyond a limit */
     struct vision_number min, max;
 };
 
@@ -101,9 +103,12 @@ struct vision_family {
     const char *eps_key;    /* key of the epsilon; NULL: none */
     const char *merge_key;  /* key beside vision_config of patches of a token's edge, or of one part
                                       * of them; NULL: spatial_merge_size */
-    double merge_eps;       /* epsilon of the merger's norm; 0: that of norms */
-    bool token_norm;        /* the merger's norm is over a token's patches together */
-    bool mid_of_text;       /* the merger's middle is as wide as the text */
+    const char *mid_key;    /* key of the merger's middle width; NULL: none */
+    const char *merge_norm_key; /* key beside vision_config: whether the merger has a norm; NULL: it has */
+    bool patches_flat;          /* the patch embedding is a matrix, its input pixel by pixel */
+    double merge_eps;           /* epsilon of the merger's norm; 0: that of norms */
+    bool token_norm;            /* the merger's norm is over a token's patches together */
+    bool mid_of_text;           /* the merger's middle is as wide as the text */
     struct vision_only only[6];
     uint32_t filter;                 /* model_vision.filter */
     bool windows;                    /* attention of most blocks stays in windows of tokens (window_size) */

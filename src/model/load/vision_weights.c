@@ -227,6 +227,8 @@ static int bind_merge_norm(struct binder *b, struct vision_norm *ret)
 {
     const struct vision_config *v = &b->config->vision;
     char path[BINDER_PATH_MAX];
+    if (v->merge_bare)
+        return 0;
     if (v->family->merge_plain)
         return binder_ones(b, v->hidden, &ret->weight);
     if (!v->family->text_norm)
@@ -327,7 +329,7 @@ static int bind_flat_patches(struct binder *b, struct vision_weights *t)
 
 static int bind_patches(struct binder *b, struct vision_weights *t)
 {
-    if (b->config->vision.family->budget)
+    if (b->config->vision.family->budget || b->config->vision.family->patches_flat)
         return bind_flat_patches(b, t);
     const struct vision_config *v = &b->config->vision;
     const uint64_t p = v->shape.patch;
@@ -352,7 +354,7 @@ static int find_positions(struct binder *b, struct linear_source *ret)
 {
     const struct vision_config *v = &b->config->vision;
     const enum encode_positions p = v->family->positions;
-    const bool square = p == ENCODE_POSITIONS_SQUARE || p == ENCODE_POSITIONS_CUBIC;
+    const bool square = p != ENCODE_POSITIONS_AXES && p != ENCODE_POSITIONS_PAIRS;
     const uint64_t axes = p == ENCODE_POSITIONS_AXES ? 2 : v->grid;
     char path[BINDER_PATH_MAX];
     path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path);

@@ -340,6 +340,30 @@ TEST(images_of_idefics3_have_tiles)
     refuses(IDEFICS, "{\"resample\":3}", -ENOTSUP, "resample is 3");
 }
 
+#define LFM2_BUT_PATCHES                                                                                     \
+    "{\"model_type\":\"lfm2_vl\",\"image_token_id\":500,\"projector_hidden_size\":40,\"text_config\":{"      \
+    "\"model_type\":\"lfm2\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"          \
+    "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
+    "\"layer_types\":[\"conv\",\"full_attention\"]},\"vision_config\":{\"num_hidden_layers\":2,"             \
+    "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":16,"               \
+    "\"num_patches\":"
+#define LFM2 LFM2_BUT_PATCHES "256}}"
+
+TEST(images_of_lfm2_vl_have_tiles_beyond_their_tokens)
+{
+    struct vision_config v = reads(LFM2, NULL, NULL, NULL);
+    assert_true(v.grid == 16 && v.shape.merge == 2 && v.mid == 40 && !v.merge_bare && vision_norms_twice(&v));
+    assert_true(v.shape.pixels_min == 64 * 1024 && v.shape.pixels_max == 256 * 1024 && v.shape.filter == 2);
+    assert_true(v.shape.tiles.edge == 512 && v.shape.tiles.area_above == 524288);
+    assert_int_equal(model_image_parts_max(&v.shape), 11);
+    v = reads(LFM2, "{\"do_image_splitting\":false}", NULL, NULL);
+    assert_int_equal(model_image_parts_max(&v.shape), 1);
+    refuses(LFM2, "{\"tile_size\":768}", -ENOTSUP, "tile_size is 768");
+    refuses(LFM2, "{\"use_thumbnail\":false}", -ENOTSUP, "use_thumbnail is false");
+    refuses(LFM2, "{\"encoder_patch_size\":14}", -ENOTSUP, "encoder_patch_size is 14; supported is 16");
+    refuses(LFM2_BUT_PATCHES "250}}", NULL, -ENOTSUP, "num_patches is 250, which is not a square");
+}
+
 /* The keys of a published file, without text_config. */
 #define QWEN25                                                                                               \
     "\"model_type\":\"qwen2_5_vl\",\"image_token_id\":500,\"video_token_id\":501,\"vision_start_token_id\":" \
