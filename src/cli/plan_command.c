@@ -42,6 +42,7 @@ static void print_drafting(const struct planning *p)
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     const struct drafting_opts *g = &p->model.drafting;
     const char *who = g->by == DRAFTING_NGRAM ? "n-gram matches"
+                      : g->eagle              ? "the EAGLE-3 head"
                       : g->by == DRAFTING_MTP ? "the MTP head"
                                               : "the draft model";
     if (g->drafts_max == 0)

@@ -344,16 +344,18 @@ struct op_values {
 
 /* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token), and
  * the angles of the token before. In a step h = rmsnorm(h + residual) * final_norm comes first; the hidden
- * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. Fails
- * with its device only. */
+ * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. An
+ * EAGLE-3 head (2.9) has no final_norm: h is its hidden state. Fails with its device only. */
 struct op_pair {
     struct residual add;
     const struct weight *table;
     const struct rope_tables *ropes;
     dev_ptr final_norm, norm_embedding, norm_hidden;
+    float eps; /* eps of the norms; 0: compute_shape.eps */
     struct act h, pair, angles;
-    bool draft;       /* h is normed */
-    bool from_states; /* the first pass of a draft */
+    struct act hidden; /* drafts: gets the hidden state before the token; width 0: not wanted */
+    bool draft;        /* h is normed */
+    bool from_states;  /* the first pass of a draft */
     const struct projection *reader;
 };
 

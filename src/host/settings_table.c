@@ -124,8 +124,8 @@ const struct setting_row settings_table[] = {
      "one, and n-gram after it"},
     {GROUP_MODEL, "draft-model", "DIR", SETTING_TEXT, AT(model.draft_model), 0, 0, NULL,
      COMMAND_ANY | SECTION,
-     "a small model with the same tokenizer, which drafts with --spec auto; output as without it [default: "
-     "none]"},
+     "a small model with the same tokenizer, or an EAGLE-3 head, which drafts with --spec auto; output as "
+     "without it [default: none]"},
     {GROUP_MODEL, "mtp", "N", SETTING_COUNT, AT(model.speculation.head_drafts), 0, 8, SETTINGS_NOT_GIVEN,
      COMMAND_ANY | SECTION,
      "longest draft of the MTP head or the draft model; the draft length adapts to measured cost and "

@@ -2,6 +2,7 @@
 #include "model/measure.h"
 
 #include "model/blocks/blocks.h"
+#include "model/blocks/eagle.h"
 #include "model/blocks/forward.h"
 #include "model/blocks/layer.h"
 #include "model/blocks/layer_inputs.h"
@@ -43,6 +44,7 @@ void measure_source_close(struct source *s)
 {
     packers_stop(&s->packers);
     arena_free(s->arena);
+    model_files_close(s->eagle_files);
     account_close(s->account);
     *s = (struct source){0};
 }
@@ -67,6 +69,15 @@ int measure_source_begin(struct source *s, const struct device *device, uint64_t
     const struct packers_opts opts = {s->checkpoint, s->account, device, stage_bytes};
     if (s->account)
         account_set_planned(s->account, arena_committed_bytes(s->arena) + packers_bytes(stage_bytes));
+    int r = packers_start(&s->packers, &opts);
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage_bytes);
+}
+
+int measure_source_turn(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e)
+{
+    const struct packers_opts opts = {s->eagle_checkpoint, s->account, device, stage_bytes};
+    packers_stop(&s->packers);
     int r = packers_start(&s->packers, &opts);
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage_bytes);
@@ -236,6 +247,36 @@ static int measure_head(struct config *c, struct model_files *files, struct bind
     return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
 }
 
+/* The head of another checkpoint, in place of the model's own. */
+static int measure_eagle(struct config *c, const char *dir, struct source *s, struct binder *b,
+                         struct bind_mark *head)
+{
+    struct mtp_weights weights;
+    struct eagle_weights eagle;
+    struct err *e = b->e;
+    ASSERT(s->tables);
+    if (!c->backend->page_hidden)
+        return err_set(e, -ENOTSUP, "EAGLE-3 heads are computed on the CPU alone");
+    int r = model_files_open(dir, &s->eagle_files, e);
+    if (r == 0)
+        r = checkpoint_open(s->arena, s->eagle_files, "", s->account, &s->eagle_checkpoint, e);
+    if (r == 0)
+        r = eagle_read(s->tables, s->eagle_files, c, &c->eagle, e);
+    if (r < 0)
+        return r;
+    *b = (struct binder){.checkpoint = s->eagle_checkpoint,
+                         .config = &c->eagle->config,
+                         .scratch = s->arena,
+                         .e = e,
+                         .sums = b->sums,
+                         .fast = b->fast,
+                         .floats = b->floats};
+    c->draft_vocab = 0;
+    r = eagle_bind(b, c->eagle, &weights, &eagle);
+    *head = (struct bind_mark){b->used, b->digest};
+    return r;
+}
+
 static int find_vector_head(const struct config *c, struct model_files *files, const struct binder *text,
                             struct source *s, struct err *e)
 {
@@ -309,7 +350,10 @@ int measure_model(struct config *c, const struct model_parts *parts, struct mode
         return r;
     ret->mtp = ret->text;
     ret->mtp.e = &ret->mtp_absent;
-    r = measure_head(c, files, &ret->mtp, &ret->head_mark);
+    r = parts->eagle ? measure_eagle(c, parts->eagle, s, &ret->mtp, &ret->head_mark)
+                     : measure_head(c, files, &ret->mtp, &ret->head_mark);
+    if (r < 0 && parts->eagle)
+        return err_set(e, r, "the EAGLE-3 head at %s: %s", parts->eagle, ret->mtp_absent.text);
     c->mtp_count = r == 0;
     if (r == 0)
         take_mode(c, &ret->mtp);

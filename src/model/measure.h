@@ -35,6 +35,11 @@ struct source {
     struct account *account; /* account of the tables, the checkpoint and the packers */
     struct arena *arena;
     struct checkpoint *checkpoint;
+    /* With parts.eagle: where its configuration stays, set by the caller; its files, closed with the
+     * source. */
+    struct arena *tables;
+    struct model_files *eagle_files;
+    struct checkpoint *eagle_checkpoint;
     struct packers packers;
     struct vector_head_source vector_head;
 };
@@ -58,6 +63,8 @@ int measure_source_open(struct source *s, struct model_files *files, struct acco
 uint64_t measure_staging_bytes(const struct measured *m);
 /* Plans the account's bytes and starts the packers. `stage_bytes` 0: their stages are empty. 0 or -ENOMEM. */
 int measure_source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e);
+/* The packers read the EAGLE-3 checkpoint from now on. 0 or -ENOMEM. */
+int measure_source_turn(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e);
 /* Zeroed is fine. */
 void measure_source_close(struct source *s);
 

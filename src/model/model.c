@@ -92,21 +92,24 @@ static uint64_t tables_bytes(const struct config *c)
     uint64_t bytes = c->layers * (sizeof(struct layer) + sizeof(struct layer_config) + LAYOUT_BYTES) +
                      c->vision.depth * sizeof(struct vision_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES +
-                     (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0);
+                     (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0) +
+                     (c->eagle ? sizeof(*c->eagle) + c->eagle->vocab * sizeof(uint32_t) + 65536 : 0);
     return in_grains(bytes + TABLES_FIXED_BYTES);
 }
 
-/* Weights that are mapped pass no stage. */
-static uint64_t stage_bytes(const struct packed *packed, const struct measured *measured)
+/* Weights that are mapped pass no stage; those of an EAGLE-3 head do. */
+static uint64_t stage_bytes(const struct config *c, const struct packed *packed,
+                            const struct measured *measured)
 {
-    return packed->bundle ? 0 : measure_staging_bytes(measured);
+    return packed->bundle && !c->eagle ? 0 : measure_staging_bytes(measured);
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
                        const struct measured *measured, struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
-    const uint64_t head = c->mtp_count ? measured->head_mark.used : 0, mapped = packed->bundle ? head : 0;
+    const uint64_t head = c->mtp_count && !c->eagle ? measured->head_mark.used : 0,
+                   mapped = packed->bundle ? head : 0;
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
@@ -121,7 +124,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
         .mapped = packed->bundle != NULL,
         .checkpoint_bytes = packed->bundle ? packed->bundle->at.bytes : checkpoint_bytes(s->checkpoint),
-        .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(packed, measured)),
+        .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(c, packed, measured)),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
         .vector_room = vector_head_width_max(&s->vector_head.shape, c->hidden),
@@ -143,6 +146,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .has_mtp = mtp_exists(s->checkpoint, c),
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used - mapped) : 0,
+        .eagle = c->eagle != NULL,
         .mtp_mapped = mapped > 0,
     };
     config_fill_layouts(c, &shape);
@@ -184,6 +188,7 @@ int model_probe(struct model_files *files, const struct model_parts *parts, stru
         config_serve(&config, 0);
     if (r == 0)
         r = measure_source_open(&source, files, NULL, e);
+    source.tables = tables;
     if (r == 0)
         r = measure_model(&config, &wanted, files, &source, &measured, e);
     if (r == 0)
@@ -247,7 +252,7 @@ static int open_accounts(struct model *m, const struct model_opts *o, bool mappe
     if (r == 0 && on_device != parent)
         r = measure_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
     if (r == 0)
-        r = measure_account(on_device, ACCOUNT_MTP, &m->mtp_account);
+        r = measure_account(on_device, o->parts.eagle ? ACCOUNT_DRAFT : ACCOUNT_MTP, &m->mtp_account);
     return r == 0 ? measure_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
 }
 
@@ -400,6 +405,28 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
     return r;
 }
 
+static int pack_eagle(struct model *m, const struct measured *measured, struct source *s,
+                      const struct model_opts *opts, struct err *e)
+{
+    struct binder b = measured->mtp;
+    struct eagle_weights *own = &m->mtp.eagle_weights;
+    int r = measure_source_turn(s, opts->device, measure_staging_bytes(measured), e);
+    if (r == 0)
+        r = prepare_packing(&b, &s->packers, opts, m->mtp_account, &m->mtp_memory, e);
+    if (r < 0)
+        return r;
+    b.packed_bytes = measured->text.source_bytes;
+    b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
+    m->mtp = (struct mtp){.eagle = m->config.eagle, .draft_vocab = &m->draft_vocab};
+    r = eagle_bind(&b, m->mtp.eagle, &m->mtp.weights, own);
+    m->mtp.embedding = own->embedding.n > 0 ? &own->embedding : &m->ends.embedding;
+    m->mtp.head = &own->head;
+    ASSERT(r < 0 || (b.used == measured->mtp.used && own->head.part_count == 1));
+    if (r == 0)
+        r = eagle_read_ids(m->tables, s->eagle_checkpoint, m->mtp.eagle, m->config.vocab, &own->ids, e);
+    return r == 0 ? checkpoint_check(s->eagle_checkpoint, e) : r;
+}
+
 static int map_weights(struct model *m, struct binder *b, const struct measured *measured, struct source *s,
                        const struct model_opts *opts, struct err *e)
 {
@@ -423,7 +450,9 @@ static int pack(struct model *m, const struct measured *measured, struct source 
     struct bind_mark text;
     r = measure_bind(&b, &to, &text);
     ASSERT(r < 0 || (b.used == measured->text.used && b.digest == measured->text.digest));
-    return r == 0 && m->shape.mtp ? pack_head(m, measured, s, opts, e) : r;
+    if (r < 0 || !m->shape.mtp)
+        return r;
+    return (m->shape.eagle ? pack_eagle : pack_head)(m, measured, s, opts, e);
 }
 
 static int load(struct model *m, struct source *s, struct model_files *files, struct model_opts *opts,
@@ -447,6 +476,7 @@ static int load(struct model *m, struct source *s, struct model_files *files, st
         config_serve(&m->config, opts->context);
     if (r == 0)
         r = measure_source_open(s, files, opts->parent, e);
+    s->tables = m->tables;
     if (r == 0)
         r = measure_model(&m->config, &opts->parts, files, s, &measured, e);
     if (r == 0)
@@ -464,7 +494,7 @@ static int load(struct model *m, struct source *s, struct model_files *files, st
     if (r == 0)
         r = create_encoder(m, opts, e);
     if (r == 0)
-        r = measure_source_begin(s, opts->device, stage_bytes(&m->packed, &measured), e);
+        r = measure_source_begin(s, opts->device, stage_bytes(&m->config, &m->packed, &measured), e);
     if (r == 0)
         r = pack(m, &measured, s, opts, e);
     if (r == 0)

@@ -44,6 +44,9 @@ struct model_parts {
     uint32_t image_tokens;     /* budget of an image where the model has one; 0: the model's own */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
+    /* With mtp: directory of an EAGLE-3 checkpoint whose head is taken instead. NULL: the checkpoint's own.
+     * Not used after the load. */
+    const char *eagle;
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
                              state. At most MODEL_DRAFTS_MAX */
     uint32_t draft_vocab; /* draft only from this many recently used tokens, which takes a copy of their rows
@@ -172,6 +175,7 @@ struct model_shape {
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
     uint64_t mtp_weight_bytes; /* packed, in addition to weight_bytes */
+    bool eagle;                /* the head is an EAGLE-3 checkpoint's */
     bool mtp_mapped;           /* the head is mapped and part of weight_bytes; its draft vocabulary is not */
     char mtp_absent[160];      /* why a requested MTP head is missing; else empty */
     /* Keys of config.json that the program does not know, for the log; else empty. */

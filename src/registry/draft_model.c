@@ -52,19 +52,39 @@ static int check_shape(const struct draft_model_plan *p, struct err *e)
     return 0;
 }
 
-/* EAGLE checkpoints are a layer that reads hidden states of its target, and no model by themselves. */
-static int check_kind(struct model_files *files, struct err *e)
+/* Copies the checkpoint's first architecture; empty: it names none. */
+static void read_architecture(struct model_files *files, char ret[64])
 {
     struct err ignored = {{0}};
     json_t *root = NULL;
+    ret[0] = 0;
     if (model_json(files, "config.json", &root, &ignored) < 0)
-        return 0;
+        return;
     const char *name = json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
-    int r = name && strstr(name, "Eagle")
-                ? err_set(e, -ENOTSUP, "%s is an EAGLE checkpoint; only whole models can draft", name)
-                : 0;
+    snprintf(ret, 64, "%s", name ? name : "");
     json_decref(root);
-    return r;
+}
+
+bool draft_model_is_eagle(const struct draft_model_plan *p)
+{
+    struct model_files *files = NULL;
+    struct err ignored = {{0}};
+    char name[64];
+    if (!p->dir[0] || model_files_open(p->dir, &files, &ignored) < 0)
+        return false;
+    read_architecture(files, name);
+    model_files_close(files);
+    return strstr(name, "Eagle3") != NULL;
+}
+
+/* Other EAGLE checkpoints are a layer that reads hidden states of its target, and no model by themselves. */
+static int check_kind(struct model_files *files, struct err *e)
+{
+    char name[64];
+    read_architecture(files, name);
+    return strstr(name, "Eagle")
+               ? err_set(e, -ENOTSUP, "%s is not an EAGLE-3 head; those and whole models can draft", name)
+               : 0;
 }
 
 int draft_model_probe(struct draft_model_plan *p, const struct model_shape *target,

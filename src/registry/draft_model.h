@@ -21,6 +21,9 @@ struct draft_model_plan {
     uint64_t tokenizer_bytes; /* while it is compared */
 };
 
+/* Whether the directory has an EAGLE-3 head, which the target loads as its own (model_parts.eagle). */
+bool draft_model_is_eagle(const struct draft_model_plan *p);
+
 /* Reads the draft model's headers and checks what it and its target must be; loads nothing. `target`: the
  * target's shape without drafts, and the parts that it is loaded with. 0, -ENOTSUP (the reason is in `e`), or
  * what model_probe() said. */

@@ -264,11 +264,14 @@ static struct model_opts model_opts_of(const struct load *l)
 {
     const struct loaded_model_opts *o = l->opts;
     const struct model_settings *s = o->settings;
+    struct model_parts parts = s->parts;
+    if (parts.eagle)
+        parts.eagle = s->draft.dir;
     return (struct model_opts){.tokens_max = s->tokens_max,
                                .seqs_max = s->plan.seqs,
                                .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
                                .context = s->plan.max_model_len,
-                               .parts = s->parts,
+                               .parts = parts,
                                .device = o->device,
                                .parent = l->h->account,
                                .device_parent = l->h->device_account,
@@ -300,7 +303,7 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
         return NULL;
     const struct fingerprint_opts opts = {s->options.fingerprint, s->options.cache_namespace};
     int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, &opts, ret, &e);
-    if (r == 0 && l->h->draft.model)
+    if (r == 0 && (l->h->draft.model || s->parts.eagle))
         r = draft_model_mark(&s->draft, ret, &e);
     if (r == 0)
         return l->opts->store;

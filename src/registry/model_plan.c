@@ -74,8 +74,10 @@ int model_plan_probe(struct model_plan *p, struct model_files *files, struct err
     int r = model_probe(files, &parts, &plain, e);
     if (r < 0)
         return r;
+    p->speculation.eagle = p->speculation.draft_model && draft_model_is_eagle(&p->draft);
     p->drafting = speculation_drafting(&p->speculation, true);
     speculation_parts(&p->speculation, &p->drafting, &p->parts);
+    p->parts.eagle = p->drafting.eagle ? p->draft.dir : NULL;
     if (p->drafting.by == DRAFTING_MODEL)
         r = probe_draft(p, &plain, e);
     if (r == 0)
@@ -141,7 +143,8 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,
         .mapped = s->mapped,
-        .mtp_bytes = s->mtp_weight_bytes,
+        .mtp_bytes = s->eagle ? 0 : s->mtp_weight_bytes,
+        .draft_bytes = s->eagle ? s->mtp_weight_bytes : 0,
         .mtp_mapped = s->mtp_mapped,
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = workspace.device_bytes,

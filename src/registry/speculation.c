@@ -30,7 +30,9 @@ static struct drafting_opts by_model(const struct speculation *s)
     uint32_t drafts =
         s->head_drafts == SPECULATION_DRAFTS_ANY ? SPECULATION_DRAFTS_MODEL : (uint32_t)s->head_drafts;
     ASSERT(drafts <= MODEL_DRAFTS_MAX);
-    return (struct drafting_opts){.by = drafts > 0 ? DRAFTING_MODEL : DRAFTING_NONE,
+    enum drafting_by by = s->eagle ? DRAFTING_MTP : DRAFTING_MODEL;
+    return (struct drafting_opts){.by = drafts > 0 ? by : DRAFTING_NONE,
+                                  .eagle = s->eagle && drafts > 0,
                                   .drafts_max = drafts,
                                   .past = drafts > 1,
                                   .always = s->always};
@@ -71,5 +73,7 @@ const char *speculation_name(const struct drafting_opts *g)
                                            [DRAFTING_MTP] = {"mtp", "mtp+ngram"},
                                            [DRAFTING_MODEL] = {"draft-model", "draft-model+ngram"}};
     ASSERT((size_t)g->by < COUNT_OF(names));
+    if (g->eagle)
+        return g->past ? "eagle3+ngram" : "eagle3";
     return names[g->by][g->past];
 }

@@ -23,6 +23,7 @@ struct speculation {
     int head_drafts;      /* at most, by the head or the draft model; 0: never, and it is not loaded;
                            * SPECULATION_DRAFTS_ANY: not said */
     bool draft_model;     /* one is given */
+    bool eagle;           /* it is an EAGLE-3 head */
     uint32_t draft_vocab; /* model_parts.draft_vocab */
     bool optimistic;      /* the head's are kept without comparing */
     bool always;          /* whether it pays or not */
@@ -35,7 +36,7 @@ bool speculation_parse(const char *name, enum speculation_mode *ret);
 struct drafting_opts speculation_drafting(const struct speculation *s, bool has_head);
 /* The model parts that it needs; other parts stay as they are. */
 void speculation_parts(const struct speculation *s, const struct drafting_opts *g, struct model_parts *parts);
-/* "off", "ngram", "mtp", "mtp+ngram", "draft-model", "draft-model+ngram". */
+/* "off", "ngram", "mtp", "draft-model", "eagle3", and the last three with "+ngram". */
 const char *speculation_name(const struct drafting_opts *g);
 
 #endif

@@ -36,6 +36,7 @@ struct drafting_opts {
     bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
     bool past;       /* with a head or a draft model: n-gram adds draft tokens after its own where both
                       * agree */
+    bool eagle;      /* the head is an EAGLE-3 checkpoint's: for reports */
     bool optimistic; /* drafts of the head are accepted without verification: not exact. Not with `past` */
 };
 

@@ -30,18 +30,49 @@ def tensors(layers):
             yield f"model.layers.{i}.{name}.weight", shape
 
 
-def make(directory, layers, seed):
-    """A dense model of random weights with the bundled model's tokenizer."""
+def save(directory, named, seed, integers=()):
+    """Random weights; `integers`: lists of 64-bit numbers by name."""
     draw, header, data = random.Random(seed), {}, bytearray()
-    for name, shape in tensors(layers):
+    for name, shape in named:
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         values = (1.0 if len(shape) == 1 else draw.gauss(0, 0.15) for _ in range(count))
         start = len(data)
         data += b"".join(struct.pack("<f", v)[2:] for v in values)
         header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [start, len(data)]}
+    for name, values in dict(integers).items():
+        start = len(data)
+        data += struct.pack(f"<{len(values)}q", *values)
+        header[name] = {"dtype": "I64", "shape": [len(values)], "data_offsets": [start, len(data)]}
     head = json.dumps(header).encode()
     directory.mkdir()
     (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+
+
+EAGLE_ROWS = 1024
+
+
+def make_eagle(directory, offset=7, without=None, **changes):
+    """A random EAGLE-3 head for the model of make(); its rows are every token from `offset` on."""
+    shapes = {"fc": (HIDDEN, 3 * HIDDEN), "norm": (HIDDEN,), "lm_head": (EAGLE_ROWS, HIDDEN)}
+    shapes |= {"midlayer." + name: shape for name, shape in {
+        "input_layernorm": (HIDDEN,), "hidden_norm": (HIDDEN,), "post_attention_layernorm": (HIDDEN,),
+        "self_attn.q_proj": (HEADS * HEAD, 2 * HIDDEN), "self_attn.k_proj": (KV_HEADS * HEAD, 2 * HIDDEN),
+        "self_attn.v_proj": (KV_HEADS * HEAD, 2 * HIDDEN), "self_attn.o_proj": (HIDDEN, HEADS * HEAD),
+        "mlp.gate_proj": (MLP, HIDDEN), "mlp.up_proj": (MLP, HIDDEN), "mlp.down_proj": (HIDDEN, MLP)}.items()}
+    named = [(name + ".weight", shape) for name, shape in shapes.items() if name != without]
+    save(directory, named, 9, {} if without == "d2t" else {"d2t": [offset] * EAGLE_ROWS})
+    config = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "vocab_size": VOCAB,
+              "draft_vocab_size": EAGLE_ROWS, "hidden_size": HIDDEN, "num_attention_heads": HEADS, "head_dim": HEAD,
+              "num_key_value_heads": KV_HEADS, "num_hidden_layers": 1, "intermediate_size": MLP, "rms_norm_eps": 1e-5,
+              "rope_theta": 10000.0, "max_position_embeddings": 2048,
+              "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 0, 1]}}
+    (directory / "config.json").write_text(json.dumps(config | changes))
+    return directory
+
+
+def make(directory, layers, seed):
+    """A dense model of random weights with the bundled model's tokenizer."""
+    save(directory, tensors(layers), seed)
     config = json.loads((GOLDEN / "qwen3" / "config.json").read_text())
     config |= {"vocab_size": VOCAB, "hidden_size": HIDDEN, "head_dim": HEAD, "num_attention_heads": HEADS,
                "num_key_value_heads": KV_HEADS, "num_hidden_layers": layers, "intermediate_size": MLP,
@@ -156,9 +187,68 @@ def test_what_cannot_draft_is_refused_by_name(dense, tmp_path):
     assert "does not generate text" in refusal("--model", dense, "--draft-model", GOLDEN / "bert")
     said = run("plan", str(GOLDEN / "bert"), "--draft-model", str(dense))
     assert said.returncode == 1 and "drafts for a model that generates text" in said.stderr
-    eagle = tmp_path / "eagle"
-    shutil.copytree(dense, eagle)
-    config = json.loads((eagle / "config.json").read_text()) | {"architectures": ["LlamaForCausalLMEagle3"]}
-    (eagle / "config.json").write_text(json.dumps(config))
-    assert "LlamaForCausalLMEagle3 is an EAGLE checkpoint" in refusal("--model", dense, "--draft-model", eagle)
+    eagle = make_eagle(tmp_path / "eagle", architectures=["EagleLlamaForCausalLM"])
+    assert "EagleLlamaForCausalLM is not an EAGLE-3 head" in refusal("--model", dense, "--draft-model", eagle)
     assert "nowhere" in refusal("--model", dense, "--draft-model", "nowhere/at-all")
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake:0"])
+def test_an_eagle_head_changes_no_answer(dense, tmp_path, device):
+    Dense.directory = dense
+    head = make_eagle(tmp_path / "head")
+    with serving("--spec", "off", "--device", device, kind=Dense) as plain:
+        wanted = answers(plain)[0]
+    with serving("--draft-model", head, "--device", device, kind=Dense) as server:
+        server.order("even")
+        assert answers(server) == (wanted, wanted)
+        assert metric(server, "vllm:spec_decode_num_draft_tokens_total")[0] > 0
+        model, = server.http.get("/v1/models").json()["data"]
+        assert model["speculation"] == {"method": "eagle3+ngram", "tokens_max": 5, "optimistic": False}
+        assert account(server.memory(), "draft")["used_bytes"] > 0 and not account(server.memory(), "mtp")
+        reply = server.http.post("/v1/completions", json={"prompt": COPY, "max_tokens": 40, "ignore_eos": True}).json()
+        details = reply["usage"]["completion_tokens_details"]
+        assert details["accepted_prediction_tokens"] + details["rejected_prediction_tokens"] >= 0
+        assert server.http.post(f"/v1/models/{dense.name}/unload").status_code in (200, 202)
+        until(lambda: not account(server.memory(), "draft"))
+        assert answer(server, COPY, **ASKS[0]) == wanted[0]
+
+
+def test_an_eagle_heads_memory_is_planned(dense, tmp_path):
+    head = make_eagle(tmp_path / "head")
+    alone, without = planned(dense)
+    both, accounts = planned(dense, "--draft-model", head)
+    assert "draft" not in without and accounts["mtp"]["floor_bytes"] == 0
+    assert accounts["draft"]["floor_bytes"] >= both["speculation"]["weight_bytes"] > 0
+    assert both["page_bytes"] > alone["page_bytes"] and both["speculation"]["method"] == "eagle3+ngram"
+    for options in [("--spec", "ngram"), ("--spec", "off"), ("--mtp", "0")]:
+        assert "draft" not in planned(dense, "--draft-model", head, *options)[1], options
+
+
+def test_an_eagle_head_drafts_for_a_packed_model(dense, tmp_path):
+    packed = tmp_path / "packed.plateau"
+    assert run("pack", str(dense), str(packed)).returncode == 0
+    Dense.directory = packed
+    with serving("--spec", "off", kind=Dense) as plain:
+        wanted = answer(plain, COPY, **ASKS[0])
+    with serving("--draft-model", make_eagle(tmp_path / "head"), kind=Dense) as server:
+        server.order("even")
+        assert answer(server, COPY, **ASKS[0]) == wanted
+        assert metric(server, "vllm:spec_decode_num_draft_tokens_total")[0] > 0
+
+
+@pytest.mark.parametrize("said, changes", [
+    ("hidden size is 16", {"hidden_size": 16}),
+    ("norm_before_fc", {"norm_before_fc": True}),
+    ("one layer of llama", {"num_hidden_layers": 2}),
+    ("three numbers below the model's 2 layers", {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}}),
+    ("has no usual ones", {"eagle_config": {}}),
+    ("fc.weight", {"without": "fc"}),
+    ("lm_head", {"without": "lm_head"}),
+    ("hidden_norm", {"without": "midlayer.hidden_norm"}),
+    ("no tensor d2t", {"without": "d2t"}),
+    ("2048", {"draft_vocab_size": 2048}),
+    ("the model has 8192 tokens", {"offset": VOCAB}),
+    ("the model has 8192 tokens", {"offset": -1}),
+])
+def test_an_eagle_head_of_another_form_is_refused(dense, tmp_path, said, changes):
+    assert said in refusal("--model", dense, "--draft-model", make_eagle(tmp_path / "head", **changes))

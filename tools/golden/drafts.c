@@ -173,6 +173,17 @@ static void compare_draft(struct compare *k, uint32_t position, uint32_t entry, 
         wrong(k, position, "the head drafts token", id, k->c->mtp_argmax.ids[entry]);
 }
 
+/* The second draft token, which continues the first: nothing is known of a second after a wrong first. */
+static void compare_second(struct compare *k, uint32_t position, uint32_t entry, float logit)
+{
+    double expected = k->c->mtp_second_logit.values[entry], error = fabs((double)logit - expected);
+    k->logits_compared++;
+    if (!(error <= k->error_max))
+        k->error_max = error;
+    if (!(error <= k->bound))
+        wrong(k, position, "the second draft's best logit is", (double)logit, expected);
+}
+
 static uint32_t first_entry(const struct row *r)
 {
     return r->count - r->c->mtp_argmax.count;
@@ -184,10 +195,13 @@ static int known_position(struct draft_batch *b, struct row *const *rows, uint32
     struct model_seq seqs[DRAFT_ROWS_MAX];
     for (uint32_t i = 0; i < count; i++)
         rows[i]->ids[0] = rows[i]->tokens[rows[i]->at];
-    int result = draft(b, rows, count, entry % FAR_EVERY == 0 ? b->ahead : 1);
+    const uint32_t ahead = entry % FAR_EVERY == 0 ? b->ahead : 1;
+    int result = draft(b, rows, count, ahead);
     for (uint32_t i = 0; result == 0 && i < count; i++) {
         struct row *r = rows[i];
         compare_draft(&r->result->compare, r->at, entry, r->ids[1], r->best[0]);
+        if (ahead > 1 && r->c->mtp_second_logit.count > 0 && r->ids[1] == r->c->mtp_argmax.ids[entry])
+            compare_second(&r->result->compare, r->at, entry, r->best[1]);
         seqs[i] = next_tokens(r, r->tokens + r->at, 1, 0);
         r->at++;
     }

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A single prompt gets companions, made from it by rotation, so that batches have different rows. */
 #define SEQUENCES_MIN   8
@@ -410,6 +411,8 @@ static int load(struct golden *g, struct err *e)
     int r = open_device(o, &g->device);
     if (r < 0)
         return err_set(e, r, "cannot open the device: %s", strerror(-r));
+    char eagle[4096];
+    snprintf(eagle, sizeof(eagle), "%s/eagle", o->model ? o->model : g->dir);
     struct model_opts opts = {
         .tokens_max = MAX_OF(MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX), g->vector_tokens),
         .seqs_max = rows,
@@ -418,6 +421,7 @@ static int load(struct golden *g, struct err *e)
                   .kv_form = o->kv_form,
                   .vision = true,
                   .mtp = g->file.mtp > 0,
+                  .eagle = g->file.mtp > 0 && access(eagle, F_OK) == 0 ? eagle : NULL,
                   .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .device = g->device};
     r = model_load_at(o->model ? o->model : g->dir, &opts, &g->model, e);

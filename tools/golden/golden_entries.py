@@ -36,7 +36,8 @@ class Entry:
     widths of Dense modules behind it. `scores`: it makes scores by a classifier with one label. `weights`: a
     function that changes the random weights by name, before anything is computed from them.
     `made_by`: a class of transformers that its list of model types does not name. `mtp`: its last layer is an
-    MTP head (mtp_head.py). `preprocessor`: its preprocessor_config.json."""
+    MTP head (mtp_head.py); "eagle": an EAGLE-3 head lies beside it (eagle_head.py). `preprocessor`: its
+    preprocessor_config.json."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
                  vision=None, text=None, images=vision_inputs.Qwen(), sees=False, served=False, pooling=None,
@@ -672,4 +673,10 @@ ENTRIES = {
                             time_step_min=1e-12, intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2,
                             moe_latent_size=12, moe_intermediate_size=8, moe_shared_expert_intermediate_size=12,
                             n_shared_experts=1, routed_scaling_factor=1.7, rewrite=lettered),
+    # EAGLE-3 heads: in pages of a dense model, and in states of a recurrent one.
+    "qwen3_eagle": Entry("qwen3", mtp="eagle", **{**SMALL, "num_hidden_layers": 4}, head_dim=6,
+                         tie_word_embeddings=True),
+    "lfm2_eagle": Entry("lfm2", mtp="eagle", **{**SMALL, "num_hidden_layers": 4}, conv_L_cache=4,
+                        block_auto_adjust_ff_dim=False,
+                        layer_types=["conv", "full_attention", "conv", "full_attention"]),
 }

@@ -67,7 +67,8 @@ static int check_case(const struct golden_case *c, struct err *e)
     if (c->greedy_margin.count != c->greedy.count)
         return err_set(e, -EINVAL, "%s: greedy and greedy_margin differ in length", c->name);
     if (c->mtp_argmax.count != c->mtp_max_logit.count ||
-        c->mtp_argmax.count >= c->prompt.count + c->greedy.count)
+        c->mtp_argmax.count >= c->prompt.count + c->greedy.count ||
+        (c->mtp_second_logit.count > 0 && c->mtp_second_logit.count != c->mtp_argmax.count))
         return err_set(e, -EINVAL, "%s: the MTP head's lists differ in length or are too long", c->name);
     if (c->last_ids.count != 0 && c->last_ids.count != c->last.count)
         return err_set(e, -EINVAL, "%s: the last logits' ids and values differ in length", c->name);
@@ -100,6 +101,8 @@ static int read_case(const json_t *o, const struct keys *k, struct golden_case *
         r = read_ids(o, "mtp_argmax", &ret->mtp_argmax, e);
     if (r == 0)
         r = read_values(o, "mtp_max_logit", &ret->mtp_max_logit, e);
+    if (r == 0)
+        r = read_values(o, "mtp_second_logit", &ret->mtp_second_logit, e);
     return r == 0 ? check_case(ret, e) : r;
 }
 
@@ -341,10 +344,19 @@ void golden_file_free(struct golden_file *f)
 {
     for (uint32_t i = 0; i < f->case_count; i++) {
         struct golden_case *c = &f->cases[i];
-        void *const lists[] = {c->prompt.ids,           c->argmax.ids,    c->greedy.ids,
-                               c->max_logit.values,     c->margin.values, c->greedy_margin.values,
-                               c->last.values,          c->last_ids.ids,  c->mtp_argmax.ids,
-                               c->mtp_max_logit.values, c->image.pixels,  c->image.features.values};
+        void *const lists[] = {c->prompt.ids,
+                               c->argmax.ids,
+                               c->greedy.ids,
+                               c->max_logit.values,
+                               c->margin.values,
+                               c->greedy_margin.values,
+                               c->last.values,
+                               c->last_ids.ids,
+                               c->mtp_argmax.ids,
+                               c->mtp_max_logit.values,
+                               c->mtp_second_logit.values,
+                               c->image.pixels,
+                               c->image.features.values};
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }

@@ -41,6 +41,7 @@ struct golden_case {
      * next token. */
     struct golden_ids mtp_argmax;
     struct golden_values mtp_max_logit;
+    struct golden_values mtp_second_logit; /* best logit of the draft token after it; may be absent */
 };
 
 /* A text's pooled vector, or the score of a pair of texts. */

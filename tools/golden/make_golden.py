@@ -288,8 +288,9 @@ def make(name, out, seeds):
         torch, model = make_model(entry, seed)
         head = None
         if entry.mtp:
+            import eagle_head
             import mtp_head
-            head = mtp_head.Head(model, getattr(torch, entry.dtype), seed)
+            head = (eagle_head if entry.mtp == "eagle" else mtp_head).Head(model, getattr(torch, entry.dtype), seed)
         parts = {"text": text_part(torch, model, entry, seed)}
         clear = True
         if head:
@@ -313,6 +314,8 @@ def make(name, out, seeds):
         entry.change, entry.rewrite = head.add, lambda config: (head.configure(config), older and older(config))[1]
         head.restore()
     save(torch, model, entry, folder)
+    if entry.mtp == "eagle":
+        head.save(folder / "eagle")
     part = parts["text"]
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))
     finish(name, folder, seed, transformers, parts,

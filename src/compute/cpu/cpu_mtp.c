@@ -23,7 +23,8 @@ static void set_half(const struct cpu *c, const struct op_pair *a, uint32_t t, b
 {
     uint32_t from = right ? a->h.width : 0;
     c->ops->rmsnorm(cpu_row(c, a->pair, t) + from, x,
-                    cpu_floats(c, right ? a->norm_hidden : a->norm_embedding), a->h.width, c->shape->eps);
+                    cpu_floats(c, right ? a->norm_hidden : a->norm_embedding), a->h.width,
+                    a->eps > 0 ? a->eps : c->shape->eps);
     if (sums_by_half(a))
         cpu_sum_part(c, a->reader->sums, a->pair, t, from, from + a->h.width);
 }
@@ -62,7 +63,8 @@ static void pair_token(struct cpu *c, const void *arg, uint32_t t)
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     float *h = cpu_row(c, a->h, t);
     cpu_add_residual(c, &a->add, a->h, t);
-    c->ops->rmsnorm(h, h, cpu_floats(c, a->final_norm), a->h.width, c->shape->eps);
+    if (!dev_is_null(a->final_norm))
+        c->ops->rmsnorm(h, h, cpu_floats(c, a->final_norm), a->h.width, c->shape->eps);
     set_embedding(c, a, t);
     if (t + 1 < seq->first + seq->count)
         set_half(c, a, t + 1, true, h);
@@ -80,8 +82,10 @@ static void pair_draft(struct cpu *c, const void *arg, uint32_t t)
     const struct op_pair *a = arg;
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     set_embedding(c, a, t);
-    set_half(c, a, t, true,
-             a->from_states ? last_hidden(c, seq) : cpu_row(c, a->h, c->in->hidden_columns[t]));
+    const float *hidden = a->from_states ? last_hidden(c, seq) : cpu_row(c, a->h, c->in->hidden_columns[t]);
+    if (a->hidden.width > 0)
+        memcpy(cpu_row(c, a->hidden, t), hidden, a->hidden.width * sizeof(*hidden));
+    set_half(c, a, t, true, hidden);
 }
 
 static void sum_pair(struct cpu *c, const void *arg, uint32_t t)

@@ -194,9 +194,10 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
         keep_hidden(c, a->keep, t);
     if (a->y.width == 0)
         return;
-    if (dev_is_null(a->norm.weight))
+    const bool in_place = a->y.array == a->h.array && a->y.from == a->h.from;
+    if (dev_is_null(a->norm.weight) && !in_place)
         memcpy(cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width * sizeof(float));
-    else
+    else if (!dev_is_null(a->norm.weight))
         cpu_norm_row(c, &a->norm, cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width);
     if (a->stream)
         memcpy(cpu_row(c, a->h, t), cpu_row(c, a->y, t), a->h.width * sizeof(float));

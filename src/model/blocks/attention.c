@@ -69,11 +69,11 @@ static float score_scale(const struct config *c, const struct layer_config *l)
 }
 
 /* q | k | v, `count` of them, or one tensor with the rows of all three. Then the gates. */
-static int bind_in(struct binder *b, uint32_t layer, bool mtp, struct binder_matrix parts[4], uint32_t count,
-                   struct attention_weights *ret)
+static int bind_in(struct binder *b, uint32_t layer, bool mtp, bool pair, struct binder_matrix parts[4],
+                   uint32_t count, struct attention_weights *ret)
 {
     struct linear_source in[4];
-    uint32_t hidden = b->config->hidden;
+    uint32_t hidden = b->config->hidden << pair;
     if (!mtp && count == 3 && binder_layer_has(b, layer, ROLE_QKV)) {
         parts[0].role = ROLE_QKV;
         parts[0].out += parts[1].out + parts[2].out;
@@ -111,7 +111,7 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     ret->gated = f->attention_gate;
     ret->gates = gates_of(b->config, c);
     ret->scale = score_scale(b->config, c);
-    int r = bind_in(b, layer, l->mtp, parts, part_count(c), ret);
+    int r = bind_in(b, layer, l->mtp, c->pair, parts, part_count(c), ret);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, c->heads * c->value_dim, &ret->out);
     if (r == 0 && f->sinks && (!f->sinks_windowed || c->window > 0))
@@ -181,12 +181,18 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
                                  .reader = w->gates > 0 ? NULL : &w->out};
 }
 
+/* The pair of an EAGLE-3 head lies where the results of the attention will. */
+static struct act input_of(const struct step *s, const struct layer *l)
+{
+    return l->config->pair ? step_act(ARRAY_MID, l->attention.in.in) : step_normed(s);
+}
+
 static void forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
     const struct op_attention a = op_of(s, l, false);
     const struct act in = step_act(ARRAY_PROJ, w->in.out);
-    step_project(s, &w->in, step_normed(s), in);
+    step_project(s, &w->in, input_of(s, l), in);
     compute_append(s->compute, &a);
     compute_attend(s->compute, &a);
     if (w->gates > 0)
@@ -208,7 +214,7 @@ static void put(struct step *s, const struct layer *l)
 {
     const struct op_attention a = op_of(s, l, true);
     const struct projection *w = attention_put_reader(l);
-    step_project(s, w, step_normed(s), act_part(a.qkv, a.qkv.width - w->out, w->out));
+    step_project(s, w, input_of(s, l), act_part(a.qkv, a.qkv.width - w->out, w->out));
     compute_append(s->compute, &a);
 }
 

@@ -77,6 +77,8 @@ void moe_compute(struct step *s, const struct moe_weights *w, struct act mid);
 /* Binds layer `index` of the text model, or with ret->mtp of the MTP head. *ret has config and mtp alone. */
 int layer_bind(struct binder *b, uint32_t index, struct layer *ret);
 void layer_forward(struct step *s, const struct layer *l);
+/* Its MLP alone, with the norms around it. */
+void layer_forward_mlp(struct step *s, const struct layer *l);
 
 /* The mixer that keeps this state; NULL: the layer has none. */
 static inline const struct block *layer_block(const struct layer_config *l, enum block_state state)

@@ -26,7 +26,7 @@ static struct op_product gather(struct step *s, const struct forward *f)
 {
     const struct act y = step_act(ARRAY_PROJ, f->config->hidden);
     struct norm norm = f->ends->final_norm;
-    if (f->mtp)
+    if (f->mtp && !f->mtp->eagle)
         norm.weight = DEV_NULL; /* mtp_pair() has normed */
     compute_gather(s->compute, &(struct op_gather){.add = step_take_pending(s),
                                                    .h = step_residual(s),
@@ -51,7 +51,7 @@ static void finish(struct step *s, const struct forward *f)
 {
     struct op_product list[OP_PRODUCTS_MAX];
     uint32_t count = 0;
-    if (f->mtp)
+    if (f->mtp && !f->mtp->eagle)
         list[count++] = mtp_pair(s, f->mtp);
     if (s->batch.logit_count + s->batch.value_count > 0) {
         const struct op_product head = gather(s, f);
@@ -65,7 +65,7 @@ static void finish(struct step *s, const struct forward *f)
     if (s->batch.logit_count > 0)
         finish_logits(s, f);
     if (f->mtp)
-        mtp_put(s, f->mtp);
+        (f->mtp->eagle ? eagle_put : mtp_put)(s, f->mtp);
 }
 
 /* A token's features for DeepStack's layers come after its embedding. */
@@ -86,6 +86,8 @@ bool forward_pass(struct step *s, const struct forward *f, const struct model_st
         if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;
         layer_forward(s, &f->layers[i]);
+        if (f->mtp && f->mtp->eagle)
+            eagle_keep(s, f->mtp->eagle, i);
         if (i < f->config->vision.deepstack_count && s->batch.image_count > 0)
             add_features(s, i);
         if (in->progress_ns)

@@ -121,6 +121,11 @@ static void side_by_side(struct step *s, const struct layer *l)
     scale_result(s, l->config->mlp == &block_experts ? s->config->moe_scale : 0);
 }
 
+void layer_forward_mlp(struct step *s, const struct layer *l)
+{
+    branch(s, l, l->config->mlp, &l->norm_mlp, NULL, s->config->mlp_scales[1]);
+}
+
 void layer_forward(struct step *s, const struct layer *l)
 {
     const struct layer_config *c = l->config;
@@ -132,7 +137,7 @@ void layer_forward(struct step *s, const struct layer *l)
     if (c->beside)
         branch_beside(s, l);
     if (c->mlp)
-        branch(s, l, c->mlp, &l->norm_mlp, NULL, s->config->mlp_scales[1]);
+        layer_forward_mlp(s, l);
     if (c->extra)
         branch(s, l, c->extra, &l->norm_extra, NULL, 0);
     s->pending.layer_scale = l->scale;

@@ -150,7 +150,7 @@ static void begin_pass(struct step *s, const struct mtp *m, uint32_t pass)
     if (step_is_stopped(d->stop))
         s->phase = STEP_CANCELED;
     else if (!compute_replay(s->compute, pass == 0 ? STEP_KEY_DRAFT : STEP_KEY_REDRAFT))
-        draft_pass(s, m, pass == 0);
+        (m->eagle ? eagle_draft_pass : draft_pass)(s, m, pass == 0);
 }
 
 static void take_drafts(const struct step *s, const struct model_draft *d, uint32_t pass)

@@ -8,6 +8,7 @@
 #ifndef PLATEAU_MODEL_MTP_H
 #define PLATEAU_MODEL_MTP_H
 
+#include "model/blocks/eagle.h"
 #include "model/blocks/layer.h"
 #include "model/draft_vocab.h"
 
@@ -25,7 +26,9 @@ struct step;
 
 struct mtp {
     struct mtp_weights weights;
-    /* The model's own. */
+    const struct eagle *eagle; /* the head is an EAGLE-3 checkpoint's; NULL: the model's own */
+    struct eagle_weights eagle_weights;
+    /* The model's own, but of an EAGLE-3 head its. */
     const struct weight *embedding;
     const struct projection *head;
     dev_ptr final_norm;

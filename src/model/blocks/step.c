@@ -2,6 +2,7 @@
 #include "model/blocks/step.h"
 
 #include "model/blocks/blocks.h"
+#include "model/blocks/eagle.h"
 #include "model/blocks/mrope.h"
 #include "model/family/family.h"
 
@@ -31,6 +32,8 @@ static void list_arrays(const struct config *c, struct array_spec ret[STEP_ARRAY
         [ARRAY_PAIR_OUT] = {.rows = ROWS_PAIRS},
     };
     memcpy(ret, arrays, sizeof(arrays));
+    if (c->eagle)
+        array_raise(&ret[ARRAY_EAGLE], EAGLE_LAYERS * hidden, EAGLE_LAYERS * hidden);
     for (uint32_t i = 0; i <= c->layers; i++) {
         const struct layer_config *l = i < c->layers ? &c->layer[i] : &c->mtp_layer;
         if (i == c->layers && c->mtp_count == 0)
@@ -38,7 +41,7 @@ static void list_arrays(const struct config *c, struct array_spec ret[STEP_ARRAY
         const struct block *parts[] = {l->mixer, l->beside, l->mlp, l->extra};
         for (size_t k = 0; k < COUNT_OF(parts); k++) {
             if (parts[k])
-                parts[k]->arrays(c, l, ret);
+                parts[k]->arrays(i == c->layers && c->eagle ? &c->eagle->config : c, l, ret);
         }
     }
 }

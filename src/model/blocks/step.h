@@ -34,6 +34,7 @@ enum step_array {
     ARRAY_PAIR_OUT,      /* experts, by pair: outputs */
     ARRAY_EXPERT_LATENT, /* latent experts: their inputs, then the sum of their outputs */
     ARRAY_LAYER_INPUTS,  /* a token's inputs to all layers */
+    ARRAY_EAGLE,         /* outputs of the layers that an EAGLE-3 head reads */
     STEP_ARRAYS
 };
 

@@ -18,6 +18,7 @@
 
 struct backend;
 struct block;
+struct eagle;
 struct family;
 struct model_files;
 struct tensor_naming;
@@ -69,6 +70,7 @@ struct layer_config {
     uint32_t rope_dim;            /* values of a head that may rotate; 0: all */
     uint32_t rope;                /* its table in config.ropes; ROPE_ABSENT: no rotation */
     uint32_t window;              /* keys that a query sees, its own counted; 0: all */
+    bool pair;                    /* it reads pairs of an EAGLE-3 head, twice as wide as a hidden state */
     uint32_t kv_from;             /* the layer whose K and V it reads; NONE: its own */
     bool v_is_k;                  /* values are keys before their norm and rotation */
     /* Dense MLP. */
@@ -199,6 +201,7 @@ struct config {
     uint32_t mtp_count;              /* MTP layers that are computed, whose K and V lie in the pages */
     uint32_t drafts_max;             /* the longest draft after a known token */
     size_t page_beside, page_stride; /* model_parts */
+    struct eagle *eagle;             /* an EAGLE-3 head in place of the checkpoint's own; NULL: none */
     uint32_t draft_vocab;            /* tokens among which the head looks for them; 0: all */
     /* Latent attention; 0 without such layers. Of a head, head_dim values rotate. */
     uint32_t q_rank, kv_rank;            /* rank of queries (0: none), and of keys and values */

@@ -160,7 +160,7 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
         return 0;
     const bool layout = c->backend->layout && strcmp(a->layout, c->backend->layout) == 0;
     if (layout && same(&m->text_mark, &a->text) && (!c->vision.shape.present || same(&all, &a->all)) &&
-        (!c->mtp_count || same(&m->head_mark, &a->head)))
+        (!c->mtp_count || c->eagle || same(&m->head_mark, &a->head)))
         return 0;
     if (layout && c->compute != a->compute)
         return err_set(e, -ENOTSUP, "%s is packed for --compute %s: pack %s again with --compute %s", p->path,

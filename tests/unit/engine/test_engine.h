@@ -97,13 +97,18 @@ __attribute__((constructor)) static void test_engine_accounts(void)
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
     struct err e = {""};
+    static char eagle[300]; /* used while the model is loaded */
+    snprintf(eagle, sizeof(eagle), "%s/eagle", dir);
+    const bool has_eagle = TEST_DRAFTS_MAX > 0 && strstr(dir, "_eagle");
     struct model_opts opts = {
         .tokens_max = TEST_TOKENS_MAX,
         .seqs_max = TEST_SEQS_MAX,
         .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
         .parts = {.compute = test_compute(),
                   .vision = true,
-                  .mtp = TEST_DRAFTS_MAX > 0 && (strcmp(dir, CANARY) == 0 || strstr(dir, "_mtp")),
+                  .mtp =
+                      has_eagle || (TEST_DRAFTS_MAX > 0 && (strcmp(dir, CANARY) == 0 || strstr(dir, "_mtp"))),
+                  .eagle = has_eagle ? eagle : NULL,
                   .drafts_max = TEST_DRAFTS_MAX},
         .device = test_device_get()};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);

@@ -1,12 +1,12 @@
-/* MTP heads whose hidden states lie in the pages, and one of a model with recurrent layers. Alone, in
+/* MTP and EAGLE-3 heads whose hidden states lie in the pages, and in recurrent states. Alone, in
  * batches, after hits and preemption, they change no token. */
 #include "test_engine_draft.h"
 
 #define PROMPT_TOKENS 70
 #define ANSWER_TOKENS 100
 
-static const char *const heads[] = {TINY("glm4_moe_mtp"), TINY("deepseek_v3_mtp"), TINY("ernie4_5_moe_mtp"),
-                                    TINY("nemotron_h_mtp")};
+static const char *const heads[] = {TINY("glm4_moe_mtp"),   TINY("deepseek_v3_mtp"), TINY("ernie4_5_moe_mtp"),
+                                    TINY("nemotron_h_mtp"), TINY("qwen3_eagle"),     TINY("lfm2_eagle")};
 static uint32_t texts[SPECS][PROMPT_TOKENS];
 
 static struct engine_opts opts_of(const char *dir)
@@ -49,7 +49,8 @@ TEST(heads_in_a_layer_change_no_token)
         struct job_spec specs[SPECS];
         struct engine_opts o = opts_of(heads[i]);
         assert_true(model_shape(o.model)->mtp);
-        assert_int_equal(model_shape(o.model)->state_bytes > 0, strstr(heads[i], "nemotron") != NULL);
+        assert_int_equal(model_shape(o.model)->state_bytes > 0,
+                         strstr(heads[i], "nemotron") || strstr(heads[i], "lfm2"));
         fill(specs);
         open_plain(&plain, heads[i], specs);
         draft_with_head(&o);
