@@ -3,11 +3,11 @@
 
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/token_text.h"
 #include "api/wire/wire.h"
 
 #include "base/check.h"
 #include "base/json/json_out.h"
-#include "base/wanted.h"
 #include "gen/choice.h"
 #include "gen/gen.h"
 
@@ -54,21 +54,6 @@ static void write_sampling(const struct exchange *x, const struct choice *c, str
     json_close(j);
 }
 
-/* False: the exchange was cancelled. */
-static bool write_ids(struct exchange *x, const struct prompt_ids *p, struct json_out *j)
-{
-    size_t look = 0;
-    json_open_array(j, "token_ids");
-    for (uint32_t i = 0; i < p->count; i++) {
-        int r = wanted_pass(&x->gen.wanted, i, &look);
-        if (r < 0)
-            return reject_unwanted(&x->gen.reject, r);
-        json_put_u64(j, NULL, p->ids[i]);
-    }
-    json_close(j);
-    return true;
-}
-
 /* Opens no braces: they are the caller's. `listed`: its number is part of the id. */
 static bool write_prompt(struct exchange *x, uint32_t index, bool listed, struct json_out *j)
 {
@@ -77,7 +62,7 @@ static bool write_prompt(struct exchange *x, uint32_t index, bool listed, struct
     else
         json_put_format(j, "request_id", "%s-%s", x->wire->id_prefix, x->id_text);
     json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
-    if (!write_ids(x, &x->gen.prompts[index], j))
+    if (!token_text_put_ids(x, &x->gen.prompts[index], "token_ids", j))
         return false;
     json_put_null(j, "features");
     write_sampling(x, &x->gen.choices[index * x->request.gen.n], j);

@@ -34,21 +34,6 @@ static bool reply_is_whole(struct exchange *x)
     return memory_refusal_of(x->api, &x->gen.memory, &x->gen.reject);
 }
 
-/* Writes the tokens. False: the exchange was cancelled. */
-static bool write_list(struct exchange *x, const struct prompt_ids *p, struct json_out *j)
-{
-    size_t look = 0;
-    json_open_array(j, "tokens");
-    for (uint32_t i = 0; i < p->count; i++) {
-        int r = wanted_pass(&x->gen.wanted, i, &look);
-        if (r < 0)
-            return reject_unwanted(&x->gen.reject, r);
-        json_put_u64(j, NULL, p->ids[i]);
-    }
-    json_close(j);
-    return true;
-}
-
 /* Writes the text of each token. */
 static bool write_texts(struct exchange *x, const struct prompt_ids *p, struct json_out *j)
 {
@@ -83,7 +68,7 @@ static bool write_tokens(struct exchange *x, const struct prompt_ids *p)
     JSON_PUT_U64S(&j, {"count", p->count}, {"max_model_len", x->gen.model->max_model_len});
     if (p->image_count > 0)
         json_put_u64(&j, "image_tokens", image_tokens(x, p));
-    if (!write_list(x, p, &j))
+    if (!token_text_put_ids(x, p, "tokens", &j))
         return false;
     if (!x->request.return_token_strs)
         json_put_null(&j, "token_strs");

@@ -76,7 +76,8 @@ uint32_t front_text_character(struct front_text *f)
     return c.code;
 }
 
-uint32_t front_text_hex(struct front_text *f, uint32_t digits)
+/* Takes `digits` hexadecimal digits and returns their character. */
+static uint32_t hex_character(struct front_text *f, uint32_t digits)
 {
     uint32_t code = 0;
     for (uint32_t i = 0; i < digits; i++) {
@@ -104,11 +105,11 @@ uint32_t front_text_escape(struct front_text *f, const char *plain)
     case 't':
         return '\t';
     case 'x':
-        return front_text_hex(f, 2);
+        return hex_character(f, 2);
     case 'u':
-        return front_text_hex(f, 4);
+        return hex_character(f, 4);
     case 'U':
-        return front_text_hex(f, 8);
+        return hex_character(f, 8);
     default:
         if (c > 0 && c < 0x80 && strchr(plain, (int)c))
             return c;

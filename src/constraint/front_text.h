@@ -64,8 +64,6 @@ static inline bool front_text_has(const struct front_text *f, char c)
 
 /* The next character, decoded and taken; of broken UTF-8 the work fails. */
 uint32_t front_text_character(struct front_text *f);
-/* The character of `digits` hexadecimal digits, taken. */
-uint32_t front_text_hex(struct front_text *f, uint32_t digits);
 /* The character that an escape stands for, after its backslash: by n, r, t, xHH, uHHHH, UHHHHHHHH, or one of
  * `plain` itself. Another one fails. */
 uint32_t front_text_escape(struct front_text *f, const char *plain);

@@ -32,15 +32,6 @@ void sse_data(struct buf *b, struct slice data)
     buf_putc(b, '\n');
 }
 
-void sse_event(struct buf *b, const char *name, struct slice data)
-{
-    ASSERT(!strpbrk(name, "\r\n"));
-    buf_puts(b, "event: ");
-    buf_puts(b, name);
-    buf_putc(b, '\n');
-    sse_data(b, data);
-}
-
 void sse_comment(struct buf *b, const char *text)
 {
     ASSERT(!strpbrk(text, "\r\n"));

@@ -11,8 +11,6 @@
 
 /* "data: ...\n\n" */
 void sse_data(struct buf *b, struct slice data);
-/* "event: name\ndata: ...\n\n"; the name has no line break (ours, not the client's). */
-void sse_event(struct buf *b, const char *name, struct slice data);
 /* ": ...\n\n", which clients ignore: keeps a silent stream alive. No line break inside. */
 void sse_comment(struct buf *b, const char *text);
 

@@ -127,7 +127,8 @@ static bool is_same(const struct tokenizer *a, const struct tokenizer *b, uint32
            slice_eq(tokenizer_token_text(a, id), tokenizer_token_text(b, id));
 }
 
-int draft_model_compare(const struct tokenizer *target, const struct tokenizer *draft, struct err *e)
+/* Returns 0, or -EINVAL: they differ, and `e` names the first token that does. NULL means no tokenizer. */
+static int compare_tokenizers(const struct tokenizer *target, const struct tokenizer *draft, struct err *e)
 {
     if (!target || !draft)
         return !target && !draft ? 0 : err_set(e, -EINVAL, "only one of the two models has a tokenizer.json");
@@ -155,7 +156,7 @@ static int compare(struct draft_model *d, struct model_files *files, const struc
         return err_set(e, -ENOMEM, "no memory for its tokenizer");
     int r = tokenizer_load(a, files, &own, e);
     if (r == 0 || r == -ENOENT)
-        r = draft_model_compare(tokenizer, own, e);
+        r = compare_tokenizers(tokenizer, own, e);
     arena_free(a);
     return r;
 }

@@ -30,9 +30,6 @@ bool draft_model_is_eagle(const struct draft_model_plan *p);
 int draft_model_probe(struct draft_model_plan *p, const struct model_shape *target,
                       const struct model_parts *parts, struct err *e);
 
-/* 0, or -EINVAL: they differ, and `e` names the first token that does. NULL: there is no tokenizer. */
-int draft_model_compare(const struct tokenizer *target, const struct tokenizer *draft, struct err *e);
-
 struct draft_model {
     struct model *model;                      /* NULL: no draft model */
     struct account *account, *device_account; /* device_account: NULL where it is in the machine's memory */

@@ -13,7 +13,6 @@
 
 #define CUDA_NONE        UINT32_MAX
 #define CUDA_GROUPS_MAX  8   /* groups of pages, at most */
-#define CUDA_PARTS_MAX   5   /* matrices of a projection */
 #define CUDA_THREADS     256 /* threads of a block, unless a kernel says otherwise */
 #define CUDA_PAGE_TOKENS 32
 #define CUDA_PANEL       16 /* rows of weights that lie together */

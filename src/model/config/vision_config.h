@@ -29,7 +29,6 @@ struct vision_family;
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
 #define VISION_CHANNELS     ENCODE_CHANNELS
-#define VISION_FRAMES       ENCODE_FRAMES
 
 struct vision_config {
     struct model_vision shape;
