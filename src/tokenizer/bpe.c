@@ -114,6 +114,7 @@ int bpe_encode_piece(const struct bpe *b, struct arena *scratch, const struct bp
 static int fill_gaps(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_piece *ret)
 {
     char *kept = arena_alloc(scratch, MAX_OF(piece.len, 1u));
+    ASSERT(b->gaps);
     if (!kept)
         return -ENOMEM;
     *ret = (struct bpe_piece){.bytes = kept};

@@ -31,6 +31,7 @@ static void detok_hold(struct detok *d, struct slice tail)
 static struct slice detok_join(struct detok *d, struct slice s, struct buf *out)
 {
     char joint[UTF8_BYTES_MAX];
+    ASSERT(d->held > 0 && d->held <= sizeof(d->tail));
     size_t more = MIN_OF(s.len, sizeof(joint) - d->held);
     memcpy(joint, d->tail, d->held);
     memcpy(joint + d->held, s.ptr, more);

@@ -208,6 +208,7 @@ int normalizer_run(const struct normalizer *n, struct arena *scratch, struct sli
                    struct split_budget *b, struct slice *ret)
 {
     int r = 0;
+    ASSERT(n->count <= NORMALIZER_STAGES_MAX);
     for (uint32_t i = 0; i < n->count && r == 0; i++)
         r = run_stage(&n->stages[i], scratch, b, &text);
     if (r == 0)

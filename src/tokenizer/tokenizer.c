@@ -169,6 +169,7 @@ size_t tokenizer_added_at(const struct tokenizer *t, struct slice text, uint32_t
     const struct added_token *token = added_set_longest(&t->added_all, text);
     if (!token)
         return 0;
+    ASSERT(token->content.len <= text.len && vocab_has(&t->vocab, token->id));
     *ret = token->id;
     return token->content.len;
 }
@@ -192,12 +193,14 @@ const struct tokenizer_pair *tokenizer_pair(const struct tokenizer *t)
 
 void tokenizer_around(const struct tokenizer *t, uint32_t *before, uint32_t *behind)
 {
+    ASSERT(t->prefix_count <= COUNT_OF(t->prefix) && t->suffix_count <= COUNT_OF(t->suffix));
     *before = t->prefix_count;
     *behind = t->suffix_count;
 }
 
 uint32_t tokenizer_pair_fixed(const struct tokenizer_pair *p)
 {
+    ASSERT(p->known);
     return p->before.count + p->between.count + p->behind.count;
 }
 
@@ -296,6 +299,7 @@ static int encode_normalised(struct encoding *e, struct slice text)
     struct added_walk walk;
     struct added_match match;
     int r;
+    ASSERT(e->t->added_normalized.count > 0);
     added_walk_init(&walk, &e->t->added_normalized, text, e->wanted);
     do {
         match = added_walk_next(&walk);
@@ -335,6 +339,7 @@ static int encode_text(struct encoding *e, struct slice text, bool added)
     do {
         size_t from = walk.from;
         match = added_walk_next(&walk);
+        ASSERT(match.error < 0 || from + match.before.len <= text.len);
         pass(e, from);
         r = match.error < 0 ? match.error : encode_between(e, match.before, true);
         pass(e, from + match.before.len);

@@ -166,6 +166,7 @@ static int add_listed(struct merge *m, json_t *decoder)
         all[count++].token = token;
     }
     qsort(all, count, sizeof(*all), by_id);
+    ASSERT(count == size);
     for (size_t i = 0; i < count && r == 0; i++) {
         r = i > 0 && all[i].id == all[i - 1].id
                 ? err_set(m->e, -EINVAL, FILE_NAME ": added_tokens_decoder has the id %lld twice",
@@ -257,6 +258,7 @@ int tokenizer_merge_added(json_t *root, const json_t *vocab, const json_t *confi
                       .known = json_object(),
                       .named = json_object(),
                       .e = e};
+    ASSERT(json_is_array(m.list));
     int r = merge_all(&m);
     json_decref(m.known);
     json_decref(m.named);

@@ -155,6 +155,7 @@ static int read_merge(struct tokenizer *t, const struct hash_map *by_bytes, cons
     if (known) {
         size_t left_len = bytes_of(t, left, joint);
         size_t right_len = left_len == SIZE_MAX ? SIZE_MAX : bytes_of(t, right, joint + left_len);
+        ASSERT(right_len == SIZE_MAX || left_len + right_len <= 2 * longest);
         known = right_len != SIZE_MAX && hash_map_get(by_bytes, (struct slice){joint, left_len}, &m.left) &&
                 hash_map_get(by_bytes, (struct slice){joint + left_len, right_len}, &m.right) &&
                 hash_map_get(by_bytes, (struct slice){joint, left_len + right_len}, &m.merged);
@@ -327,6 +328,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     for (size_t i = 0; i < count; i++) {
         const json_t *entry = json_array_get(list, i);
         uint32_t id = (uint32_t)json_integer_value(json_object_get(entry, "id"));
+        ASSERT(vocab_has(&t->texts, id));
         struct added_token token = {.content = vocab_bytes(&t->texts, id),
                                     .id = id,
                                     .single_word = json_is_true(json_object_get(entry, "single_word")),
@@ -408,6 +410,7 @@ int tokenizer_json_read(struct tokenizer *t, struct arena *a, const struct token
         r = err_set(e, -EINVAL, "tokenizer.json: only one of pre_tokenizer and decoder has a ByteLevel");
     if (r == 0)
         r = read_tokens(t, a, in, e);
+    ASSERT(r < 0 || (t->byte_level == (t->model == TOKENIZER_BYTES) && t->vocab.size == t->texts.size));
     if (r == 0)
         r = read_added(t, a, json_object_get(root, "added_tokens"), e);
     if (r == 0)

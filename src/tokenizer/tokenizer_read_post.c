@@ -4,6 +4,7 @@
 #include "tokenizer/tokenizer_state.h"
 #include "tokenizer/vocab.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ static int template_token(const struct tokenizer *t, const json_t *template, con
     const json_t *entry = json_object_get(json_object_get(template, "special_tokens"),
                                           json_is_string(name) ? json_string_value(name) : "");
     const json_t *list = json_object_get(entry, "ids");
+    ASSERT(*count <= TOKENIZER_TEMPLATE_MAX);
     for (size_t i = 0; i < json_array_size(list); i++) {
         uint32_t id = 0;
         int r = tokenizer_id_check(json_array_get(list, i), json_slice(name), &id, e);
@@ -38,6 +40,7 @@ static int read_template(struct tokenizer *t, const json_t *template, struct err
 {
     const json_t *single = json_object_get(template, "single");
     bool behind = false;
+    ASSERT(t->prefix_count == 0 && t->suffix_count == 0);
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
         if (!special) {
@@ -69,6 +72,7 @@ static bool add_pair_token(const struct tokenizer *t, const json_t *template, co
                            uint32_t texts, struct tokenizer_pair *p)
 {
     struct tokenizer_template *const places[] = {&p->before, &p->between, &p->behind};
+    ASSERT(texts < COUNT_OF(places));
     struct tokenizer_template *place = places[texts];
     uint32_t type = type_of(special), from = place->count;
     struct err ignored = {{0}};
@@ -100,6 +104,7 @@ static void read_pair_template(const struct tokenizer *t, const json_t *template
         texts++;
     }
     p.known = p.known && texts == 2 && (p.typed || p.zeros == p.between.count);
+    ASSERT(p.zeros <= p.between.count);
     *ret = p;
 }
 
@@ -118,6 +123,7 @@ static int pair_token(const struct tokenizer *t, const json_t *pair, uint32_t *r
  * with one more sep in front of them, and type 0. */
 static int read_pair(struct tokenizer *t, const json_t *post, struct err *e)
 {
+    ASSERT(t->prefix_count == 0 && t->suffix_count == 0);
     int r = pair_token(t, json_object_get(post, "cls"), &t->prefix[0], e);
     if (r == 0)
         r = pair_token(t, json_object_get(post, "sep"), &t->suffix[0], e);

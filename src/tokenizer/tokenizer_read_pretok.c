@@ -39,6 +39,7 @@ static struct pretok_stage *new_stage(const struct reading *in)
 static int add_stage(struct reading *in, const json_t *member, const struct pretok_stage *stage)
 {
     struct pretok_stage *s = new_stage(in);
+    ASSERT(stage->kind != STAGE_RULE || !in->mapped); /* hand-written rules read the text's own bytes */
     if (!s)
         return refuse(in, member, "there are more stages than can be used");
     *s = *stage;

@@ -6,6 +6,7 @@
 
 #include "tokenizer/bpe.h"
 
+#include "base/check.h"
 #include "base/wanted.h"
 #include "unicode/utf8.h"
 
@@ -26,6 +27,7 @@ struct search {
 static void consider(struct search *s, size_t from, size_t end, double score, uint32_t id)
 {
     struct way *to = &s->ways[end];
+    ASSERT(from < end && end <= s->text.len);
     score += s->ways[from].score;
     if (to->from == UINT32_MAX || score > to->score)
         *to = (struct way){score, (uint32_t)from, id};
@@ -37,6 +39,7 @@ static void extend(struct search *s, size_t from, size_t char_end)
     const struct unigram *u = s->u;
     bool single = false;
     uint32_t node = TOKEN_TRIE_ROOT;
+    ASSERT(from < char_end && char_end <= s->text.len && s->ways[from].from != UINT32_MAX);
     for (size_t at = from; at < s->text.len;) {
         node = token_trie_step(&u->trie, node, (unsigned char)s->text.ptr[at++]);
         if (node == TOKEN_TRIE_NONE)
@@ -58,6 +61,7 @@ static int put_unknown(const struct search *s, size_t from, size_t end, struct b
     uint32_t id;
     int r = 0;
     bool bytes = true;
+    ASSERT(from < end && end <= s->text.len);
     if (hash_map_get(u->by_text, text, &id))
         return bpe_ids_put(out, id);
     for (size_t i = 0; i < text.len && bytes; i++)
@@ -75,6 +79,7 @@ static void turn(struct search *s)
     uint32_t later = 0;
     for (uint32_t end = (uint32_t)s->text.len, from; end > 0; end = from) {
         from = s->ways[end].from;
+        ASSERT(from < end);
         s->ways[end].from = later;
         later = end;
     }
@@ -87,6 +92,7 @@ static int give(const struct search *s, const struct wanted *w, struct bpe_ids *
     size_t look = 0;
     for (size_t from = 0, end; from < s->text.len && r == 0; from = end) {
         end = s->ways[from].from;
+        ASSERT(from < end && end <= s->text.len);
         uint32_t id = s->ways[end].id;
         r = wanted_pass(w, from, &look);
         if (id != s->u->unknown) {

@@ -3,6 +3,7 @@
 
 #include "tokenizer/bpe.h"
 
+#include "base/check.h"
 #include "base/wanted.h"
 #include "unicode/utf8.h"
 
@@ -10,6 +11,7 @@
 static uint32_t longest(const struct wordpiece *p, struct slice word, size_t from, size_t *end)
 {
     uint32_t node = from ? p->inner : TOKEN_TRIE_ROOT, found = TOKEN_TRIE_NONE;
+    ASSERT(from < word.len);
     for (size_t at = from; at < word.len && node != TOKEN_TRIE_NONE;) {
         node = token_trie_step(&p->trie, node, (unsigned char)word.ptr[at++]);
         if (node == TOKEN_TRIE_NONE || p->trie.tokens[node] == TOKEN_TRIE_NONE)
@@ -42,6 +44,7 @@ int wordpiece_encode(const struct wordpiece *p, struct slice word, const struct 
             return bpe_ids_put(out, p->unknown);
         }
         r = bpe_ids_put(out, id);
+        ASSERT(from < end && end <= word.len);
     }
     return r;
 }
