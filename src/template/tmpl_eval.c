@@ -365,11 +365,14 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     struct tmpl_seq *items = tmpl_iterate(run, &v), *l = tmpl_seq_new(run->a, 0);
     struct tmpl_text t;
     tmpl_text_begin(run, &t);
-    for (int64_t i = from; items && l && (by > 0 ? i < to : i > to) && tmpl_step(run, 1); i += by) {
+    for (int64_t i = from; items && l && (by > 0 ? i < to : i > to) && tmpl_step(run, 1);) {
+        ASSERT(i >= 0 && i < items->count);
         if (text)
             tmpl_text_put(&t, items->items[i].s);
         else if (!tmpl_seq_push(run->a, l, items->items[i]))
             l = NULL;
+        if (__builtin_add_overflow(i, by, &i))
+            break;
     }
     if (!items || !l)
         return tmpl_fail_memory(run);

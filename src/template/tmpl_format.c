@@ -176,9 +176,10 @@ static void put_number(struct tmpl_run *run, struct tmpl_text *t, const struct s
         body = tmpl_to_string(run, v).s;
         body = slice_sub(body, negative, body.len);
     }
-    if (spec->group && (!real || isfinite(f)))
+    if (spec->group && (!real || isfinite(f))) {
         ASSERT(body.len <= sizeof(parts) / 2);
-    body = grouped(body, spec->group, spec->type == 'x' ? 4 : 3, parts);
+        body = grouped(body, spec->group, spec->type == 'x' ? 4 : 3, parts);
+    }
     struct slice sign = negative                          ? SLICE("-")
                         : spec->sign && spec->sign != '-' ? (struct slice){&spec->sign, 1}
                                                           : SLICE("");
