@@ -9,6 +9,7 @@
 
 static rx_id any(struct rx_store *s, uint32_t min, uint32_t max)
 {
+    ASSERT(min <= max);
     return rx_repeat(s, rx_byte_range(s, '0', '9'), min, max);
 }
 
@@ -39,6 +40,7 @@ static rx_id not_zero(struct rx_store *s)
 /* Continuations of the whole digits of `d` so that the number is above it, or equal unless `open`. */
 static rx_id fraction_above(struct rx_store *s, const struct decimal *d, bool open)
 {
+    ASSERT(d->whole > 0);
     const char *f = d->digits + d->whole;
     uint32_t count = d->fraction;
     if (count == 0)
@@ -82,6 +84,7 @@ static rx_id at_most(struct rx_store *s, const struct decimal *d, bool open)
 static rx_id between(struct rx_store *s, rx_id kind, const struct decimal *low, bool low_open,
                      const struct decimal *high, bool high_open)
 {
+    ASSERT((!low || !low->negative) && (!high || !high->negative));
     rx_id all = kind;
     if (low)
         all = rx_and(s, all, above(s, low, low_open));

@@ -123,6 +123,7 @@ static void limit_text(const struct schema_keyword *o, uint32_t count, bool low)
     }
     if (!low && count > SCHEMA_LENGTH_MAX)
         count = SCHEMA_LENGTH_MAX;
+    ASSERT(count <= SCHEMA_LENGTH_MAX);
     uint32_t min = low ? count : 0, max = low ? RX_UNBOUNDED : count;
     struct rx_node text = rx_node(w->s, o->way->text);
     if (text.kind == RX_K_REPEAT && text.a == w->text.character) {

@@ -79,6 +79,7 @@ static void on_if(const struct schema_keyword *o)
         c->options[i].atoms[c->options[i].count++] =
             (struct schema_atom){.kind = ATOM_LIT, .lit = branches[i] ^ o->negated};
     }
+    ASSERT(!c || c->count == c->capacity);
 }
 
 static void on_ref(const struct schema_keyword *o)

@@ -34,6 +34,7 @@ static bool is_plain(const struct schema_work *w, const struct schema_alternativ
 
 void schema_emit_alternative(struct schema_work *w, const struct schema_alternative *way, sym_id rule)
 {
+    ASSERT(way->types != 0);
     check_refusals(w, way);
     if (schema_failed(w))
         return;

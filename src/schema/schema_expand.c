@@ -259,6 +259,7 @@ static const struct schema_open_choice *pick(struct schema_work *w, struct schem
 static void add_way(struct expand *x, const struct schema_alternative *way)
 {
     struct schema_alternatives *l = &x->ways;
+    ASSERT(way->types != 0);
     if (l->count == SCHEMA_WAYS_MAX) {
         schema_fail(x->w, -E2BIG, way->objects ? way->objects->node : 0,
                     "allOf, anyOf, oneOf and the like combine to more than %d alternatives", SCHEMA_WAYS_MAX);
@@ -305,6 +306,7 @@ struct schema_alternatives schema_expand(struct schema_work *w, const struct sch
                                       .text = w->text.text,
                                       .items_max = UINT32_MAX,
                                       .members_max = UINT32_MAX}};
+    ASSERT((types & ~(uint32_t)SCHEMA_ANY) == 0);
     /* 5.0 is an integer; but clients whose languages have integers refuse it. */
     st.way.number.point = w->draft != 4 && !w->opts->plain;
     for (uint32_t i = 0; i < set->count && st.way.types; i++)
@@ -326,6 +328,7 @@ static rx_id strings_of(struct schema_work *w, const struct schema_set *set)
             schema_fail(w, -ENOTSUP, r->node, "\"%s\" %s", r->keyword, r->why);
         rx_id text = way->finite ? RX_NONE : way->text;
         for (uint32_t k = 0; k < way->values.count; k++) {
+            ASSERT(json_is_string(way->values.all[k]));
             rx_id one = json_text_content(&w->text, schema_text(way->values.all[k]));
             text = text == RX_NONE ? one : rx_or(w->s, text, one);
         }
@@ -374,6 +377,7 @@ static bool is_multiple(const struct decimal *d, const struct decimal *of)
 
 static bool number_accepts(const struct schema_alternative *way, const json_t *value)
 {
+    ASSERT(json_is_number(value));
     struct decimal d;
     if (!decimal_of(value, &d) || !json_number_has(&way->number, &d))
         return false;
@@ -397,6 +401,7 @@ static bool set_accepts(struct schema_work *w, const struct schema_set *set, con
 
 static bool array_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
 {
+    ASSERT(json_is_array(value));
     size_t count = json_array_size(value);
     if (count < way->items_min || count > way->items_max ||
         (way->unique && (count > 1000 || !is_unique(value))))
@@ -423,6 +428,7 @@ static const struct schema_set *member_set(struct schema_work *w, const struct s
 
 static bool object_accepts(struct schema_work *w, const struct schema_alternative *way, const json_t *value)
 {
+    ASSERT(json_is_object(value));
     const char *key;
     json_t *member;
     size_t count = json_object_size(value);
@@ -506,6 +512,7 @@ static void resolve_values(struct schema_work *w, struct schema_alternative *way
             types |= schema_type_of(way->values.all[i]);
         }
     way->values = (struct schema_values){count, kept};
+    ASSERT(schema_failed(w) || (count == 0) == (types == 0));
     way->types &= types;
 }
 
@@ -522,6 +529,7 @@ static bool set_is_empty(struct schema_work *w, const struct schema_set *set, ui
 
 static bool object_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
 {
+    ASSERT(!way->finite && (way->types & SCHEMA_OBJECT));
     if (way->members_min > way->members_max)
         return true;
     if (!way->required)
@@ -535,6 +543,7 @@ static bool object_is_empty(struct schema_work *w, const struct schema_alternati
 
 static bool array_is_empty(struct schema_work *w, const struct schema_alternative *way, uint32_t depth)
 {
+    ASSERT(!way->finite && (way->types & SCHEMA_ARRAY));
     if (way->items_min > way->items_max)
         return true;
     for (uint32_t i = 0; way->arrays && i < MIN_OF(way->items_min, 8u) && !schema_failed(w); i++) {

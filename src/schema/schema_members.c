@@ -49,6 +49,7 @@ static struct schema_named *named(const struct gather *g, struct slice name)
     if (!*place) {
         g->m->named[g->m->count] = (struct schema_named){.name = name};
         *place = ++g->m->count;
+        ASSERT(2 * g->m->count <= g->place_count);
     }
     return &g->m->named[*place - 1];
 }
@@ -86,6 +87,7 @@ static void add_required(const struct gather *g, const struct schema_name *list)
         return;
     for (const struct schema_name *n = list; n; n = n->next)
         all[i++] = n;
+    ASSERT(i == count);
     while (i-- > 0)
         named(g, all[i]->text)->required = true;
 }
@@ -259,6 +261,7 @@ static bool is_closed(const struct gather *g)
 
 static void fill_others(const struct gather *g)
 {
+    ASSERT(g->pattern_count <= SCHEMA_PATTERNS_MAX);
     rx_id keys = RX_NONE;
     for (uint32_t matched = 0; matched < 1u << g->pattern_count && !schema_failed(g->w); matched++) {
         struct schema_set value = set_of_others(g, matched);
@@ -301,11 +304,13 @@ struct schema_members *schema_members_make(struct schema_work *w, const struct s
     size_t count = count_names(&g);
     while (g.place_count < 2 * count)
         g.place_count *= 2;
+    ASSERT((g.place_count & (g.place_count - 1)) == 0 && g.place_count >= 2 * count);
     g.places = schema_take(w, g.place_count * sizeof(*g.places));
     g.m->named = schema_take(w, (count + 1) * sizeof(*g.m->named));
     if (!g.places || !g.m->named)
         return NULL;
     gather_names(&g);
+    ASSERT(g.m->count <= count);
     gather_patterns(&g);
     fill_named(&g);
     fill_others(&g);

@@ -3,6 +3,7 @@
 #include "schema/schema.h"
 #include "schema/schema_work.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 static json_t *order(struct schema_work *w, const struct schema_set *set, json_t *value, uint32_t depth);
@@ -52,6 +53,7 @@ static json_t *order_object(struct schema_work *w, const struct schema_alternati
 static json_t *order_way(struct schema_work *w, const struct schema_alternative *way, json_t *value,
                          uint32_t depth)
 {
+    ASSERT(json_is_array(value) || json_is_object(value));
     for (uint32_t i = 0; i < way->values.count; i++)
         if (schema_equal(way->values.all[i], value))
             return json_incref((json_t *)way->values.all[i]);

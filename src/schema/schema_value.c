@@ -46,6 +46,7 @@ uint32_t schema_types_named(const json_t *name, bool *whole)
 static bool equal_numbers(const json_t *a, const json_t *b)
 {
     struct decimal x, y;
+    ASSERT(json_is_number(a) && json_is_number(b));
     if (json_is_integer(a) && json_is_integer(b))
         return json_integer_value(a) == json_integer_value(b);
     return decimal_of(a, &x) && decimal_of(b, &y) && decimal_compare(&x, &y) == 0;
@@ -53,6 +54,7 @@ static bool equal_numbers(const json_t *a, const json_t *b)
 
 static bool equal_objects(const json_t *a, const json_t *b)
 {
+    ASSERT(json_is_object(a) && json_is_object(b));
     const char *key;
     json_t *value;
     if (json_object_size(a) != json_object_size(b))
