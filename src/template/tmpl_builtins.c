@@ -305,6 +305,7 @@ static struct tmpl_value filter_map(struct tmpl_run *run, struct tmpl_value v, c
     struct tmpl_args rest = args_from(args, 1);
     struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_begin(run, l->count) : NULL;
     for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
+        ASSERT(ret->count < ret->capacity);
         struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute)
                                            : tmpl_filter_call(run, filter, l->items[i], &rest);
         ret->items[ret->count++] = item.type == TMPL_UNDEFINED && d ? *d : item;
@@ -324,6 +325,7 @@ static struct tmpl_value filtered(struct tmpl_run *run, struct tmpl_value v, con
     struct tmpl_args rest = args_from(args, (uint32_t)by_attribute + 1);
     struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_begin(run, l->count) : NULL;
     for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
+        ASSERT(ret->count < ret->capacity);
         struct tmpl_value item = attribute_path(run, l->items[i], attribute);
         bool yes = !run->error && (name ? tmpl_test_call(run, test, item, &rest) : tmpl_truthy(&item));
         if (yes == keep)
@@ -611,6 +613,7 @@ static struct tmpl_value function_strftime_now(struct tmpl_run *run, const struc
     snprintf(format, sizeof(format), "%.*s", SLICE_ARGS(args->items[0].s));
     localtime_r(&now, &tm);
     size_t n = strftime(text, sizeof(text), format, &tm);
+    ASSERT(n < sizeof(text));
     char *copy = arena_strndup(run->a, text, n);
     return copy ? tmpl_string((struct slice){copy, n}) : tmpl_fail_memory(run);
 }

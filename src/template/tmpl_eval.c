@@ -87,6 +87,7 @@ static bool scope_set(struct tmpl_run *run, struct tmpl_scope *s, struct slice n
 
 bool tmpl_define(struct tmpl_run *run, struct slice name, struct tmpl_value v)
 {
+    ASSERT(run->globals);
     return scope_set(run, run->globals, name, v);
 }
 
@@ -158,6 +159,7 @@ static bool push_arg(struct tmpl_run *run, struct tmpl_args *args, struct slice 
 /* Appends the items of *v, or the members of **v. */
 static void spread_args(struct tmpl_run *run, bool named, const struct tmpl_value *v, struct tmpl_args *ret)
 {
+    ASSERT(ret->count <= TMPL_ARGS_MAX);
     if (named && v->type != TMPL_DICT_VALUE) {
         tmpl_fail(run, "an argument after ** must be a mapping, not %s", tmpl_type_name(v));
         return;
@@ -295,6 +297,7 @@ static struct tmpl_value eval_list(struct tmpl_run *run, const struct tmpl_node 
     struct tmpl_seq *l = tmpl_seq_begin(run, n->list_count);
     for (uint32_t i = 0; l && i < n->list_count && !run->error; i++)
         l->items[l->count++] = eval(run, n->list[i]);
+    ASSERT(!l || l->count <= l->capacity);
     return tmpl_list_of(run, l, n->kind == TMPL_TUPLE ? TMPL_SEQ_TUPLE : TMPL_SEQ_LIST);
 }
 
@@ -544,6 +547,7 @@ static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node 
             kept->items[kept->count++] = all->items[i];
     }
     run->scope = outer;
+    ASSERT(!kept || kept->count <= kept->capacity);
     return kept;
 }
 

@@ -103,6 +103,7 @@ bool tmpl_p_list_push(struct tmpl_parser *p, struct tmpl_node_list *l, struct tm
 
 struct tmpl_node *tmpl_p_with_list(struct tmpl_node *n, const struct tmpl_node_list *l)
 {
+    ASSERT(l->count <= l->capacity);
     if (n) {
         n->list = l->items;
         n->list_count = l->count;
@@ -131,6 +132,7 @@ static struct tmpl_node *constant(struct tmpl_parser *p, struct tmpl_value v)
 static struct tmpl_node *parse_string(struct tmpl_parser *p)
 {
     ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_STRING);
+    ASSERT(p->at + 1 < p->count); /* the last token is TMPL_TOKEN_END */
     struct tmpl_text t;
     tmpl_text_init(&t, p->a, TMPL_SOURCE_BYTES_MAX);
     struct slice only = tmpl_p_now(p)->text;
@@ -172,6 +174,7 @@ static struct tmpl_node *parse_dict(struct tmpl_parser *p)
             !tmpl_p_need_op(p, ",", "a comma or the end of the dict is expected here"))
             return NULL;
     }
+    ASSERT(l.count % 2 == 0);
     return tmpl_p_with_list(n, &l);
 }
 
@@ -284,6 +287,7 @@ static struct tmpl_node *parse_arguments(struct tmpl_parser *p, struct tmpl_node
             return NULL;
     }
     n->name_count = l.count;
+    ASSERT(l.count <= TMPL_ARGS_MAX);
     return p->error ? NULL : tmpl_p_with_list(n, &l);
 }
 

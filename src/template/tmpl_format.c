@@ -85,6 +85,7 @@ static bool parse_spec(struct tmpl_run *run, struct slice s, struct spec *ret)
     if (one_of(s, &at, "."))
         ret->precision = digits(s, &at, PRECISION_MAX);
     bool dot = at > 0 && s.ptr[at - 1] == '.';
+    ASSERT(at <= s.len);
     ret->type = one_of(s, &at, "sdxf%");
     if (at < s.len || width == -2 || ret->precision == -2 || dot) {
         tmpl_fail(run, "format: the specification \"%.*s\" is not one of those that templates may use",
@@ -278,6 +279,7 @@ static struct tmpl_value field_value(struct call *c, struct slice name)
             v = tmpl_get_item(
                 run, v, slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
         end += item;
+        ASSERT(end <= name.len);
     }
     return v;
 }
@@ -288,6 +290,7 @@ static void put_field(struct call *c, struct tmpl_text *t, const struct field *f
 {
     struct tmpl_run *run = c->run;
     struct tmpl_text own;
+    ASSERT(level < LEVELS_MAX);
     struct tmpl_value v = field_value(c, field->name);
     tmpl_text_begin(run, &own);
     if (!run->error && field->conversion == 's')
@@ -358,6 +361,7 @@ struct tmpl_value tmpl_method_format(struct tmpl_run *run, struct tmpl_value v, 
 /* A field after its '%', which *at is moved past; `ret->type` '%': it is that character. */
 static bool parse_older(struct tmpl_run *run, struct slice s, size_t *at, struct spec *ret, struct slice *key)
 {
+    ASSERT(*at > 0 && s.ptr[*at - 1] == '%');
     const size_t from = *at;
     *ret = (struct spec){.fill = SLICE(" "), .align = '>', .precision = -1};
     *key = (struct slice){0};
@@ -414,6 +418,7 @@ static void put_older_number(struct tmpl_run *run, struct tmpl_text *t, struct s
 static void put_older(struct tmpl_run *run, struct tmpl_text *t, struct spec *spec,
                       const struct tmpl_value *v)
 {
+    ASSERT(spec->type);
     if (spec->type != 's' && spec->type != 'r') {
         put_older_number(run, t, spec, v);
         return;
@@ -459,6 +464,7 @@ struct tmpl_value tmpl_filter_format(struct tmpl_run *run, struct tmpl_value v, 
             one = slice_eq(args->names[i], key) ? &args->items[i] : NULL;
         if (!named && !key.ptr && used < args->count)
             one = &args->items[used++];
+        ASSERT(used <= args->count);
         if (!one)
             return tmpl_fail(run, "format: a field has no argument");
         put_older(run, &t, &spec, one);

@@ -22,6 +22,7 @@ struct lexer {
 
 static int push(struct lexer *x, struct tmpl_token t)
 {
+    ASSERT(x->count <= x->capacity);
     if (x->count == x->capacity) {
         uint32_t want = x->capacity ? x->capacity * 2 : 256;
         struct tmpl_token *tokens = ARENA_ARRAY(x->a, struct tmpl_token, want);
@@ -46,6 +47,7 @@ static void advance(struct lexer *x, size_t bytes)
 {
     for (; bytes > 0 && x->at < x->source.len; bytes--)
         x->line += x->source.ptr[x->at++] == '\n';
+    ASSERT(x->at <= x->source.len);
 }
 
 static bool is_space(char c)
@@ -128,6 +130,7 @@ static struct slice unescape(struct arena *a, struct slice s)
         }
         out[n++] = s.ptr[i];
     }
+    ASSERT(n <= s.len);
     return (struct slice){out, n};
 }
 
@@ -265,6 +268,7 @@ static int lex_comment(struct lexer *x)
 /* The next "{{", "{%" or "{#", or the end. */
 static size_t find_tag(struct slice s, size_t from)
 {
+    ASSERT(from <= s.len);
     for (size_t i = from; i + 1 < s.len; i++)
         if (s.ptr[i] == '{' && (s.ptr[i + 1] == '{' || s.ptr[i + 1] == '%' || s.ptr[i + 1] == '#'))
             return i;
@@ -303,6 +307,7 @@ int tmpl_lex(struct arena *a, struct slice source, struct tmpl_token **ret, uint
         if (r == 0 && tag < x.source.len)
             r = lex_tag(&x);
     }
+    ASSERT(r < 0 || x.at == x.source.len);
     if (r == 0)
         r = push(&x, (struct tmpl_token){TMPL_TOKEN_END});
     if (r < 0)

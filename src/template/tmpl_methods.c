@@ -331,6 +331,7 @@ static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *i
     struct tmpl_seq *l = tmpl_seq_begin(run, count);
     for (uint32_t i = 0; l && i < count && tmpl_step(run, 1); i++)
         l->items[l->count++] = items[i];
+    ASSERT(!l || l->count <= l->capacity);
     return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
@@ -338,6 +339,7 @@ static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *i
 static struct tmpl_value method_cycle(struct tmpl_run *run, struct tmpl_value self,
                                       const struct tmpl_args *args)
 {
+    ASSERT(self.type == TMPL_LOOP && self.loop);
     return args->count ? args->items[self.loop->index0 % args->count]
                        : tmpl_fail(run, "no items for cycling given");
 }
@@ -346,6 +348,7 @@ static struct tmpl_value method_cycle(struct tmpl_run *run, struct tmpl_value se
 static struct tmpl_value method_changed(struct tmpl_run *run, struct tmpl_value self,
                                         const struct tmpl_args *args)
 {
+    ASSERT(self.type == TMPL_LOOP && self.loop);
     struct tmpl_value now = listed(run, args->items, args->count);
     bool changed = run->error || !self.loop->called || !tmpl_equal(run, &self.loop->last, &now);
     self.loop->last = now;
@@ -358,6 +361,7 @@ static struct tmpl_value method_list_count(struct tmpl_run *run, struct tmpl_val
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "value");
     int64_t n = 0;
+    ASSERT(self.type == TMPL_SEQ);
     for (uint32_t i = 0; v && i < self.list->count && tmpl_step(run, 1); i++)
         n += tmpl_equal(run, &self.list->items[i], v);
     return v ? tmpl_int(n) : tmpl_fail(run, "count takes a value");
@@ -367,6 +371,7 @@ static struct tmpl_value method_list_index(struct tmpl_run *run, struct tmpl_val
                                            const struct tmpl_args *args)
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "value");
+    ASSERT(self.type == TMPL_SEQ);
     for (uint32_t i = 0; v && i < self.list->count && tmpl_step(run, 1); i++)
         if (tmpl_equal(run, &self.list->items[i], v))
             return tmpl_int(i);

@@ -35,6 +35,7 @@ struct tmpl_value tmpl_pairs(struct tmpl_run *run, const struct tmpl_dict *d)
         pair->items[1] = d->values[i];
         pair->count = 2;
         l->items[l->count++] = tmpl_list_of(run, pair, TMPL_SEQ_TUPLE);
+        ASSERT(l->count <= l->capacity);
     }
     return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
@@ -231,6 +232,7 @@ static struct tmpl_value floats(struct tmpl_run *run, enum tmpl_op op, double f,
     case TMPL_OP_MOD:
         return tmpl_float(f - g * floor(f / g));
     default:
+        ASSERT(op == TMPL_OP_POW);
         return tmpl_float(pow(f, g));
     }
 }
@@ -322,6 +324,7 @@ bool tmpl_relate(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value 
     case TMPL_OP_GT:
         return order > 0;
     default:
+        ASSERT(op == TMPL_OP_GE);
         return order >= 0;
     }
 }

@@ -54,6 +54,7 @@ static struct tmpl_node *parse_if(struct tmpl_parser *p)
             return NULL;
         *link = n;
         link = &n->c;
+        ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_TAG_OPEN);
         p->at++; /* the tag's opening: parse_body stopped there */
         if (tmpl_p_take_word(p, "elif"))
             continue;
@@ -89,6 +90,7 @@ static struct tmpl_node *parse_for(struct tmpl_parser *p)
     p->loops--;
     if (!n->b)
         return NULL;
+    ASSERT(tmpl_p_now(p)->kind == TMPL_TOKEN_TAG_OPEN);
     p->at++;
     if (tmpl_p_take_word(p, "else")) {
         if (!close_tag(p) || !(n->c = parse_body(p, end)))

@@ -29,6 +29,7 @@ static struct tmpl_value in_case(struct tmpl_run *run, struct slice s, enum lett
             continue;
         }
         bool upper = c == UPPER || ((c == CAPITAL || c == TITLE) && begins);
+        ASSERT((size_t)n <= s.len - i);
         utf8proc_int32_t mapped = upper ? utf8proc_toupper(code) : utf8proc_tolower(code);
         utf8proc_category_t category = utf8proc_category(code);
         bool letter = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
@@ -171,6 +172,7 @@ static bool strips(struct tmpl_run *run, struct slice c, const struct tmpl_value
 struct slice tmpl_strip(struct tmpl_run *run, struct slice s, const struct tmpl_value *chars, unsigned sides)
 {
     size_t n;
+    ASSERT((sides & ~(unsigned)(TMPL_STRIP_LEFT | TMPL_STRIP_RIGHT)) == 0);
     while ((sides & TMPL_STRIP_LEFT) && s.len &&
            (n = tmpl_edge_char(s, false), strips(run, slice_sub(s, 0, n), chars)))
         s = slice_sub(s, n, s.len);
@@ -202,6 +204,7 @@ static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const st
         size_t at = old->s.len ? slice_find(s, old->s, from) : from;
         if (at == SIZE_MAX)
             break;
+        ASSERT(from <= at && at + old->s.len <= s.len);
         tmpl_text_put(&t, slice_sub(s, from, at - from));
         tmpl_text_put(&t, new->s);
         from = at + old->s.len;
@@ -235,6 +238,7 @@ static struct tmpl_value indented(struct tmpl_run *run, struct slice s, const st
         return tmpl_none();
     for (size_t from = 0, line = 0; from <= s.len && !t.failed && tmpl_step(run, 1); line++) {
         size_t end = MIN_OF(slice_find(s, SLICE("\n"), from), s.len);
+        ASSERT(from <= end && end <= s.len);
         bool pads = line == 0 ? first && tmpl_truthy(first) : end > from || (blank && tmpl_truthy(blank));
         if (pads)
             tmpl_text_put(&t, pad);
@@ -265,6 +269,7 @@ static struct tmpl_value truncated(struct tmpl_run *run, struct slice s, const s
     size_t blank = s.len;
     while (blank > 0 && s.ptr[blank - 1] != ' ')
         blank--;
+    ASSERT(blank <= s.len);
     if (blank > 0 && !(kill && tmpl_truthy(kill)))
         s.len = blank - 1;
     tmpl_text_begin(run, &t);

@@ -37,6 +37,7 @@ struct tmpl_value tmpl_text_end(struct tmpl_run *run, const struct tmpl_text *t)
 
 void tmpl_text_put(struct tmpl_text *t, struct slice s)
 {
+    ASSERT(t->len <= t->capacity && t->capacity <= t->bytes_max);
     if (t->failed || s.len == 0)
         return;
     t->full = s.len > t->bytes_max - t->len;
@@ -90,6 +91,7 @@ struct tmpl_seq *tmpl_seq_begin(struct tmpl_run *run, uint32_t capacity)
 
 bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v)
 {
+    ASSERT(l->count <= l->capacity);
     if (l->count == l->capacity) {
         uint32_t want = l->capacity < 8 ? 16 : l->capacity * 2;
         struct tmpl_value *items = ARENA_ARRAY(a, struct tmpl_value, want);
@@ -126,6 +128,7 @@ struct tmpl_value tmpl_list_of(struct tmpl_run *run, struct tmpl_seq *l, enum tm
         return tmpl_none();
     if (l->depth == 0)
         l->depth = depth_around(l->items, l->count);
+    ASSERT(l->count <= l->capacity && l->depth > 0);
     return depth_fits(run, l->depth) ? (struct tmpl_value){.type = TMPL_SEQ, .seq = kind, .list = l}
                                      : tmpl_none();
 }
@@ -134,6 +137,7 @@ struct tmpl_value tmpl_dict_of(struct tmpl_run *run, struct tmpl_dict *d)
 {
     if (!d)
         return tmpl_none();
+    ASSERT(d->count <= d->capacity && d->depth > 0);
     return depth_fits(run, d->depth) ? (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d} : tmpl_none();
 }
 
@@ -169,6 +173,7 @@ bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, s
 {
     struct tmpl_value *there = (struct tmpl_value *)tmpl_dict_get(run, d, &key);
     d->depth = MAX_OF(d->depth, 1 + MAX_OF(tmpl_depth(&key), tmpl_depth(&v)));
+    ASSERT(d->count <= d->capacity);
     if (there) {
         *there = v;
         return true;
@@ -204,6 +209,7 @@ static bool from_json_object(struct arena *a, const json_t *json, uint32_t depth
             return false;
     }
     d->count = i;
+    ASSERT(d->count <= d->capacity);
     d->depth = depth_around(d->values, i);
     *ret = (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d};
     return true;
@@ -355,6 +361,7 @@ const char *tmpl_type_name(const struct tmpl_value *v)
     static const char *const names[] = {"Undefined", "NoneType", "bool",       "int",       "float",
                                         "str",       "list",     "dict",       "Namespace", "Macro",
                                         "function",  "method",   "LoopContext"};
+    ASSERT((size_t)v->type < COUNT_OF(names));
     if (v->type == TMPL_SEQ && v->seq != TMPL_SEQ_LIST)
         return v->seq == TMPL_SEQ_TUPLE ? "tuple" : "generator";
     return names[v->type];
@@ -385,6 +392,7 @@ static void put_float(struct tmpl_text *t, double f)
         return;
     while (digits < 17 && (snprintf(text, sizeof(text), "%.*e", digits - 1, f), strtod(text, NULL) != f))
         digits++;
+    ASSERT(digits >= 1 && digits <= 17);
     snprintf(text, sizeof(text), "%.*e", digits - 1, f);
     int exponent = atoi(strchr(text, 'e') + 1);
     if (exponent >= -4 && exponent < 16) {
@@ -427,6 +435,7 @@ static void put_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t d
 
 static void repr_seq(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
 {
+    ASSERT(v->type == TMPL_SEQ && v->seq != TMPL_SEQ_GENERATOR);
     bool tuple = v->seq == TMPL_SEQ_TUPLE;
     tmpl_text_putc(t, tuple ? '(' : '[');
     for (uint32_t i = 0; i < v->list->count && !t->failed; i++) {
