@@ -346,22 +346,51 @@ static int measure_device(const struct settings *own, struct device_choices *c, 
     return r;
 }
 
-/* On one device: `own` is the model's settings. */
-static int plan_on_device(const struct settings *o, const struct settings *own, const char *dir,
-                          const char *id, struct sum *sum, struct json_out *json, struct err *e)
+static int make_plan(const struct settings *o, const struct settings *own, const char *dir, const char *id,
+                     struct sum *sum, struct planning *ret, struct err *e)
 {
     int r = measure_device(own, &sum->measured, e);
     if (r < 0)
         return r;
-    struct planning p = {.settings = own,
-                         .seqs = own->model.engine.max_num_seqs,
-                         .queue = own->model.engine.max_queue,
-                         .workers = runtime_workers(o),
-                         .models = models_most(o, 1),
-                         .model_bytes_max = own->model.bytes_max,
-                         .devices = &sum->measured,
-                         .serves = true};
-    r = planning_make(&p, dir, id, e);
+    *ret = (struct planning){.settings = own,
+                             .seqs = own->model.engine.max_num_seqs,
+                             .queue = own->model.engine.max_queue,
+                             .workers = runtime_workers(o),
+                             .models = models_most(o, 1),
+                             .model_bytes_max = own->model.bytes_max,
+                             .devices = &sum->measured,
+                             .serves = true};
+    return planning_make(ret, dir, id, e);
+}
+
+/* --device auto: the first device that the model fits on; the first of all if there is none. */
+static int find_device(const struct settings *o, struct settings *own, const char *dir, const char *id,
+                       struct sum *sum, struct planning *ret, struct err *e)
+{
+    const struct settings given = *own;
+    int r = make_plan(o, own, dir, id, sum, ret, e);
+    struct err why = *e;
+    while (r == -ENOMEM && device_choose_next(own))
+        r = make_plan(o, own, dir, id, sum, ret, e);
+    if (own->process.passed_over == given.process.passed_over)
+        return r;
+    if (r < 0) {
+        *own = given;
+        return make_plan(o, own, dir, id, sum, ret, e);
+    }
+    if (!o->json)
+        plain_printf(stdout, "%s So it is on %s.\n\n", why.text,
+                     ret->model.domain > 0 ? ret->plan.device.name : "the CPU");
+    return 0;
+}
+
+/* On one device: `own` is the model's settings. */
+static int plan_on_device(const struct settings *o, const struct settings *given, const char *dir,
+                          const char *id, struct sum *sum, struct json_out *json, struct err *e)
+{
+    struct settings own = *given;
+    struct planning p = {0};
+    int r = find_device(o, &own, dir, id, sum, &p, e);
     if (p.unreadable)
         return catalog_hint(dir, r, e);
     if (r < 0 && (r != -ENOMEM || o->json))

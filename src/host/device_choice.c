@@ -21,6 +21,8 @@
 /* Fewer bytes beside the context may be the driver's own, not other programs'. */
 #define OTHERS_LEAST ((uint64_t)64 << 20)
 
+#define FAKE_AUTO "fake:auto"
+
 static const char *const fake_names[] = {"fake:0", "fake:1", "fake:2", "fake:3",
                                          "fake:4", "fake:5", "fake:6", "fake:7"};
 
@@ -81,13 +83,13 @@ static bool may_be_gpu(const struct model_options *o)
     return is_one_of(o->compute, words);
 }
 
-/* The first GPU that suits, else the CPU. */
+/* The first GPU that suits and was not passed over, else the CPU. */
 static int choose_auto(const struct settings *o, struct device_choice *ret, struct err *e)
 {
     uint64_t limit = o->process.device_memory_limit;
-    uint32_t count = may_be_gpu(&o->model) ? cuda_device_count() : 0;
+    uint32_t count = may_be_gpu(&o->model) ? cuda_device_count() : 0, passed_over = o->process.passed_over;
     for (uint32_t i = 0; i < count; i++)
-        if (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0)
+        if (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0 && passed_over-- == 0)
             return choose_cuda(cuda_device_name(i), limit, ret, e);
     return 0;
 }
@@ -104,6 +106,11 @@ int device_choose(const struct settings *o, struct device_choice *ret, struct er
     int r = choose_cuda(text, limit, ret, e);
     if (r <= 0)
         return r;
+    if (strcmp(text, FAKE_AUTO) == 0) {
+        if (o->process.passed_over >= COUNT_OF(fake_names))
+            return 0;
+        text = fake_names[o->process.passed_over];
+    }
     if (!choose_fake(text, ret))
         return err_set(e, -EINVAL,
                        "--device %s: auto, cpu, cuda:0 to cuda:%u or fake:0 to fake:%zu is expected", text,
@@ -122,6 +129,22 @@ static const char *next_cuda(const struct settings *o, uint32_t index, uint32_t 
         index = i;
     }
     return ahead == 0 ? cuda_device_name(index) : NULL;
+}
+
+bool device_choice_is_auto(const struct settings *o)
+{
+    const char *text = o->process.device ? o->process.device : "auto";
+    return strcmp(text, "auto") == 0 || strcmp(text, FAKE_AUTO) == 0;
+}
+
+bool device_choose_next(struct settings *o)
+{
+    struct device_choice now;
+    struct err ignored;
+    bool moves = device_choice_is_auto(o) && o->model.replicas <= 1 &&
+                 device_choose(o, &now, &ignored) == 0 && now.memory.name;
+    o->process.passed_over += moves;
+    return moves;
 }
 
 int device_choose_replica(const struct settings *o, uint32_t replica, const char **ret, struct err *e)

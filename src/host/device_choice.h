@@ -19,9 +19,16 @@ struct device_choice {
 };
 
 /* auto, cpu, cuda:N, or fake:N, where N is 0 to 7 and what fake_faults_parse() reads (",step=1000") may
- * follow; auto: the first GPU that suits, else the CPU. Opens nothing: a GPU's ceiling is an estimate. 0,
+ * follow; auto: the first GPU that suits and that device_choose_next() has not passed over, else the CPU;
+ * fake:auto: as auto, with fake devices for GPUs. Opens nothing: a GPU's ceiling is an estimate. 0,
  * -EINVAL, or -ENODEV: there is no such GPU, or no driver, or the program has no kernels. */
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
+
+/* Whether --device says to choose. */
+bool device_choice_is_auto(const struct settings *o);
+/* The model of these settings does not fit where device_choose() places it: the next device of `auto`, at
+ * last the CPU. False: there is no other, or --device names one, or it has replicas. */
+bool device_choose_next(struct settings *o);
 
 /* The name of the device of a replica (--replicas); 0: that of device_choose(), and the next ones for others.
  * 0, -EINVAL (the CPU has no replicas), -ENODEV (there are fewer devices). */

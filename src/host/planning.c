@@ -162,7 +162,9 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     if (why->domain > 0) {
         snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
         from = find_device_ceiling(p, device, sizeof(device));
-        elsewhere = " With --device cpu it computes in the machine's memory.";
+        elsewhere = device_choice_is_auto(p->settings)
+                        ? ""
+                        : " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
         e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s%s",

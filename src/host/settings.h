@@ -29,6 +29,7 @@ struct process_settings {
     uint64_t memory_limit, device_memory_limit, text_limit, media_memory, response_store, conversation_store;
     uint64_t drain_grace_ns; /* how long a server that is told to stop still takes requests */
     uint32_t threads;
+    uint32_t passed_over; /* no setting: devices of `auto` that the model does not fit on */
     bool allow_pull;
 };
 

@@ -27,7 +27,7 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "where models compute: cpu, cuda:N (an NVIDIA GPU), or fake:N (plain memory, for tests); auto: the "
-     "first GPU that suits, else the CPU"},
+     "first GPU with room for the model, else the CPU"},
     {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
      "0", COMMAND_ANY | COMMAND_EVAL,
      "ceiling of the memory of each --device that has its own; 0: what is free there at the start"},

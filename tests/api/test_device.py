@@ -298,6 +298,39 @@ def test_a_lost_device_closes_its_own_models(tmp_path):
         assert not server.said("event=model_unloaded model=two")
 
 
+def test_auto_places_each_model_where_it_fits(tmp_path):
+    for name in ("one", "two", "late"):
+        (tmp_path / name).symlink_to(MODEL)
+    sizes = ["--max-model-len", 1024, "--max-num-seqs", 2, "--max-image-pixels", 0]
+    auto = ["--device", "fake:auto", "--device-memory-limit", "66M"]
+    with serving(*auto, *sizes, tmp_path / "one", tmp_path / "two") as server:
+        places = {m["id"]: m["device"] for m in server.http.get("/v1/models").json()["data"]}
+        assert places == {"canary": "fake:0", "one": "fake:1", "two": "fake:2"}
+        assert len({tuple(tokens_of(server, model)) for model in places}) == 1
+        assert server.said("event=device_passed_over model=")
+    with serving("--device", "fake:auto", "--device-memory-limit", "20M", *sizes, "--model-dir", tmp_path) as server:
+        assert tokens_of(server, "late") == tokens_of(server, "canary")
+        assert {m["device"] for m in server.http.get("/v1/models").json()["data"] if "device" in m} == {"cpu"}
+        for name in ("late", "one", "two"):
+            assert server.http.post(f"/v1/models/{name}/unload").status_code == 200
+
+
+def test_auto_that_fits_nowhere_is_refused_with_the_first_device():
+    for command in ("serve", "plan"):
+        options = ["--device", "fake:auto", "--device-memory-limit", "20M", "--memory-limit", "40M"]
+        got = subprocess.run([PROGRAM, command, str(MODEL), *options], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 1 and "on device fake:0" in got.stdout + got.stderr
+
+
+def test_a_plan_of_auto_says_why_it_is_elsewhere():
+    options = ["--device", "fake:auto", "--device-memory-limit", "20M", "--max-model-len", "1024"]
+    got = subprocess.run([PROGRAM, "plan", str(MODEL), *options], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 0, got.stderr
+    assert "does not fit on device fake:0" in got.stdout and "So it is on the CPU." in got.stdout
+    got = subprocess.run([PROGRAM, "plan", "--json", str(MODEL), *options], capture_output=True, text=True, timeout=60)
+    assert {a["domain"] for a in json.loads(got.stdout)["models"][0]["accounts"]} == {"machine"}
+
+
 def test_a_plan_counts_each_device(tmp_path):
     one, two, *options = map(str, two_models(tmp_path, ("one", "fake:0"), ("two", "fake:3")))
     got = subprocess.run([PROGRAM, "plan", one, two, *options], capture_output=True, text=True, timeout=60)

@@ -3,6 +3,7 @@
 
 #include "host/models/catalog_files.h"
 #include "host/models/catalog.h"
+#include "host/device_choice.h"
 #include "host/runtime.h"
 #include "host/settings.h"
 
@@ -43,7 +44,8 @@ static void add_files(const char *path, struct model_listing *m)
 
 void model_listing_make(const struct settings *o, const char *path, const char *id, struct model_listing *ret)
 {
-    struct planning p = {.settings = o,
+    struct settings own = *o;
+    struct planning p = {.settings = &own,
                          .seqs = o->model.engine.max_num_seqs,
                          .queue = o->model.engine.max_queue,
                          .workers = runtime_workers(o),
@@ -52,6 +54,10 @@ void model_listing_make(const struct settings *o, const char *path, const char *
     *ret = (struct model_listing){.state = LISTING_FITS};
     add_files(path, ret);
     int r = planning_make(&p, path, id, &ret->why);
+    while (r == -ENOMEM && device_choose_next(&own)) {
+        struct err ignored;
+        r = planning_make(&p, path, id, &ignored);
+    }
     if (p.unreadable) {
         ret->state = LISTING_REFUSED;
         catalog_hint(path, r, &ret->why);

@@ -83,14 +83,20 @@ struct trial {
     uint32_t usable;
     uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
     int error;                              /* error of the first named model that cannot be served */
+    uint32_t
+        unfit; /* that model, or the last one that --device auto put on a full device; UINT32_MAX: none */
     struct err why;
 };
 
-static void refuse_together(struct trial *t, uint32_t domain)
+static void refuse_together(const struct models *m, struct trial *t, uint32_t domain)
 {
     char where[DOMAIN_HOLDER_BYTES] = "";
     if (domain > 0)
         snprintf(where, sizeof(where), " on device %s", t->process.devices[domain - 1].name);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->list[i].preload && domain > 0 && m->list[i].plan.model.domain == domain &&
+            device_choice_is_auto(&m->own[i]))
+            t->unfit = i;
     t->error = err_set(
         &t->why, -ENOMEM,
         "the models do not fit together%s: with what the process takes they need at least %s, and the "
@@ -103,7 +109,7 @@ static void refuse_together(struct trial *t, uint32_t domain)
 static void try(struct models *m, bool least, struct trial *ret)
 {
     struct planning p = planning_of(m, 0, NULL);
-    struct trial t = {0};
+    struct trial t = {.unfit = UINT32_MAX};
     p.settings = m->settings;
     planning_process(&p, least, &t.process);
     for (uint32_t i = 0; i <= t.process.device_count; i++)
@@ -122,11 +128,12 @@ static void try(struct models *m, bool least, struct trial *ret)
         if (!s->preload || r == 0 || t.error < 0)
             continue;
         t.error = r;
+        t.unfit = i;
         t.why = e;
     }
     for (uint32_t i = 0; i <= t.process.device_count && t.error == 0; i++)
         if (t.needed_bytes[i] > plan_ceiling_bytes(&t.process, i))
-            refuse_together(&t, i);
+            refuse_together(m, &t, i);
     *ret = t;
 }
 
@@ -157,8 +164,8 @@ static bool any_sees(const struct models *m)
     return false;
 }
 
-/* Memory for texts and images shrinks before a model is refused. */
-static int plan_several(struct models *m, struct err *e)
+/* Memory for texts and images shrinks before a model is refused. *unfit: with -ENOMEM see struct trial. */
+static int plan_several(struct models *m, uint32_t *unfit, struct err *e)
 {
     struct trial full, least;
     try(m, true, &least);
@@ -169,23 +176,23 @@ static int plan_several(struct models *m, struct err *e)
     bool shrinks = full.error < 0 || full.usable < least.usable;
     if (shrinks && least.error == 0)
         try(m, true, &full);
+    *unfit = (least.error < 0 ? least : full).unfit;
     if (full.error < 0)
         return err_set(e, full.error, "%s", (least.error < 0 ? least : full).why.text);
     m->process = full.process;
-    tell_unusable(m);
     return 0;
 }
 
-static int plan_all(struct models *m, struct err *e)
+static int plan_all(struct models *m, uint32_t *unfit, struct err *e)
 {
     struct planning p;
     if (models_are_several(m))
-        return plan_several(m, e);
+        return plan_several(m, unfit, e);
     int r = models_plan_one(m, 0, NULL, &m->list[0], &p, e);
     m->process = p.plan.process;
+    *unfit = 0;
     if (r < 0 && !m->list[0].preload) {
         planning_process(&p, false, &m->process);
-        tell_unusable(m);
         return 0;
     }
     return p.unreadable ? catalog_hint(m->list[0].dir, r, e) : r;
@@ -194,16 +201,67 @@ static int plan_all(struct models *m, struct err *e)
 /* A single model may have a device of its own, and no other is opened then. */
 static int measure_devices(struct models *m, struct err *e)
 {
-    int r = models_are_several(m) ? device_choose_all(m->settings, &m->devices, e)
-                                  : device_choices_add(&m->own[0], &m->devices, e);
+    int r =
+        models_are_several(m) && m->devices.count == 0 ? device_choose_all(m->settings, &m->devices, e) : 0;
+    for (uint32_t i = 0; i < m->count && r == 0; i++)
+        r = device_choices_add(&m->own[i], &m->devices, e);
     return r < 0 ? r : device_choices_measure(m->settings, &m->devices, e);
+}
+
+/* --device auto: the model goes to the next device. */
+static bool move_on(struct models *m, uint32_t index, const struct err *why)
+{
+    struct device_choice was;
+    struct err ignored;
+    if (index >= m->count || device_choose(&m->own[index], &was, &ignored) < 0 ||
+        !device_choose_next(&m->own[index]))
+        return false;
+    LOG_WARN("device_passed_over", "model=%s device=%s reason=\"%s\"", m->list[index].id, was.memory.name,
+             why->text);
+    return true;
+}
+
+/* Moves found models that do not fit where they are. Named ones all fit. */
+static bool move_found(struct models *m)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct model_settings s = m->list[i];
+        struct planning p = {0};
+        struct err e = {{0}};
+        if (!s.planned && !s.preload && models_plan_one(m, i, &m->process, &s, &p, &e) == -ENOMEM)
+            moved |= move_on(m, i, &e);
+    }
+    return moved;
+}
+
+/* Until each model is on a device that it fits on. */
+static int place(struct models *m, struct err *e)
+{
+    struct err first = {{0}};
+    for (;;) {
+        uint32_t unfit = UINT32_MAX;
+        int r = measure_devices(m, e);
+        if (r == 0)
+            r = plan_all(m, &unfit, e);
+        if (r == 0 && move_found(m))
+            continue;
+        if (r == 0)
+            return 0;
+        if (!first.text[0])
+            first = *e;
+        if (r != -ENOMEM || !move_on(m, unfit, e)) {
+            *e = first;
+            return r;
+        }
+    }
 }
 
 int models_plan(struct models *m, struct err *e)
 {
-    int r = measure_devices(m, e);
+    int r = place(m, e);
     if (r == 0)
-        r = plan_all(m, e);
+        tell_unusable(m);
     for (uint32_t i = 0; i < m->count && r == 0; i++)
         r = models_choose_device(m, i, e);
     return r;

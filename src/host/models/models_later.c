@@ -95,6 +95,16 @@ static const struct model_settings *find_served(const struct models *m, const ch
     return NULL;
 }
 
+/* --device auto: to the next device that the start has opened. */
+static bool move_on(struct models *m, uint32_t index)
+{
+    struct err ignored;
+    bool moved = false, there = false;
+    while (!there && (moved = device_choose_next(&m->own[index])))
+        there = models_choose_device(m, index, &ignored) == 0;
+    return moved;
+}
+
 /* Images have memory only if the start set some aside. */
 static void plan(struct models *m, uint32_t index)
 {
@@ -104,6 +114,10 @@ static void plan(struct models *m, uint32_t index)
     if (m->process.media_bytes == 0)
         m->own[index].model.image_pixels_max = s->options.image_pixels_max = 0;
     int r = models_plan_one(m, index, &m->process, s, &p, &e);
+    while (r == -ENOMEM && move_on(m, index)) {
+        struct err ignored;
+        r = models_plan_one(m, index, &m->process, s, &p, &ignored);
+    }
     if (p.unreadable)
         catalog_hint(s->dir, r, &e);
     if (r < 0)

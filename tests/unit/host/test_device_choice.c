@@ -59,6 +59,25 @@ TEST(a_device_that_is_named_is_that_one)
     fake_cuda.devices = 0;
 }
 
+TEST(auto_passes_over_devices_up_to_the_cpu)
+{
+    struct settings o = {.process.device = "auto"}, named = {.process.device = "cuda:0"};
+    struct settings replicas = {.process.device = "auto", .model.replicas = 2};
+    struct device_choice c;
+    struct err e = {{0}};
+    fake_cuda.devices = 2;
+    assert_true(device_choose_next(&o));
+    assert_int_equal(device_choose(&o, &c, &e), 0);
+    assert_string_equal(c.memory.name, "cuda:1");
+    assert_true(device_choose_next(&o));
+    assert_int_equal(device_choose(&o, &c, &e), 0);
+    assert_null(c.memory.name);
+    assert_false(device_choose_next(&o));
+    assert_false(device_choose_next(&named));
+    assert_false(device_choose_next(&replicas));
+    fake_cuda.devices = 0;
+}
+
 /* The device of replica number `replica`; NULL: refused. */
 static const char *replica_of(const char *device, uint32_t replica)
 {
