@@ -51,7 +51,7 @@ def save(directory, named, seed, integers=()):
 EAGLE_ROWS = 1024
 
 
-def make_eagle(directory, offset=7, without=None, **changes):
+def make_eagle(directory, offset=7, without=None, speculators=False, **changes):
     """A random EAGLE-3 head for the model of make(); its rows are every token from `offset` on."""
     shapes = {"fc": (HIDDEN, 3 * HIDDEN), "norm": (HIDDEN,), "lm_head": (EAGLE_ROWS, HIDDEN)}
     shapes |= {"midlayer." + name: shape for name, shape in {
@@ -60,13 +60,20 @@ def make_eagle(directory, offset=7, without=None, **changes):
         "self_attn.v_proj": (KV_HEADS * HEAD, 2 * HIDDEN), "self_attn.o_proj": (HIDDEN, HEADS * HEAD),
         "mlp.gate_proj": (MLP, HIDDEN), "mlp.up_proj": (MLP, HIDDEN), "mlp.down_proj": (HIDDEN, MLP)}.items()}
     named = [(name + ".weight", shape) for name, shape in shapes.items() if name != without]
+    if speculators:
+        named = [(name.replace("midlayer.", "layers.0."), shape) for name, shape in named]
     save(directory, named, 9, {} if without == "d2t" else {"d2t": [offset] * EAGLE_ROWS})
     config = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "vocab_size": VOCAB,
               "draft_vocab_size": EAGLE_ROWS, "hidden_size": HIDDEN, "num_attention_heads": HEADS, "head_dim": HEAD,
               "num_key_value_heads": KV_HEADS, "num_hidden_layers": 1, "intermediate_size": MLP, "rms_norm_eps": 1e-5,
               "rope_theta": 10000.0, "max_position_embeddings": 2048,
               "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 0, 1]}}
-    (directory / "config.json").write_text(json.dumps(config | changes))
+    config |= changes
+    if speculators:
+        config = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "transformer_layer_config": config,
+                  "draft_vocab_size": EAGLE_ROWS, "norm_before_residual": False,
+                  "eagle_aux_hidden_state_layer_ids": [1, 1, 2]}
+    (directory / "config.json").write_text(json.dumps(config))
     return directory
 
 
@@ -222,6 +229,19 @@ def test_an_eagle_heads_memory_is_planned(dense, tmp_path):
     assert both["page_bytes"] > alone["page_bytes"] and both["speculation"]["method"] == "eagle3+ngram"
     for options in [("--spec", "ngram"), ("--spec", "off"), ("--mtp", "0")]:
         assert "draft" not in planned(dense, "--draft-model", head, *options)[1], options
+
+
+def test_a_speculator_is_the_same_head(dense, tmp_path):
+    Dense.directory = dense
+    found = []
+    for form in False, True:
+        head = make_eagle(tmp_path / str(form), speculators=form, offset=0)
+        with serving("--draft-model", head, kind=Dense) as server:
+            server.order("even")
+            body = {"prompt": COPY, "max_tokens": 60, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+            reply = server.http.post("/v1/completions", json=body).json()
+            found.append((reply["choices"][0]["token_ids"], reply["usage"]["completion_tokens_details"]))
+    assert found[0] == found[1] and found[0][1]["rejected_prediction_tokens"] > 0
 
 
 def test_an_eagle_head_drafts_for_a_packed_model(dense, tmp_path):

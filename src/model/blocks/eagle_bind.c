@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/check.h"
+#include "base/json/json_dumped.h"
 #include "base/none.h"
 #include "compute/backend.h"
 #include "weights/checkpoint.h"
@@ -50,8 +51,7 @@ static const struct family family = {.names = {"eagle3"}, .tensors = tensors, .m
 /* Options that change what the head computes, and that the code here does not know. */
 static int check_options(const json_t *root, struct err *e)
 {
-    static const char *const unknown[] = {"norm_before_fc", "norm_output", "parallel_drafting",
-                                          "speculators_model_type"};
+    static const char *const unknown[] = {"norm_before_fc", "norm_output", "parallel_drafting"};
     for (size_t i = 0; i < COUNT_OF(unknown); i++) {
         const json_t *value = json_object_get(root, unknown[i]);
         if (value && !json_is_false(value) && !json_is_null(value))
@@ -68,10 +68,19 @@ static int check_options(const json_t *root, struct err *e)
                               : 0;
 }
 
+/* The form of vLLM's speculators: the layer's numbers are an object, and an index of a layer is that of the
+ * next one. */
+static const json_t *speculator_layer(const json_t *root)
+{
+    return json_object_get(root, "speculators_model_type") ? json_object_get(root, "transformer_layer_config")
+                                                           : NULL;
+}
+
 static int read_layers(const json_t *root, const struct config *c, struct eagle *g, struct err *e)
 {
     static const char key[] = "eagle_aux_hidden_state_layer_ids";
     const json_t *list = json_object_get(root, key);
+    const json_int_t first = speculator_layer(root) ? 1 : 0;
     if (!list)
         list = json_object_get(json_object_get(root, "eagle_config"), key);
     if (json_array_size(list) == 0) {
@@ -84,7 +93,7 @@ static int read_layers(const json_t *root, const struct config *c, struct eagle 
         return 0;
     }
     for (uint32_t i = 0; i < EAGLE_LAYERS; i++) {
-        json_int_t id = json_integer_value(json_array_get(list, i));
+        json_int_t id = json_integer_value(json_array_get(list, i)) - first;
         if (json_array_size(list) != EAGLE_LAYERS || id < 0 || id >= c->layers)
             return err_set(e, -EINVAL, "%s must have three numbers below the model's %u layers", key,
                            c->layers);
@@ -93,22 +102,27 @@ static int read_layers(const json_t *root, const struct config *c, struct eagle 
     return 0;
 }
 
-static int read_own(struct model_files *files, const struct config *c, struct eagle *g, struct err *e)
+static int load_config(struct arena *tables, struct model_files *files, const json_t *root,
+                       struct config *ret, struct err *e)
 {
-    json_t *root;
-    int r = model_json(files, "config.json", &root, e);
-    if (r < 0)
-        return r;
+    const json_t *layer = speculator_layer(root);
+    if (!layer)
+        return config_load(tables, files, ret, e);
+    char *text = json_dumps(layer, JSON_COMPACT);
+    int r = text ? config_parse(tables, slice_of(text), ret, e) : err_set(e, -ENOMEM, "no memory left");
+    json_dumped_free(text);
+    return r;
+}
+
+static int read_own(const json_t *root, const struct config *c, struct eagle *g, struct err *e)
+{
     const json_t *rows = json_object_get(root, "draft_vocab_size");
     g->vocab = json_is_integer(rows) && json_integer_value(rows) > 0 && json_integer_value(rows) < c->vocab
                    ? (uint32_t)json_integer_value(rows)
                    : c->vocab;
     g->norm_first = json_is_true(json_object_get(root, "norm_before_residual"));
-    r = check_options(root, e);
-    if (r == 0)
-        r = read_layers(root, c, g, e);
-    json_decref(root);
-    return r;
+    int r = check_options(root, e);
+    return r == 0 ? read_layers(root, c, g, e) : r;
 }
 
 static int check_config(const struct config *own, const struct config *c, struct err *e)
@@ -149,11 +163,16 @@ int eagle_read(struct arena *tables, struct model_files *files, struct config *c
     if (!g)
         return err_set(e, -ENOMEM, "no memory left for an EAGLE-3 head");
     *g = (struct eagle){.vocab = 0};
-    int r = config_load(tables, files, &g->config, e);
+    json_t *root;
+    int r = model_json(files, "config.json", &root, e);
+    if (r < 0)
+        return r;
+    r = load_config(tables, files, root, &g->config, e);
     if (r == 0)
         r = check_config(&g->config, c, e);
     if (r == 0)
-        r = read_own(files, c, g, e);
+        r = read_own(root, c, g, e);
+    json_decref(root);
     if (r == 0)
         r = find_rope(&g->config, c, &rope, e);
     if (r < 0)
