@@ -99,7 +99,8 @@ static int bind_final_norm(struct binder *b, struct norm *ret)
         binder_path(b, c->layers - 1, ROLE_MLP_NORM_AFTER, path);
     else
         binder_path(b, NONE, ROLE_FINAL_NORM, path);
-    return binder_norm_biased(b, path, c->hidden, ret);
+    return c->family->final_norm_plain ? binder_vector(b, path, c->hidden, &ret->weight)
+                                       : binder_norm_biased(b, path, c->hidden, ret);
 }
 
 static int bind_rows(struct binder *b, enum tensor_role role, uint32_t rows, struct weight *ret)
@@ -118,6 +119,8 @@ static int bind_ends(struct binder *b, struct model_ends *ret)
         r = bind_rows(b, ROLE_TOKEN_TYPES, b->config->token_types, &ret->types);
     if (r == 0)
         r = layer_inputs_bind(b, &ret->layer_inputs);
+    if (r == 0 && b->config->family->embedding_norm)
+        r = binder_ones(b, b->config->hidden, &ret->embedding_norm.weight);
     return r < 0 ? r : bind_final_norm(b, &ret->final_norm);
 }
 

@@ -16,7 +16,7 @@ gemma4_unified olmoe olmo2 olmo3 mixtral minimax_m2 gpt_oss granitemoe granitemo
 deepseek_v2 youtu glm4_moe_lite glm4_moe solar_open dots1 granitemoehybrid nemotron_h falcon_h1 lfm2 lfm2_moe bert
 xlm-roberta roberta camembert mistral3 smolvlm idefics3 lfm2_vl nemotron_h_omni aya_vision cohere2_vision llava internvl
 mistral4 ernie4_5_moe hunyuan_v1_moe hy_v3 exaone_moe afmoe laguna mimo_v2_flash granite_swa granitemoe_swa phimoe
-kimi_linear bailing_hybrid apertus cohere2_moe step3p5 glm4v glm4v_moe glm_ocr
+kimi_linear bailing_hybrid apertus cohere2_moe step3p5 muse_glimmer glm4v glm4v_moe glm_ocr
 """.split()
 # Where a class's defaults do not fit each other.
 OWN = {"glm4_moe": {"head_dim": 128}, "glm4v_moe": {"text_config": {"head_dim": 128}},

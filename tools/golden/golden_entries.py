@@ -379,6 +379,16 @@ ENTRIES = {
                      layer_types=["full_attention", "sliding_attention", "sliding_attention"],
                      mlp_layer_types=["dense", "sparse", "sparse"], rope_theta=[5000.0, 100.0, 100.0],
                      partial_rotary_factors=[0.5, 1.0, 1.0]),
+    # Norms without weights of the embedding, queries and keys; gates of values; a layer without rotation.
+    # The seed draws no token of images.
+    "muse_glimmer": Entry("muse_glimmer", seed=9, prompt=50, text="muse_glimmer_text", change=without_vision,
+                          vision=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                                      num_attention_heads=1),
+                          **{**SMALL, "num_hidden_layers": 3}, num_attention_heads=4, num_key_value_heads=2,
+                          head_dim=6, sliding_window=12, post_norm_eps=0.05, output_multiplier=0.9,
+                          final_logit_softcapping=5.0,
+                          layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                          rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # LayerNorms with biases, experts by a softmax with a threshold, a bias of the logits, longrope's factors.
     "phimoe": Entry("phimoe", **SMALL, num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.4,
                     attention_bias=True, lm_head_bias=True, sliding_window=24,

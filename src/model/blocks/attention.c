@@ -44,6 +44,10 @@ static int bind_norms(struct binder *b, uint32_t layer, const struct layer_confi
     }
     if (norm == QK_NORM_NONE || (norm == QK_NORM_OPTION && !b->config->use_qk_norm))
         return 0;
+    if (norm == QK_NORM_PLAIN) {
+        int r = binder_ones(b, q, &ret->q_norm);
+        return r < 0 ? r : binder_ones(b, k, &ret->k_norm);
+    }
     if (norm == QK_NORM_ALL) {
         q *= c->heads;
         k *= c->kv_heads;

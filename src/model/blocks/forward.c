@@ -4,6 +4,7 @@
 
 #include "model/blocks/blocks.h"
 #include "model/blocks/mtp.h"
+#include "model/family/family.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -19,6 +20,11 @@ static void embed(struct step *s, const struct forward *f)
                                                  .scale = f->config->embedding_scale,
                                                  .h = step_residual(s),
                                                  .angles = step_all_angles(s)});
+    if (c->family->embedding_norm)
+        compute_norm(s->compute, &(struct op_norm){.h = step_residual(s),
+                                                   .y = step_normed(s),
+                                                   .norm = f->ends->embedding_norm,
+                                                   .stream = true});
 }
 
 /* Norms the rows that give logits or values, into ARRAY_PROJ, which is free by now. */

@@ -22,6 +22,7 @@ struct model_ends {
     struct weight positions, types; /* tables of an encoder */
     struct projection head;         /* zeros of an encoder */
     struct norm final_norm;         /* [hidden] */
+    struct norm embedding_norm;     /* [hidden] ones: norm of the embedding; null: none */
     struct layer_inputs layer_inputs;
 };
 

@@ -43,6 +43,7 @@ static int bind_branch(struct binder *b, uint32_t index, const struct block *blo
                                               : bind_norm(b, index, before, &norms->before);
     if (r == 0)
         r = block->bind(b, index, ret);
+    norms->after.eps = b->config->eps_after;
     return r == 0 && is_after ? bind_norm(b, index, after, &norms->after) : r;
 }
 

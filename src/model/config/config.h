@@ -160,6 +160,7 @@ struct config {
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
+    float eps_after; /* epsilon of norms behind mixers and MLPs; 0: eps */
     bool layer_norm; /* norms take the mean off */
     bool tied;       /* the file's word; whether an lm_head exists decides */
     /* False: the file says that such matrices have none. */

@@ -37,6 +37,7 @@ enum qk_norm {
     QK_NORM_ALL,     /* all heads are normed together */
     QK_NORM_OPTION,  /* each head is normed with config.use_qk_norm */
     QK_NORM_ROTATED, /* each head is normed after the rotation */
+    QK_NORM_PLAIN,   /* each head is normed, without a weight */
 };
 
 /* A kind of layer, by its names in layer_types. */
@@ -143,6 +144,8 @@ struct family {
     bool kv_twice_windowed; /* layers with a window have twice as many KV heads */
     bool single_layers;     /* per_layer_config has numbers of single layers */
     bool layer_scale;       /* the residual stream is times a number after each layer */
+    bool embedding_norm;    /* the embedding is normed, without a weight */
+    bool final_norm_plain;  /* the final norm's file holds w, whatever the others hold */
     bool embedding_sqrt;    /* the embedding is times sqrt(hidden) */
     bool encoder;           /* all of a text sees all of it, positions have rows of a table, and nothing is
                              generated */

@@ -119,6 +119,24 @@ static const struct expert_form gemma4_experts = {
     .layer_scale = true, .single_layers = true, .rope_theta = 1e6, .rope_theta_local = 1e4,                  \
     .rope_proportional = true
 
+/* ---- muse_glimmer ---- */
+
+static const struct key_word muse_activations[] = {
+    {"silu", ACTIVATION_SILU}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}, {NULL, 0}};
+
+/* The factor of queries is one of scores. */
+static const struct config_key muse_keys[] = {
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_FLOAT(eps_after, 0, 1, 1e-8, "post_norm_eps"),
+    CONFIG_WORD(activation, muse_activations, ACTIVATION_SILU, "hidden_activation"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 2048, "sliding_window"),
+    CONFIG_FLOAT(key_scale, 1e-6, 1e6, 3.87, "qk_scale_factor"),
+    CONFIG_FLOAT(logits_scale, 1e-6, 1e6, 0.19611613513818404, "output_multiplier"),
+    CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 20, "final_logit_softcapping"),
+    CONFIG_IGNORED("out_hidden_size"),
+    CONFIG_KEY_END,
+};
+
 const struct family families_gemma[] = {
     {.names = {"gemma"},
      .keys = gemma_keys,
@@ -149,5 +167,20 @@ const struct family families_gemma[] = {
      .rope_theta_local = 1e4},
     {.names = {"gemma4"}, GEMMA4, .keys = gemma4_keys, .experts = &gemma4_experts},
     {.names = {"gemma4_unified"}, GEMMA4, .keys = gemma4_unified_keys},
+    {.names = {"muse_glimmer"},
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128}",
+     .keys = muse_keys,
+     .tensors = tensors,
+     .norm_position = NORM_SANDWICH,
+     .norm_shift = SHIFT_HF,
+     .final_norm_plain = true,
+     .embedding_norm = true,
+     .qk_norm = QK_NORM_PLAIN,
+     .own_gate = GATE_VALUES,
+     .own_gate_function = HEAD_GATE_SIGMOID,
+     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_NONE},
+               {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},
+     .pattern = {.every = 4},
+     .thetas_listed = true},
     {{NULL}},
 };

@@ -9,7 +9,7 @@ static const struct refused {
     {{"deepseek_v32", "deepseek_v4", "glm_moe_dsa", "glm5_next"},
      "an indexer chooses the keys that a query sees"},
     {{"kimi_k3"}, "its layers are newer than Kimi Linear's"},
-    {{"muse_glimmer"}, "its embedding, queries and keys have norms without weights"},
+    {{"muse_spark"}, "its residual stream has gates"},
     {{"gemma4_assistant", "gemma4_unified_assistant"}, "it drafts with keys and values of another model"},
     {{"gemma3n"}, "its layers predict and correct several residual streams"},
     {{"llama4"}, "its layers attend in chunks and choose their experts before weighing them"},

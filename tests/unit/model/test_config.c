@@ -501,9 +501,9 @@ TEST(what_a_file_leaves_out_is_the_familys_default)
 TEST(known_families_that_are_not_computed_say_why)
 {
     static const char *const names[] = {
-        "deepseek_v32", "deepseek_v4", "glm_moe_dsa",  "glm5_next", "kimi_k3",
-        "minimax_m3",   "qwen4_exp",   "gemma3n",      "llama4",    "jamba",
-        "rwkv",         "rwkv7",       "gemma3n_text", "paligemma", "gemma4_assistant",
+        "deepseek_v32", "deepseek_v4", "glm_moe_dsa",      "glm5_next",  "kimi_k3", "minimax_m3",
+        "qwen4_exp",    "gemma3n",     "llama4",           "jamba",      "rwkv",    "rwkv7",
+        "gemma3n_text", "paligemma",   "gemma4_assistant", "muse_spark",
     };
     char text[512], says[128];
     for (size_t i = 0; i < COUNT_OF(names); i++) {

@@ -147,4 +147,20 @@ TEST(a_published_file_is_read)
     assert_true(c.ropes[0].rot == 512 && c.ropes[1].rot == 256);
 }
 
+TEST(muse_glimmer_has_factors_of_scores_and_logits)
+{
+#define MUSE                                                                                                 \
+    "{\"model_type\":\"muse_glimmer\",\"text_config\":{\"model_type\":\"muse_glimmer_text\",\"hidden_"       \
+    "size\":64,"                                                                                             \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"intermediate_size\":160,\"vocab_size\":512"
+    struct config c = reads(MUSE "}}");
+    assert_true(c.key_scale == 3.87f && c.logits_cap == 20 && c.eps == 1e-5f && c.eps_after == 1e-8f);
+    assert_true(c.layer[2].window == 2048 && c.layer[2].rope == 0);
+    assert_true(c.layer[3].window == 0 && c.layer[3].rope == ROPE_ABSENT);
+    c = reads(MUSE ",\"layer_rope_theta\":[0,100,100,100],\"qk_scale_factor\":2}}");
+    assert_true(c.layer[0].rope == ROPE_ABSENT && c.layer[3].rope == 0 && c.ropes[0].theta == 100);
+    assert_true(c.key_scale == 2);
+#undef MUSE
+}
+
 TEST_MAIN()
