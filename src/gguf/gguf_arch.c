@@ -66,6 +66,18 @@ static const struct gguf_key cohere_keys[] = {
     {NULL, NULL},
 };
 
+/* The width of experts is the family's intermediate_size. */
+static const struct gguf_key cohere_moe_keys[] = {
+    {"attention.layer_norm_epsilon", "layer_norm_eps"},
+    {"expert_feed_forward_length", "intermediate_size"},
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"feed_forward_length", "prefix_dense_intermediate_size"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {"logit_scale", "logit_scale"},
+    {NULL, NULL},
+};
+
 static const struct gguf_key corrected_keys[] = {
     {"expert_group_count", "n_group"},
     {"expert_group_used_count", "topk_group"},
@@ -346,6 +358,8 @@ static const struct gguf_arch archs[] = {
     {"command-r", GGUF_NAMES, .model_type = "cohere", .keys = cohere_keys,
      .flag = {"blk.0.attn_q_norm.weight", "use_qk_norm"}},
     {"cohere2", GGUF_NAMES, .model_type = "cohere2", .keys = cohere_keys},
+    {"cohere2moe", GGUF_NAMES, .experts = true, .model_type = "cohere2_moe", .keys = cohere_moe_keys,
+     .facts = "{\"expert_selection_fn\": \"sigmoid\"}"},
     {"deepseek2", GGUF_NAMES, .experts = true, .model_type = "deepseek_v3", .keys = corrected_keys,
      .latent = true},
     {"deepseek2", GGUF_NAMES, .model_type = "youtu", .latent = true},

@@ -168,6 +168,14 @@ def cohere2(c):
             "rope.dimension_count": c["head_dim"]}
 
 
+def cohere2_moe(c):
+    return {**common(c), **experts(c, "num_experts", "intermediate_size"), "logit_scale": c["logit_scale"], "feed_forward_length": 24,
+            "attention.sliding_window": c["sliding_window"], "attention.sliding_window_pattern": [k == "sliding_attention" for k in c["layer_types"]],
+            "leading_dense_block_count": c["mlp_layer_types"].index("sparse"), "expert_weights_norm": c["norm_topk_prob"], "expert_gating_func": 2,
+            "expert_shared_count": c["num_shared_experts"], "expert_shared_feed_forward_length": c["num_shared_experts"] * c["intermediate_size"],
+            "rope.dimension_count": c["head_dim"], "rope.scaling.type": "none"}
+
+
 def deepseek(c):
     rope, scaling = c["qk_rope_head_dim"], c.get("rope_parameters") or {}
     more = {**common(c), "attention.head_count_kv": 1, "attention.key_length": c["kv_lora_rank"] + rope, "attention.value_length": c["kv_lora_rank"],
@@ -500,6 +508,7 @@ FAMILIES = {
     "olmoe": ("olmoe", olmoe, {}, as_is),
     "afmoe": ("afmoe", afmoe, AFMOE_NAMES, as_is),
     "apertus": ("apertus", apertus, APERTUS_NAMES, as_is),
+    "cohere2_moe": ("cohere2moe", cohere2_moe, {}, as_is),
     "exaone_moe": ("exaone-moe", exaone_moe, {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, as_is),
     "hy_v3": ("hy_v3", hy_v3, HY_NAMES, as_is),
     "kimi_linear": ("kimi-linear", kimi_linear, KIMI_NAMES, kimi_parts),

@@ -66,6 +66,13 @@ def test_afmoe(tmp_path):
     same({k: v for k, v in config.items() if k != "global_attn_every_n_layers"}, tensors, tmp_path)
 
 
+def test_cohere2_moe(tmp_path):
+    """A file means the mean of shared and chosen experts, which a sigmoid chooses."""
+    config, tensors = gguf_twin.read(DATA / "cohere2_moe_sum")
+    del config["shared_expert_combination_strategy"]
+    same(config, tensors, tmp_path)
+
+
 def test_mistral4(tmp_path):
     """A file has one number for mscale and mscale_all_dim."""
     config, tensors = gguf_twin.read(DATA / "mistral4")
