@@ -47,6 +47,7 @@ void chat_literal_restart(struct chat_literal *l)
     l->done = l->broken = l->key = false;
     l->held.len = l->word.len = 0;
     open_bracket(l, l->notation == CHAT_LITERAL_PYTHON ? KIND_CALL : KIND_OBJECT);
+    ASSERT(l->depth == 1 && !l->broken);
 }
 
 static char kind_of(const struct chat_literal *l)
@@ -87,6 +88,7 @@ static void begin_value(struct chat_literal *l)
 
 static void end_value(struct chat_literal *l)
 {
+    ASSERT(l->depth > 0);
     l->state = AT_COMMA;
 }
 
@@ -141,6 +143,7 @@ static bool is_word(struct slice s, const char *a, const char *b)
 
 static void put_word(struct chat_literal *l, struct buf *ret)
 {
+    ASSERT(l->state == IN_WORD || l->state == IN_KEY);
     struct slice s = buf_slice(&l->word);
     while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\n'))
         s.len--;
@@ -174,6 +177,7 @@ static size_t close_bracket(struct chat_literal *l, struct buf *ret)
  * bytes. */
 static size_t string_begin(const struct chat_literal *l, struct slice s, char mark[3])
 {
+    ASSERT(s.len > 0);
     if (l->notation == CHAT_LITERAL_BRACED) {
         if (slice_starts(s, l->quote))
             return l->quote.len;
@@ -240,6 +244,7 @@ static size_t key_byte(struct chat_literal *l, struct slice s, struct buf *ret)
 
 static void end_key(struct chat_literal *l)
 {
+    ASSERT(l->state == IN_KEY);
     struct slice key = buf_slice(&l->word);
     while (key.len && slice_is_blank(key.ptr[key.len - 1]))
         key.len--;
@@ -330,6 +335,7 @@ static size_t hex_escape(struct slice s, size_t digits, struct buf *out)
 
 static size_t escape(struct slice s, struct buf *out)
 {
+    ASSERT(s.len > 0 && s.ptr[0] == '\\');
     static const char names[] = "n\nt\tr\rb\bf\f\\\\''\"\"//a\av\v";
     if (s.len < 2)
         return 0;
@@ -351,6 +357,7 @@ static size_t string_byte(struct chat_literal *l, struct slice s, struct buf *re
 {
     struct buf *out = l->key ? &l->held : ret;
     bool python = l->notation == CHAT_LITERAL_PYTHON;
+    ASSERT(!python || l->string_len == 1 || l->string_len == 3);
     struct slice end = python ? (struct slice){l->string, l->string_len} : l->quote;
     if (slice_starts(s, end)) {
         buf_putc(out, '"');
@@ -443,6 +450,7 @@ void chat_literal_close(struct chat_literal *l, struct buf *ret)
 {
     if (l->done)
         return;
+    ASSERT(l->depth <= CHAT_LITERAL_DEPTH_MAX);
     if (l->state == IN_STRING && !l->key)
         buf_putc(ret, '"');
     while (l->depth > 0) {

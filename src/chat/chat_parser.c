@@ -44,6 +44,7 @@ static bool step_reasoning(struct chat_parser *p)
         return false;
     }
     size_t end = all ? at : chat_without_blank_tail(slice_sub(s, 0, at));
+    ASSERT(end <= at && at < s.len);
     chat_emit_rest(p, CHAT_REASONING, end);
     chat_consume(p, at - end + p->mark[CHAT_REASONING_CLOSE].len);
     p->state = CHAT_AT_TEXT;
@@ -99,6 +100,7 @@ static void take_text_mark(struct chat_parser *p, size_t at, enum chat_marker fo
     bool tool = found == CHAT_SECTION_BEGIN || found == CHAT_CALL_BEGIN;
     bool cut = (found != CHAT_TEXT_BEGIN && found != CHAT_TEXT_END) || (p->only_blank && all_blank(before));
     size_t end = cut ? chat_without_blank_tail(before) : at;
+    ASSERT(end <= at);
     chat_emit_rest(p, CHAT_CONTENT, end);
     /* The white space is content after all when the marker turns out to be none. */
     buf_clear(&p->key);
@@ -185,6 +187,7 @@ static bool step_text(struct chat_parser *p)
     if (p->only_blank || (p->opts.parse_tools && !p->over))
         end = chat_without_blank_tail(slice_sub(s, 0, end));
     p->skip_blank = p->skip_blank && end == 0;
+    ASSERT(end <= s.len);
     chat_emit_rest(p, CHAT_CONTENT, end);
     return false;
 }

@@ -33,6 +33,7 @@ int chat_make_marks(struct chat_parser *p)
     from[CHAT_MARKER_COUNT] = p->marks.len;
     put_marker(p, chat_syntax_bare(p->opts.syntax->opens));
     from[CHAT_MARKER_COUNT + 1] = p->marks.len;
+    ASSERT(from[CHAT_MARKER_COUNT] <= p->marks.len);
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
         p->mark[m] = slice_sub(buf_slice(&p->marks), from[m], from[m + 1] - from[m]);
     p->opens = slice_sub(buf_slice(&p->marks), from[CHAT_MARKER_COUNT], p->marks.len);
@@ -45,12 +46,14 @@ int chat_make_marks(struct chat_parser *p)
 
 bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_marker m)
 {
+    ASSERT((unsigned)m < CHAT_MARKER_COUNT);
     return p->mark[m].len > 0 && slice_starts(text, p->mark[m]);
 }
 
 bool chat_may_become(const struct chat_parser *p, struct slice text, enum chat_marker m)
 {
     bool more = !p->over || p->cut;
+    ASSERT((unsigned)m < CHAT_MARKER_COUNT);
     return more && text.len < p->mark[m].len && slice_starts(p->mark[m], text);
 }
 
@@ -79,6 +82,7 @@ size_t chat_await_mark(struct chat_parser *p, uint32_t marks, enum chat_marker *
     size_t at = chat_find_mark(p, s, p->scanned, marks, ret);
     if (at == SIZE_MAX)
         p->scanned = s.len - chat_mark_tail(p, s, marks);
+    ASSERT(at == SIZE_MAX || at < s.len);
     return at;
 }
 
@@ -97,6 +101,7 @@ size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t m
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
         if (marks & CHAT_MARK_BIT(m))
             held = MAX_OF(held, tail_of(text, p->mark[m]));
+    ASSERT(held <= text.len);
     return held;
 }
 
@@ -112,6 +117,7 @@ static bool is_word(struct slice s)
 static size_t cut_head(const struct chat_parser *p, struct slice text, struct slice marker)
 {
     size_t n = tail_of(text, marker);
+    ASSERT(n <= text.len && n <= marker.len);
     bool text_before = n < text.len || (!p->at_start && !p->after_call);
     bool shows = n >= CUT_HEAD_BYTES_MIN && !is_word(slice_sub(marker, 0, n));
     return text_before && !shows ? 0 : n;
@@ -287,6 +293,7 @@ void chat_emit_arguments(struct chat_parser *p, struct slice text)
         size_t n = MIN_OF(text.len, (size_t)CHAT_PIECE_BYTES_MAX);
         while (n < text.len && n > 1 && ((unsigned char)text.ptr[n] & 0xc0) == 0x80)
             n--;
+        ASSERT(n > 0);
         say(p, CHAT_TOOL_ARGUMENTS, slice_sub(text, 0, n));
         text = slice_sub(text, n, text.len);
     }
@@ -339,6 +346,7 @@ void chat_cut_call(struct chat_parser *p)
 
 void chat_to_text(struct chat_parser *p)
 {
+    ASSERT(!p->in_call);
     p->state = CHAT_AT_TEXT;
     p->in_section = false;
     p->skip_blank = true;

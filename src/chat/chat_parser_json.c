@@ -149,6 +149,7 @@ bool chat_step_name(struct chat_parser *p)
         end = s.len - id.len + bytes;
     }
     set_text(p, &p->name, slice_sub(s, 0, at));
+    ASSERT(at <= end && end <= s.len);
     chat_consume(p, end + (found == CHAT_NAME_END ? p->mark[CHAT_NAME_END].len : 0));
     if (p->name.len == 0) {
         p->state = CHAT_AT_AFTER;

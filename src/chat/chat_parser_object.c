@@ -64,6 +64,7 @@ static bool take_blanks(struct chat_parser *p, const char *also)
 static size_t string_bytes(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
+    ASSERT(s.len > 0 && s.ptr[0] == '"');
     size_t i = MAX_OF(p->scanned, (size_t)1);
     while (i < s.len && s.ptr[i] != '"' && (s.ptr[i] != '\\' || i + 1 < s.len))
         i += s.ptr[i] == '\\' ? 2 : 1;
@@ -131,6 +132,7 @@ static void put_arguments(struct chat_parser *p, struct slice text)
 static bool end_object(struct chat_parser *p)
 {
     struct chat_object *o = &p->object;
+    ASSERT(o->depth == 0);
     bool call = o->named && (!p->bare || o->has_arguments || chat_is_offered(p, buf_slice(&p->name), false));
     if (!o->begun && !call)
         return to_content(p);
@@ -154,6 +156,7 @@ static bool step_begin(struct chat_parser *p)
 {
     if (!take_blanks(p, p->in_list ? "," : ""))
         return false;
+    ASSERT(!p->object.begun);
     char c = chat_rest(p).ptr[0];
     if (c == '[' && !p->in_list) {
         take(p, 1);
@@ -281,6 +284,7 @@ static bool feed(struct chat_parser *p)
 {
     struct slice before = chat_rest(p);
     bool done = chat_feed_json(p);
+    ASSERT(chat_rest(p).len <= before.len);
     if (!p->object.begun)
         buf_put(&p->object.raw, before.ptr, before.len - chat_rest(p).len);
     return done;
@@ -304,6 +308,7 @@ static bool step_text_arguments(struct chat_parser *p)
     size_t n = s.ptr[0] == '"' ? string_bytes(p) : s.len >= 4 ? 4 : 0;
     if (n == 0)
         return false;
+    ASSERT(n <= s.len);
     if (s.ptr[0] == '"' && !decode(slice_sub(s, 0, n), &p->json)) {
         p->value_begun = true;
         return true;

@@ -54,6 +54,7 @@ bool chat_step_key(struct chat_parser *p)
         return false;
     buf_clear(&p->key);
     chat_put_text(p, slice_sub(s, 0, at), &p->key);
+    ASSERT(at + p->mark[found].len <= s.len);
     chat_consume(p, at + p->mark[found].len);
     p->value_json = found == CHAT_KEY_END_JSON;
     bool typed = p->mark[CHAT_KEY_END_JSON].len > 0; /* the markers say what is a string */
@@ -108,6 +109,7 @@ static void put_key(struct chat_parser *p)
 static void stream_string(struct chat_parser *p, size_t bytes, bool last)
 {
     ASSERT(p->value_streams);
+    ASSERT(bytes <= chat_rest(p).len);
     if (bytes == 0 && !last)
         return;
     buf_clear(&p->json);
@@ -145,6 +147,7 @@ static void put_json_value(struct chat_parser *p, struct slice text)
 
 static void emit_whole(struct chat_parser *p, struct slice value)
 {
+    ASSERT(!p->value_streams && !p->value_open);
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, p->opts.charge);
     chat_put_text(p, value, &text);
@@ -179,6 +182,7 @@ static void end_value(struct chat_parser *p, size_t bytes, size_t to)
 /* The line end before the value. False: it is not known yet whether there is one. */
 static bool begin_value(struct chat_parser *p)
 {
+    ASSERT(!p->value_begun);
     const struct chat_syntax *s = p->opts.syntax;
     const char *before = s->marker[CHAT_VALUE_BEGIN] ? s->marker[CHAT_VALUE_BEGIN] : s->marker[CHAT_KEY_END];
     struct slice rest = chat_rest(p);
@@ -226,6 +230,7 @@ bool chat_step_value(struct chat_parser *p)
         end = forgotten;
     if (line && end > 0 && s.ptr[end - 1] == '\n')
         end--;
+    ASSERT(end <= s.len);
     if (forgotten != SIZE_MAX && p->over) {
         end_value(p, end, forgotten);
         return true;

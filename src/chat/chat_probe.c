@@ -185,6 +185,7 @@ static struct slice tag_head(struct slice s, size_t len)
 /* `from`, or the start of the tag around it. */
 static size_t before_tag(struct slice s, size_t from)
 {
+    ASSERT(from <= s.len);
     size_t open = find_last_byte(slice_sub(s, 0, from), '<');
     size_t close = find_last_byte(slice_sub(s, 0, from), '>');
     bool inside = open != SIZE_MAX && (close == SIZE_MAX || close < open) && from - open < 64;
@@ -237,6 +238,7 @@ static bool find_call(struct probe *p, struct findings *ret)
     if (ret->name == SIZE_MAX)
         return false;
     size_t same = common_tail(slice_sub(one, ret->name, one.len), plain_tail);
+    ASSERT(same <= one.len - ret->name);
     /* The end of a turn begins with a marker. */
     struct slice tail = tag_tail(one, same);
     ret->end = one.len - (tail.len ? tail.len : same);
@@ -260,6 +262,7 @@ static bool split_section(struct probe *p, const struct findings *f, struct slic
         section = slice_sub(head, 0, head.len - call.len);
         end = tag_head(tail, common_head(tail, between));
         section_end = slice_sub(tail, end.len, tail.len);
+        ASSERT(section.len + call.len == head.len && end.len + section_end.len == tail.len);
     } else if (tag != SIZE_MAX && trim(slice_sub(head, 0, tag)).len) {
         size_t first = slice_find(tail, SLICE(">"), 0);
         if (first != SIZE_MAX && trim(slice_sub(tail, first + 1, tail.len)).len) {
@@ -303,6 +306,7 @@ static bool read_object(struct probe *p, const struct findings *f, size_t open, 
                         struct chat_syntax *ret)
 {
     bool ok = true;
+    ASSERT(f->head <= open && open < f->name && f->name <= f->end);
     struct slice name_key = key_at_end(cut(f->s, open, f->name), true);
     struct slice arguments_key = key_at_end(cut(f->s, f->name, arguments), false);
     size_t end = json_end(f->s, open);
@@ -379,6 +383,7 @@ static bool read_key_end(struct probe *p, struct slice text, struct slice number
     }
     size_t close = slice_find(text, SLICE(">"), 0);
     size_t len = close == SIZE_MAX ? text.len : close + 1;
+    ASSERT(len <= text.len);
     ret->marker[CHAT_KEY_END] = keep(p, slice_sub(text, 0, len), &ok);
     ret->marker[CHAT_VALUE_BEGIN] = keep(p, slice_sub(text, len, text.len), &ok);
     return ok && ret->marker[CHAT_KEY_END];

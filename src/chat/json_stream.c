@@ -86,6 +86,7 @@ static void close_bracket(struct json_stream *s, char c, struct buf *ret)
 
 static void loose_byte(struct json_stream *s, char c, struct buf *ret)
 {
+    ASSERT(s->broken && s->state >= LOOSE);
     show_byte(s, c, ret);
     if (s->state == LOOSE_ESCAPE) {
         s->state = LOOSE_STRING;
@@ -111,6 +112,7 @@ static void break_off(struct json_stream *s, char c, struct buf *ret)
 
 static void begin_word(struct json_stream *s, char c, const char *word)
 {
+    ASSERT(c == word[0]);
     s->state = IN_WORD;
     s->word = word;
     s->word_at = 1;
@@ -119,6 +121,7 @@ static void begin_word(struct json_stream *s, char c, const char *word)
 
 static void begin_string(struct json_stream *s, bool key, struct buf *ret)
 {
+    ASSERT(!key || s->depth > 0);
     s->state = IN_STRING;
     s->key = key;
     if (key)
@@ -224,6 +227,7 @@ static void string_byte(struct json_stream *s, char c, struct buf *ret)
 
 static void escape_ends(struct json_stream *s, struct buf *ret)
 {
+    ASSERT(s->state == IN_ESCAPE || (s->state == IN_HEX && s->hex_left == 0));
     s->state = IN_STRING;
     if (!s->key)
         show(s, ret);
@@ -272,6 +276,7 @@ size_t json_stream_feed(struct json_stream *s, struct slice text, struct buf *re
 {
     size_t i = 0;
     bool broken = s->broken;
+    ASSERT(!s->done || s->depth == 0);
     while (i < text.len && !s->done && s->broken == broken) {
         char c = text.ptr[i];
         if (s->state >= LOOSE) {
