@@ -453,13 +453,19 @@ static bool has_place(const struct registry *r)
     return threads_now(r) < REGISTRY_LOADS_MAX + MIN_OF(hung, (uint32_t)REGISTRY_HUNG_MAX);
 }
 
-/* At the start they come one after the other, in the order in which they were named. */
+static bool are_replicas(const struct entry *a, const struct entry *b)
+{
+    return a - a->known.replica == b - b->known.replica;
+}
+
+/* At the start they come one after the other, in the order in which they were named; replicas of one model
+ * together, for each fills another device. */
 static bool is_its_turn(const struct entry *e)
 {
     const struct registry *r = e->registry;
     uint64_t now_ns = clock_now_ns();
     for (const struct entry *before = r->entries; e->held && before < e; before++)
-        if (before->held && !registry_hangs(before, now_ns))
+        if (before->held && !are_replicas(before, e) && !registry_hangs(before, now_ns))
             return false;
     return has_place(r);
 }
