@@ -11,7 +11,7 @@
 #include "api/report/metrics.h"
 #include "api/report/watch.h"
 #include "api/routes.h"
-#include "api/turn_memory.h"
+#include "api/turns/turn_memory.h"
 #include "api/warm.h"
 #include "api/wire/responses_rest.h"
 #include "api/wire/wire.h"

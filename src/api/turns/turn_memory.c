@@ -1,5 +1,5 @@
 /* turn_memory.c - conversations and the parts of prompts share an account. */
-#include "api/turn_memory.h"
+#include "api/turns/turn_memory.h"
 
 #include "api/api_state.h"
 #include "api/conversations.h"
