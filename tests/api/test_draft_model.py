@@ -272,3 +272,16 @@ def test_an_eagle_head_drafts_for_a_packed_model(dense, tmp_path):
 ])
 def test_an_eagle_head_of_another_form_is_refused(dense, tmp_path, said, changes):
     assert said in refusal("--model", dense, "--draft-model", make_eagle(tmp_path / "head", **changes))
+
+
+@pytest.mark.parametrize("form", [("--quant", "q8"), ("--quant", "q4", "--compute", "int8"), ("--kv-dtype", "int8")])
+def test_an_eagle_head_in_the_models_form(dense, tmp_path, form):
+    """Matrices of the head are quantised as the model's. They read three and two times its width."""
+    Dense.directory = dense
+    head = make_eagle(tmp_path / "head", offset=0)
+    with serving("--spec", "off", *form, kind=Dense) as plain:
+        wanted = [answer(plain, COPY, **fields) for fields in ASKS]
+    with serving("--draft-model", head, *form, kind=Dense) as server:
+        server.order("even")
+        assert [answer(server, COPY, **fields) for fields in ASKS] == wanted
+        assert metric(server, "vllm:spec_decode_num_draft_tokens_total")[0] > 0

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import serving
+from conftest import Open, serving, until
 from seeing import asking, png_of
 from test_speculation import metric
 
@@ -135,3 +135,12 @@ def test_what_routers_read(server):
     status, = [m for m in server.http.get("/api/status").json()["models"] if m["id"] == "canary"]
     assert int(found[0]) == status["pages_max"], json.dumps(status)[:300]
 
+
+def test_the_load_is_that_of_now():
+    with serving("--max-num-seqs", "1") as server:
+        body = {"prompt": "x " * 40, "max_tokens": 20000, "ignore_eos": True, "stream": True}
+        with Open(server, "/v1/completions", body) as first, Open(server, "/v1/completions", body):
+            first.event()
+            load = until(lambda: [n for n in server.http.get("/get_load").json() if n["num_reqs"] == 2])[0]
+            assert load["num_waiting_reqs"] == 1 and load["num_tokens"] >= 64
+        until(lambda: server.http.get("/get_load").json()[0]["num_reqs"] == 0)
