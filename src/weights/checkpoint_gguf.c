@@ -156,7 +156,7 @@ static int add_encoder(struct checkpoint *c, const struct gguf_head *h, struct e
         if (gguf_vision_name(&h->head, h->head.tensors[i].name, name))
             r = checkpoint_table_add(c, slice_of(name), file, &t, e);
     }
-    if (r == 0)
+    if (r == 0 && gguf_vision_weaves(&h->head))
         r = add_filters(c, file, h, e);
     return r < 0 && r != -ENOMEM ? err_prefix(e, r, "%s", file_name) : r;
 }

@@ -37,7 +37,7 @@ struct model_files {
     char first[MODEL_FILES_NAME_BYTES];   /* name of a GGUF model's first part */
     struct bundle bundle;                 /* with `packed` */
     bool looked;                          /* whether an encoder was looked for */
-    char encoder[MODEL_FILES_NAME_BYTES]; /* name of the vision encoder's file; "": none */
+    char encoder[MODEL_FILES_PATH_BYTES]; /* name or absolute path of the vision encoder's file; "": none */
     const struct tensor_naming *naming;   /* names of a GGUF model's tensors, once they are known */
     struct opened *opened;
     uint32_t opened_count;
@@ -47,7 +47,8 @@ struct model_files {
 
 static int new_opened(struct model_files *f, const char *name, struct opened **ret, struct err *e)
 {
-    const size_t len = strlen(f->folder) + 1 + strlen(name);
+    const bool absolute = name[0] == '/';
+    const size_t len = (absolute ? 0 : strlen(f->folder) + 1) + strlen(name);
     if (len >= MODEL_FILES_PATH_BYTES)
         return err_set(e, -ENAMETOOLONG, "path of %s is longer than %d bytes", name,
                        MODEL_FILES_PATH_BYTES - 1);
@@ -56,7 +57,7 @@ static int new_opened(struct model_files *f, const char *name, struct opened **r
     struct opened *o = malloc(sizeof(*o) + len + 1);
     if (!o)
         return err_set(e, -ENOMEM, "no memory left to open %s", name);
-    snprintf(o->path, len + 1, "%s/%s", f->folder, name);
+    snprintf(o->path, len + 1, "%s%s%s", absolute ? "" : f->folder, absolute ? "" : "/", name);
     o->name = o->path + len - strlen(name);
     o->at = REGULAR_FILE_NONE;
     *ret = o;
@@ -80,6 +81,8 @@ static struct opened *find_opened(const struct model_files *f, const char *name)
 
 static int open_named(const struct model_files *f, struct opened *o, struct err *e)
 {
+    if (o->name[0] == '/')
+        return regular_file_open_at(AT_FDCWD, o->name, o->path, &o->at, e);
     if (f->packed)
         return bundle_open_file(&f->bundle, o->name, o->path, &o->at, e);
     if (f->dir >= 0)
@@ -492,6 +495,44 @@ static void find_encoder(struct model_files *f)
         close(f->dir);
     if (own)
         f->dir = -1;
+}
+
+/* Reads both heads and compares them. */
+static int check_encoder(struct model_files *f, const char *path, struct err *e)
+{
+    struct gguf_head model = GGUF_HEAD_NONE, head = GGUF_HEAD_NONE;
+    struct opened *o;
+    struct err why = {{0}};
+    int r = open_file(f, path, &o, e);
+    if (r < 0)
+        return r;
+    r = gguf_head_read(&o->at, NULL, &head, &why);
+    if (r == 0)
+        r = model_files_head(f, NULL, &model, &why);
+    if (r == 0)
+        r = gguf_vision_check(&model.head, &head.head, &why);
+    gguf_head_done(&model);
+    gguf_head_done(&head);
+    return r < 0 ? err_set(e, r, "%s: %s", path, why.text) : 0;
+}
+
+int model_files_use_encoder(struct model_files *f, const char *path, struct err *e)
+{
+    char *whole = realpath(path, NULL);
+    int r = whole ? 0 : err_set(e, -errno, "%s: cannot be opened: %m", path);
+    if (r == 0 && (!f->gguf || f->packed))
+        r = err_set(e, -EINVAL, "%s: %s is not a GGUF model, whose vision encoder is a file of its own", path,
+                    f->path);
+    if (r == 0 && strlen(whole) >= sizeof(f->encoder))
+        r = err_set(e, -ENAMETOOLONG, "%s is longer than %zu bytes", path, sizeof(f->encoder) - 1);
+    if (r == 0)
+        r = check_encoder(f, whole, e);
+    if (r == 0) {
+        snprintf(f->encoder, sizeof(f->encoder), "%s", whole);
+        f->looked = true;
+    }
+    free(whole);
+    return r;
 }
 
 const char *model_files_encoder(struct model_files *f)

@@ -75,6 +75,9 @@ int model_files_head(struct model_files *f, struct account *account, struct gguf
 /* Returns the name of the file with a GGUF model's vision encoder, the first in its directory that fits it
  * (gguf_vision.h); NULL without one. */
 const char *model_files_encoder(struct model_files *f);
+/* Takes the file at `path` for the vision encoder instead of one beside the model. 0; -EINVAL, -ENOTSUP: not
+ * a GGUF model, or not an encoder of its own; what reading said. e names the file. */
+int model_files_use_encoder(struct model_files *f, const char *path, struct err *e);
 /* As `model_files_head()`, but of the encoder's file. -ENOENT: the model has none. */
 int model_files_encoder_head(struct model_files *f, struct account *account, struct gguf_head *ret,
                              struct err *e);

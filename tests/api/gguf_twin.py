@@ -483,6 +483,9 @@ def kimi_parts(c, name, values):
 # model_type: architecture, keys, names before the common ones, what happens to a tensor
 FAMILIES = {
     "arcee": ("arcee", arcee, {}, pairs_of_heads),
+    "llama": ("llama", common, {}, pairs_of_heads),
+    "qwen2": ("qwen2", common, {}, as_is),
+    "gemma3_text": ("gemma3", gemma_embedding, GEMMA_NAMES, raised_norms),
     "cohere": ("command-r", cohere, {}, as_is),
     "cohere2": ("cohere2", cohere2, {}, as_is),
     "deepseek_v2": ("deepseek2", deepseek, LATENT_NAMES, halves_of_latents),
@@ -522,7 +525,7 @@ FAMILIES = {
 
 def renamed(name, own):
     """The name of a tensor, and its expert."""
-    name = name.replace(".language_model.", ".")
+    name = name.removeprefix("language_model.").replace(".language_model.", ".").replace(".text_model.", ".")
     layer = re.fullmatch(r"(?:model|backbone)\.layers\.(\d+)\.(.*)", name)
     prefix, end = (f"blk.{layer[1]}.", layer[2]) if layer else ("", re.sub(r"^(model|backbone)\.", "", name))
     expert = re.search(r"\bexperts\.(\d+)\.", end)
@@ -587,6 +590,57 @@ def vision_of(config, tensors):
             found["v.patch_embd.weight"], found["v.patch_embd.weight.1"] = frames(values)
         else:
             found[to + dot + kind] = values
+    return "clip", keys, found
+
+
+SIGLIP_NAMES = {
+    "embeddings.patch_embedding": "v.patch_embd", "embeddings.position_embedding": "v.position_embd",
+    "encoder.layers.#.layer_norm1": "v.blk.#.ln1", "encoder.layers.#.layer_norm2": "v.blk.#.ln2",
+    **{f"encoder.layers.#.self_attn.{n}_proj": f"v.blk.#.attn_{to}" for n, to in (("q", "q"), ("k", "k"), ("v", "v"), ("out", "out"))},
+    "encoder.layers.#.mlp.fc1": "v.blk.#.ffn_up", "encoder.layers.#.mlp.fc2": "v.blk.#.ffn_down", "post_layernorm": "v.post_ln",
+    "mm_soft_emb_norm": "mm.soft_emb_norm", "modality_projection.proj": "mm.model.fc",
+}
+INTERN_NAMES = {
+    "embeddings.patch_embeddings.projection": "v.patch_embd", "encoder.layer.#.layernorm_before": "v.blk.#.ln1",
+    "encoder.layer.#.layernorm_after": "v.blk.#.ln2", **{f"encoder.layer.#.attention.{n}_proj": f"v.blk.#.attn_{n}" for n in "qkv"},
+    "encoder.layer.#.attention.projection_layer": "v.blk.#.attn_out", "encoder.layer.#.mlp.fc1": "v.blk.#.ffn_up",
+    "encoder.layer.#.mlp.fc2": "v.blk.#.ffn_down", "layer_norm": "mm.model.mlp.0", "linear_1": "mm.model.mlp.1", "linear_2": "mm.model.mlp.3",
+}
+# Whole names, of tensors without a module.
+BARE_NAMES = {
+    "mm_input_projection_weight": "mm.input_projection.weight", "embeddings.cls_token": "v.class_embd",
+    "embeddings.position_embeddings": "v.position_embd.weight", "encoder.layer.#.lambda_1": "v.blk.#.ls1.weight",
+    "encoder.layer.#.lambda_2": "v.blk.#.ls2.weight",
+}
+# By model_type of config.json: projector, names, and keys of the file.
+ENCODERS = {
+    "gemma3": ("gemma3", SIGLIP_NAMES, lambda c, p: {"vision.projector.scale_factor": 2}),
+    "smolvlm": ("idefics3", SIGLIP_NAMES, lambda c, p: {"vision.projector.scale_factor": c["scale_factor"],
+                                                        "vision.preproc_image_size": p["size"]["longest_edge"]}),
+    "internvl": ("internvl", INTERN_NAMES, lambda c, p: {"vision.projector.scale_factor": 2, "vision.preproc_max_tiles": 12}),
+}
+
+
+def encoder_of(config, preprocessor, tensors):
+    """The file of an encoder other than Qwen's: its architecture, keys and tensors."""
+    projector, names, more = ENCODERS[config["model_type"]]
+    c, found = config["vision_config"], {}
+    edge, patch = (v[0] if isinstance(v, list) else v for v in (c["image_size"], c["patch_size"]))
+    mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]) if projector == "internvl" else ([0.5] * 3, [0.5] * 3)
+    keys = {"has_vision_encoder": True, "projector_type": projector, "vision.block_count": c["num_hidden_layers"],
+            "vision.embedding_length": c["hidden_size"], "vision.attention.head_count": c["num_attention_heads"],
+            "vision.feed_forward_length": c["intermediate_size"], "vision.patch_size": patch, "vision.image_size": edge,
+            "vision.projection_dim": config["text_config"]["hidden_size"], "vision.attention.layer_norm_epsilon": c["layer_norm_eps"],
+            "vision.image_mean": mean, "vision.image_std": std, "use_gelu": True, **more(config, preprocessor)}
+    for name, values in tensors.items():
+        stem = re.sub(r"^(model\.)?(vision_tower|vision_model|multi_modal_projector|connector)\.", "", name)
+        number = re.search(r"(?<=\.)\d+", stem)
+        stem = re.sub(r"(?<=\.)\d+", "#", stem, count=1)
+        module, dot, kind = stem.rpartition(".")
+        to = BARE_NAMES[stem] if stem in BARE_NAMES else names[module] + dot + kind
+        if "soft_emb_norm" in to:
+            values = values.mapped(lambda x: x + 1)
+        found[to.replace("#", number[0]) if number else to] = values
     return "clip", keys, found
 
 

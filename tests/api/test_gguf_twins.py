@@ -1,5 +1,6 @@
 """A checkpoint and its GGUF twin give the same bits, for each architecture."""
 import array
+import json
 import math
 import os
 import pathlib
@@ -146,6 +147,60 @@ def test_an_encoder_of_another_model_is_passed_over(tmp_path):
     model = pair(DATA / "qwen3_vl", tmp_path, lambda keys: {**keys, "vision.projection_dim": 48})
     code, said = sees(model)
     assert code != 0 and "image" in said, said
+
+
+IMAGE_TOKENS = {"gemma3_vl": "<image_soft_token>", "smolvlm": "<image>", "internvl": "<IMG_CONTEXT>"}
+
+
+def other_pair(name, tmp_path, beside=True):
+    """Writes the twin of a model with another encoder; both files in one folder, or apart."""
+    config, tensors = gguf_twin.read(DATA / name)
+    preprocessor = DATA / name / "preprocessor_config.json"
+    words = [f"t{i}" for i in range(config["text_config"]["vocab_size"])]
+    words[config.get("image_token_id", config.get("image_token_index"))] = IMAGE_TOKENS[name]
+    sees = {n: v for n, v in tensors.items() if re.search("vision|projector|connector", n)}
+    model, other = tmp_path / "model", tmp_path / "other"
+    model.mkdir()
+    other.mkdir()
+    gguf_twin.write(model / "tiny.gguf", *gguf_twin.twin_of(config["text_config"], {n: v for n, v in tensors.items() if n not in sees}), words)
+    found = gguf_twin.encoder_of(config, json.loads(preprocessor.read_text()) if preprocessor.exists() else None, sees)
+    gguf_twin.write(model / "mmproj-F32.gguf" if beside else other / "seeing.gguf", *found)
+    return model
+
+
+@pytest.mark.parametrize("name", IMAGE_TOKENS)
+def test_other_encoders_lie_beside_the_model(name, tmp_path):
+    model = other_pair(name, tmp_path)
+    ran = subprocess.run([BUILD / "golden", "--compute", "f32", "--model", model, DATA / name], capture_output=True, text=True, timeout=120)
+    said = ran.stdout + ran.stderr
+    features = re.search(r"16 values of features compared, largest error (\S+)", said)
+    assert features and float(features[1]) < 1e-5, said
+    # A file of Gemma 3 has no layer_types of its own, so the golden's text is another model.
+    assert ran.returncode == 0 or name == "gemma3_vl", said
+
+
+def test_mmproj_names_the_encoder(tmp_path):
+    model = other_pair("internvl", tmp_path, beside=False)
+    config, tensors = gguf_twin.read(DATA / "smolvlm")
+    sees = {n: v for n, v in tensors.items() if re.search("vision|projector|connector", n)}
+    preprocessor = json.loads((DATA / "smolvlm/preprocessor_config.json").read_text())
+    gguf_twin.write(tmp_path / "idefics.gguf", *gguf_twin.encoder_of(config, preprocessor, sees))
+
+    def plan(*more):
+        ran = subprocess.run([BUILD / "plateau", "plan", *more, "--memory-limit", "512M"], capture_output=True, text=True, timeout=60)
+        return ran.returncode, ran.stdout + ran.stderr
+
+    code, said = plan(model)
+    assert code == 0 and "An image has at most" not in said, said
+    code, said = plan(model, "--mmproj", tmp_path / "other/seeing.gguf")
+    assert code == 0 and "An image has at most 53248 pixels, which are 208 tokens" in said, said
+    refused = {"missing.gguf": "cannot be opened", "idefics.gguf": "the projector 'idefics3' does not belong to a model of the architecture 'qwen2'",
+               "model/tiny.gguf": "it is not the file of a vision encoder"}
+    for name, why in refused.items():
+        code, said = plan(model, "--mmproj", tmp_path / name)
+        assert code == 1 and f"--mmproj {tmp_path / name}: " in said and why in said, said
+    code, said = plan(DATA / "internvl", "--mmproj", tmp_path / "other/seeing.gguf")
+    assert code == 1 and "is not a GGUF model, whose vision encoder is a file of its own" in said, said
 
 
 def test_an_encoder_with_another_epsilon_is_refused(tmp_path):

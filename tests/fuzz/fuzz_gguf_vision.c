@@ -12,7 +12,7 @@ static void check_names(const struct gguf *g)
     char name[GGUF_VISION_NAME_BYTES];
     for (uint32_t i = 0; i < g->tensor_count; i++) {
         if (gguf_vision_name(g, g->tensors[i].name, name))
-            ASSERT(strncmp(name, "model.visual.", 13) == 0 && strlen(name) < sizeof(name));
+            ASSERT(strncmp(name, "model.", 6) == 0 && strlen(name) < sizeof(name));
     }
     for (unsigned frame = 0; frame < 2; frame++) {
         const struct gguf_tensor *t = gguf_vision_filters(g, frame);

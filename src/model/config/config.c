@@ -168,7 +168,11 @@ static bool has_other_parts(const json_t *root)
 static const struct vision_family *vision_family_of(const json_t *root, const struct config *c)
 {
     const char *type = json_string_value(json_object_get(root, "model_type"));
-    return vision_family_find(type ? type : c->family_name);
+    /* A GGUF model's encoder is a file of its own, with a type of its own. */
+    const char *own =
+        c->naming ? json_string_value(json_object_get(json_object_get(root, "vision_config"), "model_type"))
+                  : NULL;
+    return vision_family_find(own ? own : type ? type : c->family_name);
 }
 
 /* A new reference; NULL: it has none. */
