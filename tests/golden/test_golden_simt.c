@@ -18,7 +18,8 @@ static void holds(const char *options, const char *const *names, size_t count)
 TEST(families_hold_in_bf16)
 {
     static const char *const names[] = {"mimo_v2_flash", "mistral4",          "hy_v3",  "hunyuan_v1_moe",
-                                        "granite_swa",   "nemotron_h_latent", "laguna", "phimoe"};
+                                        "granite_swa",   "nemotron_h_latent", "laguna", "phimoe",
+                                        "cohere2_moe",   "muse_glimmer"};
     holds("--compute bf16", names, sizeof(names) / sizeof(names[0]));
 }
 
