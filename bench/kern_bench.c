@@ -608,7 +608,7 @@ static void others(struct bench *b)
     const struct attention_shape latent = {576, 512, true, 64, KV_F32}, some = {576, 512, true, 4, KV_F32};
     attention(b, narrow, 1, 4096);
     attention(b, narrow, 1, 32768);
-    for (enum kv_form form = KV_BF16; form <= KV_INT8; form++) {
+    for (enum kv_form form = KV_BF16; form < KV_FORMS; form++) {
         struct attention_shape h = narrow;
         h.form = form;
         attention(b, h, 1, 32768);

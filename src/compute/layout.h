@@ -3,7 +3,7 @@
  * Page of a group: for each of its attention layers in order, then for each MTP layer, for each of its KV
  * heads: K transposed [k_width][32], then V [32][v_width], in the layer's form (tensor/kv_form.h). Where V
  * is the first part of K (kv_layer.v_in_k), K is all. On a GPU pieces of bf16 change places in a row
- * (key_in_page() of kernels/common.cuh), and codes of int8 lie as kernels/codes.cuh says. The MTP layer's
+ * (key_in_page() of kernels/common.cuh), and codes of 8 bits lie as kernels/codes.cuh says. The MTP layer's
  * pair for token j is (hidden state of token j - 1, token j).
  *
  * State: for each recurrent layer in order its arrays. A delta net has the convolution's last inputs

@@ -29,7 +29,8 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
 }
 
 /* Behind the arithmetic; a name has no room for more. */
-static const char *const kv_marks[KV_FORMS] = {[KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i"};
+static const char *const kv_marks[KV_FORMS] = {
+    [KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i", [KV_FP8] = "/e"};
 
 bool fingerprint_is_hex(const char *text)
 {

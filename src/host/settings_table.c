@@ -111,8 +111,8 @@ const struct setting_row settings_table[] = {
      "on the CPU, bf16 there with BF16 weights and AMX"},
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
-     "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "
-     "--compute int8 and with bf16 on a GPU, else f32"},
+     "keys and values: f32, bf16 (half the memory), int8 or fp8 (a quarter); auto means bf16 "
+     "with --compute int8 and with bf16 on a GPU, else f32"},
     {GROUP_MODEL, "quant", "FORM", SETTING_TEXT, AT(model.quant), 0, 0, "none",
      COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,
      "quantise matrices of floats while the model is loaded: q4, q5, q6 or q8 (bits a weight, in groups of "

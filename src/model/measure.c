@@ -218,10 +218,10 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     if (c->kv_form == KV_AUTO)
         c->kv_form = own;
     if (c->kv_form == KV_BF16 && c->kv_form != own && !c->backend->integers)
-        return err_set(
-            e, -ENOTSUP,
-            "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32 and int8",
-            c->backend->name, compute_mode_name(c->compute));
+        return err_set(e, -ENOTSUP,
+                       "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32, "
+                       "int8 and fp8",
+                       c->backend->name, compute_mode_name(c->compute));
     const char *part = cpu_part(c);
     if (part && !c->backend->integers)
         return err_set(e, -ENOTSUP, "%s of %s are not computed on %s", part, c->family_name,

@@ -142,6 +142,18 @@ float e4m3_to_f32(uint8_t b)
     return b & 0x80 ? -size : size;
 }
 
+uint8_t e4m3_from_f32(float f)
+{
+    float size = fminf(fabsf(f), E4M3_MAX);
+    uint32_t bits, sign = signbit(f) ? 0x80 : 0;
+    ASSERT(!isnan(f));
+    if (size < 0x1p-6f)
+        return (uint8_t)(sign | (uint32_t)nearbyintf(size * 0x1p9f));
+    memcpy(&bits, &size, sizeof(bits));
+    bits = ((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3);
+    return (uint8_t)(sign | bits);
+}
+
 /* A power of two: 255 is NaN. */
 static float e8m0_to_f32(uint8_t b)
 {

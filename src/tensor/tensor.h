@@ -69,6 +69,9 @@ uint16_t bf16_from_f32(float f);
 float f16_to_f32(uint16_t h);
 /* A float of 1, 4 and 3 bits: no infinities, 0x7f is NaN. */
 float e4m3_to_f32(uint8_t b);
+#define E4M3_MAX 448.0f
+/* The nearest, ties to even, at most E4M3_MAX in size; f is not NaN. */
+uint8_t e4m3_from_f32(float f);
 
 /* Element i as float, of BF16, F16, F32, F8_E4M3, F8_E8M0, I8 or U8. */
 float tensor_f32_at(const struct tensor *t, uint64_t i);

@@ -206,7 +206,7 @@ TEST(auto_is_bf16_for_weights_of_bf16_where_the_machine_prefers_it)
 
 TEST(a_page_takes_what_the_form_of_its_values_says)
 {
-    static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1};
+    static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1, [KV_FP8] = 1};
     struct model_shape plain;
     struct model_opts o = small_opts(NULL);
     assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &plain, NULL), 0);
@@ -215,7 +215,7 @@ TEST(a_page_takes_what_the_form_of_its_values_says)
         o.parts.kv_form = form;
         assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_form, form);
-        size_t scales = form == KV_INT8 ? 2 * PAGE_TOKENS * sizeof(float) : 0;
+        size_t scales = kv_form_scaled(form) ? 2 * PAGE_TOKENS * sizeof(float) : 0;
         assert_int_equal(s.page_bytes, plain.page_bytes / 4 * bytes[form] +
                                            scales * plain.kv[0].heads * plain.kv[0].layers);
     }
@@ -228,7 +228,7 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
         o.parts.kv_form = form;
         assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
-        assert_int_equal(s.kv_smaller, form == KV_INT8 ? KV_AUTO : form + 1);
+        assert_int_equal(s.kv_smaller, kv_form_scaled(form) ? KV_AUTO : form + 1);
     }
     /* GPU: keys and values in bf16 beside products in bf16, and for some sizes of heads. */
     const char *canary = PLATEAU_SOURCE_DIR "/models/canary";
@@ -243,6 +243,9 @@ TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
     o.parts.kv_form = KV_INT8;
     assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
     assert_true(s.kv_form == KV_INT8 && s.kv_smaller == KV_AUTO);
+    o.parts.kv_form = KV_FP8;
+    assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_FP8 && s.kv_smaller == KV_AUTO);
     o.parts.kv_form = KV_F32;
     o.parts.compute = COMPUTE_F32;
     assert_int_equal(model_probe_at(canary, &o.parts, &s, NULL), 0);

@@ -98,11 +98,11 @@ static uint32_t width_of(const struct shape *s)
     return (s->heads + 2 * s->kv_heads) * s->size;
 }
 
-/* x[TOKENS][in] belongs to `a` from now on. The plain kernel has pages of int8 where the others have. */
+/* x[TOKENS][in] belongs to `a` from now on. The plain kernel has pages of 8 bits where the others have. */
 static void attention_init(struct attention *a, const struct shape *s, enum kv_form form, float *x,
                            struct rng *r)
 {
-    const enum kv_form forms[] = {form == KV_INT8 ? KV_INT8 : KV_F32, form};
+    const enum kv_form forms[] = {kv_form_scaled(form) ? form : KV_F32, form};
     *a = (struct attention){.of = s, .x = x};
     a->in = width_of(s);
     a->out = s->heads * s->size;
@@ -142,8 +142,8 @@ static float *random_rows(const struct shape *s, struct rng *r)
     return x;
 }
 
-/* Returns a copy of the rows whose keys and values are those that are read from int8. */
-static float *read_rows(const struct shape *s, const float *x)
+/* Returns a copy of the rows whose keys and values are those that are read from a form of 8 bits. */
+static float *read_rows(const struct shape *s, enum kv_form form, const float *x)
 {
     static char page[(4 + 256) * PAGE_TOKENS];
     size_t bytes = (size_t)TOKENS * width_of(s) * sizeof(float);
@@ -153,9 +153,9 @@ static float *read_rows(const struct shape *s, const float *x)
     for (uint32_t t = 0; t < TOKENS; t++)
         for (uint32_t h = s->heads; h < s->heads + 2 * s->kv_heads; h++) {
             float *to = ret + (size_t)t * width_of(s) + (size_t)h * s->size;
-            kv_form_put(KV_INT8, page, s->size, 0, 0, 1, to);
+            kv_form_put(form, page, s->size, 0, 0, 1, to);
             for (uint32_t d = 0; d < s->size; d++)
-                to[d] = kv_form_value(KV_INT8, page, s->size, 0, d);
+                to[d] = kv_form_value(form, page, s->size, 0, d);
         }
     return ret;
 }
@@ -325,11 +325,13 @@ static void run_rows(struct attention *a, float *ret[2])
     compute_rows(a, 1, seqs, SEQS, SEQS, ret[0] + (size_t)first * a->out);
 }
 
-/* Attention of the plain kernel over pages of f32 that have the values which the CPU reads from int8. */
-static void attend_read_rows(const struct shape *s, const float *x, float *ret[2], struct rng *r)
+/* Attention of the plain kernel over pages of f32 that have the values which the CPU reads from a form of 8
+ * bits. */
+static void attend_read_rows(const struct shape *s, enum kv_form form, const float *x, float *ret[2],
+                             struct rng *r)
 {
     struct attention a;
-    attention_init(&a, s, KV_BF16, read_rows(s, x), r);
+    attention_init(&a, s, KV_BF16, read_rows(s, form, x), r);
     run(&a, 0, 0, TOKENS / 2, ret);
     attention_done(&a);
 }
@@ -341,14 +343,14 @@ static void holds(const struct shape *s, enum kv_form form, struct rng *r)
     size_t bytes = (size_t)(TOKENS / 2) * s->heads * s->size * sizeof(float);
     float *plain[2] = {malloc(bytes), malloc(bytes)}, *whole[2] = {malloc(bytes), malloc(bytes)};
     float *got[2] = {malloc(bytes), malloc(bytes)};
-    const bool as_read = form == KV_INT8 && s->half == 0;
+    const bool as_read = kv_form_scaled(form) && s->half == 0;
     float *x = random_rows(s, r);
     if (as_read)
-        attend_read_rows(s, x, got, r);
+        attend_read_rows(s, form, x, got, r);
     attention_init(&a, s, form, x, r);
     run(&a, 0, 0, TOKENS / 2, plain);
     for (uint32_t i = 0; as_read && i < 2; i++)
-        same_bits(&a, plain[i], got[i], "the plain kernel over int8");
+        same_bits(&a, plain[i], got[i], "the plain kernel over 8 bits");
     run(&a, 1, 0, TOKENS / 2, whole);
     is_near(&a, plain[0], whole[0]);
     is_near(&a, plain[1], whole[1]);

@@ -468,7 +468,7 @@ TEST(attention_over_a_form_is_attention_over_what_it_reads)
     static const struct widths widths[] = {{64, 64, false, 0},  {24, 81, false, 0}, {17, 5, false, 0},
                                            {256, 80, false, 0}, {83, 67, true, 0},  {576, 512, true, 0}};
     for (size_t i = 0; i < COUNT_OF(widths); i++) {
-        for (enum kv_form form = KV_BF16; form <= KV_INT8; form++) {
+        for (enum kv_form form = KV_BF16; form < KV_FORMS; form++) {
             struct widths w = widths[i];
             w.form = form;
             check_form(w, TOKENS);
@@ -476,26 +476,34 @@ TEST(attention_over_a_form_is_attention_over_what_it_reads)
     }
     check_form((struct widths){40, 40, false, KV_BF16}, 31);
     check_form((struct widths){40, 40, false, KV_INT8}, 300);
+    check_form((struct widths){40, 40, false, KV_FP8}, 300);
 }
 
 /* A form's values are near the stored ones: bf16 within half a unit of its eight digits, int8 within half a
- * step of its token's scale. */
+ * step of its token's scale, fp8 within half a unit of its four digits or half of its least step. */
+static double bound_of(enum kv_form form, double x, double largest)
+{
+    return form == KV_F32    ? 0
+           : form == KV_BF16 ? fabs(x) / 256
+           : form == KV_INT8 ? largest / 127 * 0.5001
+                             : fmax(fabs(x) / 16, largest / 448 / 1024) * 1.0001;
+}
+
 static void check_error(enum kv_form form, const float *x, const float *read, uint32_t width)
 {
     float largest = 0;
     for (uint32_t d = 0; d < width; d++)
         largest = fmaxf(largest, fabsf(x[d]));
-    for (uint32_t d = 0; d < width; d++) {
-        double bound = form == KV_BF16 ? fabs((double)x[d]) / 256 : (double)largest / 127 * 0.5001;
-        assert_within((double)read[d], (double)x[d], form == KV_F32 ? 0 : bound, kv_form_name(form));
-    }
+    for (uint32_t d = 0; d < width; d++)
+        assert_within((double)read[d], (double)x[d], bound_of(form, (double)x[d], (double)largest),
+                      kv_form_name(form));
 }
 
 TEST(a_form_reads_what_was_stored_within_its_bound)
 {
     EACH_TIER(ops)
     {
-        for (enum kv_form form = KV_F32; form <= KV_INT8; form++) {
+        for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
             struct rng r = {4, 0};
             struct bench b;
             bench_init_widths(&b, &r, (struct widths){40, 24, false, form}, ops);
@@ -517,9 +525,11 @@ TEST(odd_values_have_a_form_too)
     char page[2048] __attribute__((aligned(64)));
     for (size_t i = 0; i < COUNT_OF(odd); i++) {
         float x[8] = {1, -2, odd[i], 3, 0, 1, 1, 1};
-        kv_form_put(KV_INT8, page, 8, 5, 0, 1, x);
-        for (uint32_t d = 0; d < 8; d++)
-            assert_true(isnan(kv_form_value(KV_INT8, page, 8, 5, d)));
+        for (enum kv_form form = KV_INT8; form < KV_FORMS; form++) {
+            kv_form_put(form, page, 8, 5, 0, 1, x);
+            for (uint32_t d = 0; d < 8; d++)
+                assert_true(isnan(kv_form_value(form, page, 8, 5, d)));
+        }
         kv_form_put(KV_BF16, page, 8, 5, 0, 1, x);
         float read = kv_form_value(KV_BF16, page, 8, 5, 2);
         assert_true(isnan(odd[i]) ? isnan(read) : read == odd[i]);
@@ -528,15 +538,17 @@ TEST(odd_values_have_a_form_too)
     const float tiny[8] = {1e-38f, -1e-40f, 0, 1e-44f, 0, 0, 0, 0}, none[8] = {0};
     const float *const small[] = {tiny, none};
     for (size_t i = 0; i < COUNT_OF(small); i++) {
-        kv_form_put(KV_INT8, page, 8, 31, 0, 1, small[i]);
-        for (uint32_t d = 0; d < 8; d++)
-            assert_true(kv_form_value(KV_INT8, page, 8, 31, d) == 0);
+        for (enum kv_form form = KV_INT8; form < KV_FORMS; form++) {
+            kv_form_put(form, page, 8, 31, 0, 1, small[i]);
+            for (uint32_t d = 0; d < 8; d++)
+                assert_true(kv_form_value(form, page, 8, 31, d) == 0);
+        }
     }
 }
 
 TEST(forms_have_names)
 {
-    for (enum kv_form form = KV_F32; form <= KV_INT8; form++) {
+    for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
         enum kv_form read = KV_F32;
         assert_true(kv_form_parse(kv_form_name(form), &read) && read == form);
     }

@@ -30,7 +30,7 @@ int cuda_device_open(uint32_t index, struct device **ret);
 
 /* ---- for measurements, by the thread that computes: the time of each kernel from begin to end ---- */
 
-#define CUDA_SHARES_MAX 128u
+#define CUDA_SHARES_MAX 160u
 struct cuda_share {
     const char *kernel;
     uint64_t launches;

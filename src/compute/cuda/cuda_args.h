@@ -394,6 +394,7 @@ struct cuda_pair {
 #define CUDA_KV_F32  0u
 #define CUDA_KV_BF16 1u
 #define CUDA_KV_INT8 2u
+#define CUDA_KV_FP8  3u
 
 struct cuda_kv {
     uint32_t group, heads, k_width, v_width, v_in_k;

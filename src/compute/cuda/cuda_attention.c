@@ -15,7 +15,10 @@
 
 static uint32_t form_of(enum kv_form form)
 {
-    return form == KV_F32 ? CUDA_KV_F32 : form == KV_BF16 ? CUDA_KV_BF16 : CUDA_KV_INT8;
+    return form == KV_F32    ? CUDA_KV_F32
+           : form == KV_BF16 ? CUDA_KV_BF16
+           : form == KV_INT8 ? CUDA_KV_INT8
+                             : CUDA_KV_FP8;
 }
 
 static struct cuda_kv kv_of(const struct kv_layer *l)
@@ -63,7 +66,7 @@ static struct cuda_attention attention_of(const struct cuda *c, const struct op_
                                    .rounded = cuda_rounded_whole(c, a->out)};
 }
 
-/* Heads of 64, 128 or 256 numbers in pages of bf16 or codes, which have kernels of their own. */
+/* Heads of 64, 128 or 256 numbers in pages of bf16 or 8 bits, which have kernels of their own. */
 static bool is_tensor(const struct cuda_kv *kv)
 {
     uint32_t d = kv->k_width;
@@ -72,12 +75,22 @@ static bool is_tensor(const struct cuda_kv *kv)
 
 static bool is_coded(const struct cuda_attention *k)
 {
-    return k->kv.form == CUDA_KV_INT8;
+    return k->kv.form == CUDA_KV_INT8 || k->kv.form == CUDA_KV_FP8;
 }
 
 static uint32_t size_of(const struct cuda_kv *kv)
 {
     return kv->k_width == 64 ? 0 : kv->k_width == 128 ? 1 : 2;
+}
+
+/* Returns one of the kernels NAME64, NAME_codes64, NAME_floats64 and those of larger heads behind them. */
+#define KERNEL_OF(k, name)                                                                                   \
+    kernel_of(k, CUDA_KERNEL_##name##64, CUDA_KERNEL_##name##_codes64, CUDA_KERNEL_##name##_floats64)
+static enum cuda_kernel kernel_of(const struct cuda_attention *k, enum cuda_kernel bf16,
+                                  enum cuda_kernel int8, enum cuda_kernel fp8)
+{
+    enum cuda_kernel first = k->kv.form == CUDA_KV_INT8 ? int8 : k->kv.form == CUDA_KV_FP8 ? fp8 : bf16;
+    return (enum cuda_kernel)(first + size_of(&k->kv));
 }
 
 /* Runs the kernel for all heads of a token together: a norm in place, or without a weight a copy. */
@@ -175,10 +188,9 @@ static struct attend attend_warp(const struct cuda *c, const struct cuda_attenti
     uint32_t others = CUDA_WARP_HEADS * CUDA_WARP_QUERY(d) + (heads + 3) * d * (uint32_t)sizeof(float);
     uint32_t page = is_coded(k) ? CUDA_CODED_PAGE(d) : CUDA_WARP_PAGE(d);
     uint32_t stages = is_coded(k) ? (d == 64 ? 10 : 5) : d == 64 ? 8 : d == 128 ? 4 : 3;
-    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_warp_codes64 : CUDA_KERNEL_attend_warp64;
     while (stages > (is_coded(k) ? 4 : 2) && stages * page + others > c->device->shared_attend)
         stages--;
-    return (struct attend){.kernel = (enum cuda_kernel)(first + size_of(&k->kv)),
+    return (struct attend){.kernel = KERNEL_OF(k, attend_warp),
                            .columns = 1,
                            .rows = k->kv.heads * DIV_UP(group, CUDA_WARP_HEADS),
                            .threads = CUDA_ATTEND_THREADS,
@@ -199,13 +211,12 @@ static struct attend attend_few(const struct cuda *c, const struct cuda_attentio
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
-static struct attend attend_many(const struct cuda *c, const struct cuda_attention *k, uint32_t size)
+static struct attend attend_many(const struct cuda *c, const struct cuda_attention *k)
 {
     uint32_t d = k->kv.k_width, keys = CUDA_KEYS_BYTES(d), queries = CUDA_QUERIES_BYTES(d);
     uint32_t group = k->heads / k->kv.heads, teams = CUDA_ATTEND_TEAMS(d), heads = MIN_OF(group, teams);
-    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_many_codes64 : CUDA_KERNEL_attend_many64;
     uint32_t stages = is_coded(k) ? 1 : stages_of(c, keys, queries, 2);
-    return (struct attend){(enum cuda_kernel)(first + size),
+    return (struct attend){KERNEL_OF(k, attend_many),
                            teams / heads * 16,
                            k->kv.heads * DIV_UP(group, heads),
                            CUDA_ATTEND_THREADS,
@@ -214,11 +225,10 @@ static struct attend attend_many(const struct cuda *c, const struct cuda_attenti
 }
 
 /* As `attend_many()`, but by wgmma. */
-static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
+static struct attend attend_wide(const struct cuda_attention *k)
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
-    enum cuda_kernel first = is_coded(k) ? CUDA_KERNEL_attend_wide_codes64 : CUDA_KERNEL_attend_wide64;
-    return (struct attend){(enum cuda_kernel)(first + size),
+    return (struct attend){KERNEL_OF(k, attend_wide),
                            4 / heads * 16,
                            k->kv.heads * DIV_UP(group, heads),
                            CUDA_ATTEND_THREADS,
@@ -295,14 +305,14 @@ static void attend_tokens(struct cuda *c, const struct cuda_attention *k, const 
 /* Each kind of sequence by its kernel. */
 static void attend_tensor(struct cuda *c, const struct cuda_attention *k, bool append)
 {
-    uint32_t few = few_of(c, k), size = size_of(&k->kv);
+    uint32_t few = few_of(c, k);
     if (few > 0) {
         const struct attend a = attend_few(c, k, few);
         attend_tokens(c, k, &a, 0, few, append);
     }
     if (few < c->step.tokens) {
         bool wide = c->device->wide && k->kv.k_width < 256;
-        const struct attend a = wide ? attend_wide(k, size) : attend_many(c, k, size);
+        const struct attend a = wide ? attend_wide(k) : attend_many(c, k);
         attend_tokens(c, k, &a, few, c->step.tokens, false);
     }
 }

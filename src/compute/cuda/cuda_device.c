@@ -133,7 +133,7 @@ static int open_context(struct cuda_device *d)
         r = give_shared(d, CUDA_KERNEL_product_deep, CUDA_PRODUCT_DEEP_SHARED) ? 0 : -EIO;
     if (r == 0 && d->shared_max >= CUDA_DELTA_ONE_SHARED)
         r = give_shared(d, CUDA_KERNEL_delta_one, CUDA_DELTA_ONE_SHARED) ? 0 : -EIO;
-    for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide_codes128; k++)
+    for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide_floats128; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
     for (uint32_t k = CUDA_KERNEL_encode_attend32; r == 0 && k <= CUDA_KERNEL_encode_windows128; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;

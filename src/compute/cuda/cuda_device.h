@@ -97,16 +97,24 @@ struct linear_source;
     X(attend, attend_many_codes64)                                                                           \
     X(attend, attend_many_codes128)                                                                          \
     X(attend, attend_many_codes256)                                                                          \
+    X(attend, attend_many_floats64)                                                                          \
+    X(attend, attend_many_floats128)                                                                         \
+    X(attend, attend_many_floats256)                                                                         \
     X(attend_warp, attend_warp64)                                                                            \
     X(attend_warp, attend_warp128)                                                                           \
     X(attend_warp, attend_warp256)                                                                           \
     X(attend_warp, attend_warp_codes64)                                                                      \
     X(attend_warp, attend_warp_codes128)                                                                     \
     X(attend_warp, attend_warp_codes256)                                                                     \
+    X(attend_warp, attend_warp_floats64)                                                                     \
+    X(attend_warp, attend_warp_floats128)                                                                    \
+    X(attend_warp, attend_warp_floats256)                                                                    \
     X(attend_wide, attend_wide64)                                                                            \
     X(attend_wide, attend_wide128)                                                                           \
     X(attend_wide, attend_wide_codes64)                                                                      \
     X(attend_wide, attend_wide_codes128)                                                                     \
+    X(attend_wide, attend_wide_floats64)                                                                     \
+    X(attend_wide, attend_wide_floats128)                                                                    \
     X(recurrent, conv)                                                                                       \
     X(recurrent, conv_keep)                                                                                  \
     X(recurrent, delta_inputs)                                                                               \

@@ -142,13 +142,13 @@ enum kv_form config_own_kv_form(const struct config *c)
     return rounded ? KV_BF16 : KV_F32;
 }
 
-/* A device without integers reads K and V in f32; for some sizes of heads in its own form and int8, too. */
+/* A device without integers reads K and V in f32; for some sizes of heads in its own form and 8 bits, too. */
 static bool can_have(const struct config *c, const struct layer_config *l, enum kv_form form)
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
     return form == KV_F32 || c->backend->integers ||
-           ((form == config_own_kv_form(c) || form == KV_INT8) && fits);
+           ((form == config_own_kv_form(c) || kv_form_scaled(form)) && fits);
 }
 
 /* Layers that cannot have the requested form stay in f32. */
@@ -282,8 +282,8 @@ void config_fill_layouts(const struct config *c, struct model_shape *s)
     for (uint32_t g = 0; g < s->group_count; g++)
         s->page_bytes += s->groups[g].page_bytes;
     s->kv_form = any_can_have(c, c->kv_form) ? c->kv_form : KV_F32;
-    enum kv_form smaller = s->kv_form + 1; /* which is KV_AUTO after the smallest */
-    s->kv_smaller = smaller < KV_FORMS && any_can_have(c, smaller) ? smaller : KV_AUTO;
+    enum kv_form smaller = kv_form_scaled(s->kv_form) ? KV_AUTO : s->kv_form + 1;
+    s->kv_smaller = smaller != KV_AUTO && any_can_have(c, smaller) ? smaller : KV_AUTO;
     s->recurrent_layers = c->recurrent_count;
     s->state_bytes = c->shape.state_bytes;
     s->state_pending_max = state_pending_max(&c->shape);

@@ -333,7 +333,7 @@ KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cud
 
 /* Block: 16 queries of up to TEAMS heads that share keys, or, where fewer do, several times 16 queries, and
  * a share of their segments. Of each sequence among those columns in turn. */
-template <uint32_t D, bool CODED>
+template <uint32_t D, uint32_t CODED>
 DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -375,7 +375,7 @@ DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_
                 end_segment<D, WARPS>(j, m, a, p, mine_of, begin / SEGMENT * SEGMENT);
         };
         if (CODED) {
-            const walk_codes<D, 128, keys<D>> w = {stages_at, pages_at, scales};
+            const walk_codes<D, 128, CODED> w = {stages_at, pages_at, scales};
             w.go(from, share.first, share.end, [&](uint32_t begin) { add(stages_at, begin); });
         } else {
             walk<D, 128> w = {stages_at, p.stages};
@@ -396,9 +396,12 @@ DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_
     static_assert(keys<d>::BYTES == CUDA_KEYS_BYTES(d) &&                                                    \
                       many<d>::TEAMS * many<d>::Q_BYTES == CUDA_QUERIES_BYTES(d),                            \
                   "the host asks for it");
-MANY(many, 64, false)
-MANY(many, 128, false)
-MANY(many, 256, false)
-MANY(many_codes, 64, true)
-MANY(many_codes, 128, true)
-MANY(many_codes, 256, true)
+MANY(many, 64, 0)
+MANY(many, 128, 0)
+MANY(many, 256, 0)
+MANY(many_codes, 64, CUDA_KV_INT8)
+MANY(many_codes, 128, CUDA_KV_INT8)
+MANY(many_codes, 256, CUDA_KV_INT8)
+MANY(many_floats, 64, CUDA_KV_FP8)
+MANY(many_floats, 128, CUDA_KV_FP8)
+MANY(many_floats, 256, CUDA_KV_FP8)

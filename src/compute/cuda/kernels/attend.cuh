@@ -303,7 +303,7 @@ template <uint32_t D, uint32_t WARPS> struct team {
 
     /* The block's keys begin at `begin`. seen: of the lane's two rows. scores(s) and values(p) multiply.
      * scales: with CODED, in shared memory, of the block's keys, then of its values. */
-    template <bool CODED, class Scores, class Values>
+    template <uint32_t CODED, class Scores, class Values>
     __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t begin, const range seen[2],
                                               const float *scales, const Scores &scores, const Values &values)
     {
@@ -365,7 +365,7 @@ template <uint32_t D, uint32_t WARPS> struct team {
         }
         values(p);
     }
-    template <bool CODED>
+    template <uint32_t CODED>
     __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t q, uint32_t block,
                                               uint32_t begin, const range seen[2], const float *scales)
     {
@@ -412,8 +412,8 @@ template <uint32_t D, uint32_t THREADS> struct walk {
 };
 
 /* Walks blocks of keys as `walk` does, of pages of codes. Pages come while the block before them computes,
- * and then become bf16. Tile: where a block has key and value. scales: [2][BLOCK_KEYS], times CODE_UNIT. */
-template <uint32_t D, uint32_t THREADS, class Tile> struct walk_codes {
+ * and then become bf16. scales: [2][BLOCK_KEYS], times CODE_UNIT. */
+template <uint32_t D, uint32_t THREADS, uint32_t FORM> struct walk_codes {
     static constexpr uint32_t PAGE = 2 * CODED_BYTES(D);
     uint32_t at, pages; /* the block; two pages */
     float *scales;
@@ -447,16 +447,16 @@ template <uint32_t D, uint32_t THREADS, class Tile> struct walk_codes {
             uint32_t key = first + step % 2 * 16;
             uint32_t from = pages + i / STEPS * PAGE + (step * 32 + lane) * 16;
             const uint4 k = read_piece(from), v = read_piece(from + CODED_BYTES(D));
-            const uint32_t keys[4] = {k.x, k.y, k.z, k.w}, values[4] = {v.x, v.y, v.z, v.w};
+            const uint32_t k_words[4] = {k.x, k.y, k.z, k.w}, v_words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
             for (uint32_t n = 0; n < 4; n++) {
-                auto key_at = [&](uint32_t row) { return at + Tile::k_at(row, key / 8 + n % 2); };
-                put(first_codes(keys[n]), d + n / 2 * 16, key_at);
-                put(second_codes(keys[n]), d + n / 2 * 16 + 8, key_at);
-                put(first_codes(values[n]), first + n * 8,
-                    [&](uint32_t row) { return at + Tile::v_at(row, step * 2); });
-                put(second_codes(values[n]), first + n * 8,
-                    [&](uint32_t row) { return at + Tile::v_at(row, step * 2 + 1); });
+                auto key_at = [&](uint32_t row) { return at + keys<D>::k_at(row, key / 8 + n % 2); };
+                put(first_codes<FORM>(k_words[n]), d + n / 2 * 16, key_at);
+                put(second_codes<FORM>(k_words[n]), d + n / 2 * 16 + 8, key_at);
+                put(first_codes<FORM>(v_words[n]), first + n * 8,
+                    [&](uint32_t row) { return at + keys<D>::v_at(row, step * 2); });
+                put(second_codes<FORM>(v_words[n]), first + n * 8,
+                    [&](uint32_t row) { return at + keys<D>::v_at(row, step * 2 + 1); });
             }
         }
         for (uint32_t i = threadIdx.x; i < 2 * BLOCK_KEYS; i += THREADS) {

@@ -28,7 +28,7 @@
 
 /* Pages that a block reads: those of its segments, two by two, each into the next of the stages. Of codes
  * whole pages come, of bf16 the values of its tokens alone. */
-template <uint32_t D, bool CODES> struct stream {
+template <uint32_t D, uint32_t CODES> struct stream {
     static constexpr uint32_t BYTES = CODES ? 2 * CODED_BYTES(D) : 4 * D * CUDA_PAGE_TOKENS;
     static constexpr uint32_t OF_SEGMENT = SEGMENT / CUDA_PAGE_TOKENS;
     const source &o;
@@ -118,7 +118,7 @@ struct workers_exchange {
 
 /* Sums of one of W warps that share a block's keys, and then the values' numbers. o[m][i] has number
  * 8 (2 m + i / 2) + lane / 4 of the warp's numbers, of head 2 (lane % 4) + i % 2. */
-template <uint32_t D, bool CODES> struct heads_of_warp {
+template <uint32_t D, uint32_t CODES> struct heads_of_warp {
     static constexpr uint32_t W = WORKERS(CODES);
     static constexpr uint32_t TILES = 4 / W, PIECES = D / 16 / W; /* 16 keys, and 16 numbers, each */
     float o[PIECES][4], sum[4], max[2];                           /* sum: in warp 0 */
@@ -180,10 +180,10 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
                 const uint32_t page = page_of_tile(pages, i);
                 if (CODES) {
                     const uint4 c = read_piece(page + k_at[i % 2] + step * 512);
-                    const uint32_t low[4] = {first_codes(c.x), first_codes(c.y), second_codes(c.x),
-                                             second_codes(c.y)};
-                    const uint32_t high[4] = {first_codes(c.z), first_codes(c.w), second_codes(c.z),
-                                              second_codes(c.w)};
+                    const uint32_t low[4] = {first_codes<CODES>(c.x), first_codes<CODES>(c.y),
+                                             second_codes<CODES>(c.x), second_codes<CODES>(c.y)};
+                    const uint32_t high[4] = {first_codes<CODES>(c.z), first_codes<CODES>(c.w),
+                                              second_codes<CODES>(c.z), second_codes<CODES>(c.w)};
                     mma(s[i], low, q[step][0], q[step][1]);
                     mma(s[i], high, q[step + 1][0], q[step + 1][1]);
                 }
@@ -323,10 +323,10 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
 #pragma unroll
         for (uint32_t m = 0; CODES && m < PIECES; m++) {
             const uint4 c = read_piece(codes + m * 512);
-            const uint32_t low[4] = {first_codes(c.x), second_codes(c.x), first_codes(c.y),
-                                     second_codes(c.y)};
-            const uint32_t high[4] = {first_codes(c.z), second_codes(c.z), first_codes(c.w),
-                                      second_codes(c.w)};
+            const uint32_t low[4] = {first_codes<CODES>(c.x), second_codes<CODES>(c.x),
+                                     first_codes<CODES>(c.y), second_codes<CODES>(c.y)};
+            const uint32_t high[4] = {first_codes<CODES>(c.z), second_codes<CODES>(c.z),
+                                      first_codes<CODES>(c.w), second_codes<CODES>(c.w)};
             mma(o[m], low, p[0][0], p[0][1]);
             mma(o[m], high, p[1][0], p[1][1]);
         }
@@ -348,7 +348,7 @@ template <uint32_t D, bool CODES> struct heads_of_warp {
 };
 
 /* The newest token's key and value, as a page has them. */
-template <uint32_t D, bool CODES> struct newest_token {
+template <uint32_t D, uint32_t CODES> struct newest_token {
     uint16_t rows[2][CODES ? D / 2 : D]; /* codes: half words */
     float scales[2];
 
@@ -363,7 +363,7 @@ template <uint32_t D, bool CODES> struct newest_token {
             return;
         }
         coded_lanes<D> codes;
-        codes.take(x);
+        codes.take(CODES, x);
         codes.put(token.page_half(is_key), token.position % CUDA_PAGE_TOKENS, is_key);
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
@@ -391,7 +391,7 @@ template <uint32_t D, bool CODES> struct newest_token {
 
 /* Values of bf16 that the query does not see become zeros, so that no weight 0 meets what is not a number;
  * codes are numbers. The newest token's key and value go to their place. */
-template <uint32_t D, bool CODES>
+template <uint32_t D, uint32_t CODES>
 DEVICE void finish_page(uint8_t *page, uint32_t token, range seen, uint32_t position,
                         const newest_token<D, CODES> *newest)
 {
@@ -409,7 +409,7 @@ DEVICE void finish_page(uint8_t *page, uint32_t token, range seen, uint32_t posi
 }
 
 /* A warp's two heads of a segment to where the last block finds them. */
-template <uint32_t D, bool CODES>
+template <uint32_t D, uint32_t CODES>
 DEVICE void put_heads(const heads_of_warp<D, CODES> &m, const cuda_attention &a, const cuda_split &p,
                       uint32_t t, uint32_t first_head, uint32_t heads, uint32_t segment)
 {
@@ -430,7 +430,7 @@ DEVICE void put_heads(const heads_of_warp<D, CODES> &m, const cuda_attention &a,
 /* Block: a token, and 8 heads that share keys; of its segments every gridDim.z-th. With `append` each
  * sequence has one token in the step. Its earlier tokens lie in the pages when the step begins, and are read
  * before the kernels in front have ended. */
-template <uint32_t D, bool CODES>
+template <uint32_t D, uint32_t CODES>
 DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -607,9 +607,12 @@ DEVICE void attend_warp(const cuda_step &s, const cuda_attention &a, const cuda_
         attend_warp<d, codes>(s, a, p);                                                                      \
     }                                                                                                        \
     static_assert(stream<d, codes>::BYTES == (bytes), "the host asks for it");
-WARP(warp, 64, false, BESIDE(64), CUDA_WARP_PAGE(64))
-WARP(warp, 128, false, BESIDE(128), CUDA_WARP_PAGE(128))
-WARP(warp, 256, false, BESIDE(256), CUDA_WARP_PAGE(256))
-WARP(warp_codes, 64, true, 4, CUDA_CODED_PAGE(64))
-WARP(warp_codes, 128, true, 4, CUDA_CODED_PAGE(128))
-WARP(warp_codes, 256, true, 2, CUDA_CODED_PAGE(256))
+WARP(warp, 64, 0, BESIDE(64), CUDA_WARP_PAGE(64))
+WARP(warp, 128, 0, BESIDE(128), CUDA_WARP_PAGE(128))
+WARP(warp, 256, 0, BESIDE(256), CUDA_WARP_PAGE(256))
+WARP(warp_codes, 64, CUDA_KV_INT8, 4, CUDA_CODED_PAGE(64))
+WARP(warp_codes, 128, CUDA_KV_INT8, 4, CUDA_CODED_PAGE(128))
+WARP(warp_codes, 256, CUDA_KV_INT8, 2, CUDA_CODED_PAGE(256))
+WARP(warp_floats, 64, CUDA_KV_FP8, 4, CUDA_CODED_PAGE(64))
+WARP(warp_floats, 128, CUDA_KV_FP8, 4, CUDA_CODED_PAGE(128))
+WARP(warp_floats, 256, CUDA_KV_FP8, 2, CUDA_CODED_PAGE(256))

@@ -164,7 +164,7 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
 /* Walks blocks of keys in pages of codes, which come two blocks ahead. Codes become bf16 while products
  * compute: a block's values beside its scores, the next keys beside its values. A block has K [64][64] for
  * each 64 numbers of the head, then V [D][64]. Pieces of a row change places as in a tile. */
-template <uint32_t D> struct walk_wide {
+template <uint32_t D, uint32_t FORM> struct walk_wide {
     static constexpr uint32_t PAGE = CUDA_CODED_PAGE(D), PIECES = D / 32, GROUPS = D / 64;
     const source &o;
     uint32_t block;
@@ -209,8 +209,8 @@ template <uint32_t D> struct walk_wide {
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 uint32_t to = at + j % GROUPS * 8192 + j / GROUPS * 4096 + i % 2 * 1024;
-                put_word(to + ((warp / 2 * 4 + i / 2 * 2) ^ row) * 16, first_codes(words[i]));
-                put_word(to + ((warp / 2 * 4 + i / 2 * 2 + 1) ^ row) * 16, second_codes(words[i]));
+                put_word(to + ((warp / 2 * 4 + i / 2 * 2) ^ row) * 16, first_codes<FORM>(words[i]));
+                put_word(to + ((warp / 2 * 4 + i / 2 * 2 + 1) ^ row) * 16, second_codes<FORM>(words[i]));
             }
         }
         uint32_t key = threadIdx.x % BLOCK_KEYS, half = n % 2 * 2 + key / CUDA_PAGE_TOKENS;
@@ -229,8 +229,8 @@ template <uint32_t D> struct walk_wide {
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 uint32_t to = at + j % GROUPS * 8192 + ((j / GROUPS * 4 + i) ^ row) * 16;
-                put_word(to, first_codes(words[i]));
-                put_word(to + 1024, second_codes(words[i]));
+                put_word(to, first_codes<FORM>(words[i]));
+                put_word(to + 1024, second_codes<FORM>(words[i]));
             }
         }
     }
@@ -285,7 +285,7 @@ template <uint32_t D> struct walk_wide {
 };
 
 /* As `attend_many()` of attend.cu, but by wgmma. */
-template <uint32_t D, bool CODED>
+template <uint32_t D, uint32_t CODED>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
@@ -329,7 +329,7 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
                 end_segment<D, 1>(j, m, a, p, mine, begin / SEGMENT * SEGMENT);
         };
         if (CODED) {
-            const walk_wide<D> w = {keys, stages_at, pages, scales, full, blocks};
+            const walk_wide<D, CODED> w = {keys, stages_at, pages, scales, full, blocks};
             w.go(share.first, share.end, q, m, add);
         } else {
             walk_tiles<D>(keys, share, stages_at, [&](uint32_t block, uint32_t begin) {
@@ -361,7 +361,7 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
 }
 
 #else
-template <uint32_t D, bool CODED>
+template <uint32_t D, uint32_t CODED>
 DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
 }
@@ -373,7 +373,9 @@ DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_
     {                                                                                                        \
         attend_wide<d, coded>(s, a, p);                                                                      \
     }
-WIDE(wide, 64, false)
-WIDE(wide, 128, false)
-WIDE(wide_codes, 64, true)
-WIDE(wide_codes, 128, true)
+WIDE(wide, 64, 0)
+WIDE(wide, 128, 0)
+WIDE(wide_codes, 64, CUDA_KV_INT8)
+WIDE(wide_codes, 128, CUDA_KV_INT8)
+WIDE(wide_floats, 64, CUDA_KV_FP8)
+WIDE(wide_floats, 128, CUDA_KV_FP8)

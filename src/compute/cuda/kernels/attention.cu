@@ -32,7 +32,7 @@ DEVICE void norm_and_rotate(const cuda_attention &a, float *head, const float *w
 }
 
 /* A token's `width` values become codes, by one warp. */
-DEVICE void put_codes(uint16_t *half, uint32_t width, uint32_t at, const float *x, bool is_key)
+DEVICE void put_codes(uint32_t form, uint16_t *half, uint32_t width, uint32_t at, const float *x, bool is_key)
 {
     uint32_t lane = threadIdx.x % 32;
     float largest = 0;
@@ -40,22 +40,22 @@ DEVICE void put_codes(uint16_t *half, uint32_t width, uint32_t at, const float *
         largest = larger_magnitude(largest, x[d]);
     for (uint32_t d = 16; d > 0; d /= 2)
         largest = larger_magnitude(largest, __shfl_xor_sync(0xffffffffu, largest, d));
-    code_scale by = code_scale_of(largest);
+    code_scale by = code_scale_of(form, largest);
     for (uint32_t d = lane; d < width; d += 32)
         if (d % 16 < 8)
             half[is_key ? key_codes_at(d, at) : value_codes_at(d, at)] =
-                (uint16_t)codes_of(code_of(x[d], by.back), code_of(x[d + 8], by.back));
+                (uint16_t)codes_of(form, code_of(form, x[d], by.back), code_of(form, x[d + 8], by.back));
     if (lane == 0)
         ((float *)half)[CODES_BYTES(width) / 4 + at] = by.scale;
 }
 
 DEVICE void put_in_page(float *page, const cuda_kv &kv, uint32_t at, const float *k, const float *v)
 {
-    if (kv.form == CUDA_KV_INT8) {
+    if (is_coded(kv)) {
         if (threadIdx.x < 32)
-            put_codes((uint16_t *)page, kv.k_width, at, k, true);
+            put_codes(kv.form, (uint16_t *)page, kv.k_width, at, k, true);
         else if (threadIdx.x < 64)
-            put_codes((uint16_t *)page + kv.k_bytes / 2, kv.v_width, at, v, false);
+            put_codes(kv.form, (uint16_t *)page + kv.k_bytes / 2, kv.v_width, at, v, false);
         return;
     }
     if (kv.form == CUDA_KV_BF16) {
@@ -171,14 +171,14 @@ DEVICE void append_keys(const cuda_attention &a, uint16_t *page, key_tile<D> &ke
     norm_and_turn<D>(a, k, a.k_norm, by, here);
     if (a.v_norm)
         norm_lanes<D>(v, a.v_norm, a.eps);
-    if (a.kv.form == CUDA_KV_INT8) {
+    if (is_coded(a.kv)) {
         coded_lanes<D> codes;
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++)
             k[j] = none ? 0 : k[j], v[j] = none ? 0 : v[j];
-        codes.take(k);
+        codes.take(a.kv.form, k);
         codes.put(page, position % CUDA_PAGE_TOKENS, true);
-        codes.take(v);
+        codes.take(a.kv.form, v);
         codes.put(page_v, position % CUDA_PAGE_TOKENS, false);
         return;
     }
@@ -209,7 +209,7 @@ template <uint32_t D> DEVICE void append_many(const cuda_step &s, const cuda_att
             append_keys<D>(a, (uint16_t *)page_at(s, seq, a.kv, head, position / CUDA_PAGE_TOKENS), keys,
                            heads[warp], t, head, position);
     }
-    if (blockIdx.y < chunks || a.kv.form == CUDA_KV_INT8)
+    if (blockIdx.y < chunks || is_coded(a.kv))
         return;
     __syncthreads();
     uint32_t t = begin + threadIdx.x % 32;
@@ -279,7 +279,7 @@ struct query {
     const float *q, *sink, *gate; /* sink, gate NULL: none */
     float *out;
     uint32_t first, end;                      /* tokens that it sees */
-    uint32_t k_width, v_width, v_in_k, coded; /* coded: pages of 8 bits */
+    uint32_t k_width, v_width, v_in_k, coded; /* coded: form of pages of 8 bits, else 0 */
     uint64_t v_at;                            /* offset of V in a page's floats */
     float scale, cap;
 };
@@ -312,7 +312,8 @@ template <class Pages> DEVICE float score(const query &a, const Pages &pages, co
     for (uint32_t d = 0; !a.coded && d < a.k_width; d++)
         s = fmaf(q[d], k[(uint64_t)d * CUDA_PAGE_TOKENS], s);
     for (uint32_t d = 0; a.coded && d < a.k_width; d++)
-        s = fmaf(q[d], coded_value(k - t % CUDA_PAGE_TOKENS, a.k_width, t % CUDA_PAGE_TOKENS, d, true), s);
+        s = fmaf(q[d],
+                 coded_value(a.coded, k - t % CUDA_PAGE_TOKENS, a.k_width, t % CUDA_PAGE_TOKENS, d, true), s);
     s *= a.scale;
     return a.cap > 0 ? a.cap * tanhf(s / a.cap) : s;
 }
@@ -333,7 +334,7 @@ DEVICE float add_values(const query &a, const Pages &pages, const float *p, uint
             uint32_t d = threadIdx.x + i * SEGMENT;
             if (d < a.v_width)
                 acc[i] = fmaf(e,
-                              a.coded    ? coded_value(page + a.v_at, a.v_width, at, d, false)
+                              a.coded    ? coded_value(a.coded, page + a.v_at, a.v_width, at, d, false)
                               : a.v_in_k ? page[(uint64_t)d * CUDA_PAGE_TOKENS + at]
                                          : page[a.v_at + (uint64_t)at * a.v_width + d],
                               acc[i]);
@@ -419,7 +420,7 @@ KERNEL plateau_attend(const cuda_step s, const cuda_attention a)
                 a.kv.k_width,
                 a.kv.v_width,
                 a.kv.v_in_k,
-                a.kv.form == CUDA_KV_INT8,
+                is_coded(a.kv) ? a.kv.form : 0,
                 a.kv.k_bytes / sizeof(float),
                 a.scale,
                 a.cap};
