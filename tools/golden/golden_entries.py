@@ -503,7 +503,7 @@ ENTRIES = {
                   intermediate_size=60, block_multiple_of=8, conv_L_cache=4, conv_bias=True, full_attn_idxs=[1],
                   rewrite=lambda c: {k: v for k, v in c.items() if k != "layer_types"}),
     # A dense layer, then experts that a sigmoid and a correction choose.
-    "lfm2_moe": Entry("lfm2_moe", intermediate_size=24, moe_intermediate_size=12, num_dense_layers=1,
+    "lfm2_moe": Entry("lfm2_moe", hidden_size=16, intermediate_size=24, moe_intermediate_size=12, num_dense_layers=1,
                       num_experts=5, num_experts_per_tok=2, routed_scaling_factor=1.5,
                       layer_types=["conv", "full_attention", "conv"]),
     # Biases of o_proj only.
@@ -561,12 +561,12 @@ ENTRIES = {
                      num_experts_per_tok=2, sliding_window=16, head_dim=10,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # Norms of all heads together, part of a head rotates, experts that a sigmoid and a correction choose.
-    "minimax_m2": Entry("minimax_m2", intermediate_size=12, num_hidden_layers=2, num_local_experts=5,
+    "minimax_m2": Entry("minimax_m2", hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_local_experts=5,
                         num_experts_per_tok=3, head_dim=12, rewrite=rotary_dim,
                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0,
                                          "partial_rotary_factor": 0.5}),
     # Stacks of experts, a softmax of the chosen, factors.
-    "granitemoe": Entry("granitemoe", intermediate_size=20, num_hidden_layers=2, num_local_experts=5,
+    "granitemoe": Entry("granitemoe", hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_local_experts=5,
                         num_experts_per_tok=3, embedding_multiplier=6.0, residual_multiplier=0.6,
                         attention_multiplier=0.2, logits_scaling=0.5, tie_word_embeddings=False,
                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
@@ -593,7 +593,7 @@ ENTRIES = {
                                       num_position_embeddings=16, deepstack_visual_indexes=[]),
                           change=transposed_stacks),
     # Mixer and MLP side by side, LayerNorm, adjacent pairs, full layers without rotation, logit_scale.
-    "cohere2": Entry("cohere2", rewrite=older_pattern, num_hidden_layers=4, num_attention_heads=4,
+    "cohere2": Entry("cohere2", hidden_size=16, rewrite=older_pattern, num_hidden_layers=4, num_attention_heads=4,
                      num_key_value_heads=2, intermediate_size=32, sliding_window=16, logit_scale=0.5,
                      layer_types=["sliding_attention", "full_attention"] * 2,
                      rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
