@@ -78,7 +78,7 @@ static void add_chain(struct scene *c, uint32_t number)
     for (uint32_t i = 0; i < CHAIN; i++) {
         key = prefix_key_next(&key, tokens, NULL, 0);
         must(page_pool_take(c->pages, &pages[i]));
-        node = prefix_index_add(c->index, 0, node, &key, &pages[i]);
+        node = prefix_index_add(c->index, 0, node, &key, NULL, &pages[i]);
     }
     must(block_pool_take(c->states, &state));
     ASSERT(prefix_index_snapshot(c->index, node, state));

@@ -128,6 +128,7 @@ int exchange_create(struct api *a, struct http_request *http, const struct excha
     request_id_text(id, x->id_text);
     client_ids_read(http, &x->given);
     x->gen.tenant = auth->tenant;
+    x->gen.shares = auth->shares;
     x->gen.weight = auth->key ? auth->key->weight : 1;
     x->gen.priority_first = auth->key ? auth->key->priority_first : 0;
     x->gen.priority_last = auth->key ? auth->key->priority_last : KEYRING_PRIORITY_MAX;

@@ -66,6 +66,7 @@ static void check_node(const struct prefix_index *ix, uint32_t i)
     check_pages(ix, i);
     check_snapshot(ix, i);
     check_shown(ix, i);
+    prefix_events_check(ix, i);
     ASSERT_OF(n->parent == NONE || refs_of(ix, i) == 0 || refs_of(ix, n->parent) > 0,
               "page %u: referenced, and page %u before it is not", page_of(ix, i, 0),
               page_of(ix, n->parent, 0));

@@ -230,6 +230,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
     tier_forgets(ix, n, TIER_SNAPSHOT);
     prefix_shown_snapshot(&ix->shown, &n->key, false);
     n->snapshot = NONE;
+    prefix_events_shortened(ix, s->node, false);
     s->node = NONE;
     ix->numbers.wished -= s->wishes > 0;
     s->wishes = 0;
@@ -288,6 +289,7 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
         prefix_losses_add(ix->losses, &n->key);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
+    prefix_events_shortened(ix, node, true);
     tree_remove(ix, node);
     table_remove(ix, node);
     prefix_shown_remove(&ix->shown, &n->key);
@@ -558,13 +560,15 @@ static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uin
 }
 
 uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t parent,
-                          const struct prefix_key *key, uint32_t *pages)
+                          const struct prefix_key *key, const uint32_t *tokens, uint32_t *pages)
 {
     ASSERT(parent == NONE || refs_of(ix, parent) > 0);
     uint32_t node = look_up(ix, key);
-    if (node == NONE)
+    if (node == NONE) {
         node = node_create(ix, parent, key,
                            parent == NONE ? (uint8_t)share_list_of(tenant) : ix->nodes[parent].share);
+        prefix_events_added(ix, node, tokens);
+    }
     for (uint32_t g = 0; g < ix->group_count; g++)
         add_page(ix, node, g, &pages[g]);
     ASSERT(refs_of(ix, node) > 0);
@@ -589,6 +593,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     tier_counts(ix, n, TIER_SNAPSHOT);
     snapshot_link(ix, state);
     prefix_index_ends_here(ix, node);
+    prefix_events_usable(ix, node);
     return true;
 }
 

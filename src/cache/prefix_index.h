@@ -101,9 +101,10 @@ uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
 /* Adds the tenant's computed pages after `parent` (NONE: the first ones). The caller references them and
  * the first pages of all nodes before. pages[group]: NONE where the window has passed. Returns the node. If
  * the node has pages with the same bits already, the caller's are released, and pages[] gets references to
- * the node's. Missing pages of the node are filled in. */
+ * the node's. Missing pages of the node are filled in. tokens[PAGE_TOKENS]: the page's, for events
+ * (prefix_events.h); NULL: no event names the page. */
 uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t parent,
-                          const struct prefix_key *key, uint32_t *pages);
+                          const struct prefix_key *key, const uint32_t *tokens, uint32_t *pages);
 /* Later prompts are likely to continue after this node: the tier below gets the pages of its windows. With
  * recurrent layers this changes nothing: there the nodes with snapshots are such ends. */
 void prefix_index_ends_here(struct prefix_index *ix, uint32_t node);

@@ -63,7 +63,8 @@ struct prefix_index {
     uint64_t allowed;                    /* <= opts.bytes_max */
     uint64_t age;                        /* the price of the last eviction */
     struct prefix_losses *losses;
-    struct prefix_shown shown; /* other threads read it; empty without opts.shown */
+    struct prefix_shown shown;    /* other threads read it; empty without opts.shown */
+    struct prefix_events *events; /* NULL: no taker */
     struct prefix_numbers numbers;
     bool evicts; /* removals are evictions and call opts.evicting */
     bool clears; /* removals are an order's, and losses all the same */
@@ -112,6 +113,16 @@ static inline void tier_forgets(struct prefix_index *ix, struct node *n, enum ti
 
 /* Announces the entry as evicted, if there is one and the tier below wants it. */
 void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind kind);
+
+/* Events (prefix_events.h); without a taker nothing happens. */
+/* The node is new. tokens: NULL if no event may name it. */
+void prefix_events_added(struct prefix_index *ix, uint32_t node, const uint32_t *tokens);
+/* A hit may end at the node from now on. */
+void prefix_events_usable(struct prefix_index *ix, uint32_t node);
+/* No hit ends at the node any more. leaves: it is about to go, and has no children. */
+void prefix_events_shortened(struct prefix_index *ix, uint32_t node, bool leaves);
+/* Asserts the invariants of a node that was announced. */
+void prefix_events_check(const struct prefix_index *ix, uint32_t node);
 
 /* True when a prefix may end at this node. */
 bool prefix_state_is_end(const struct prefix_index *ix, uint32_t node);

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/heap_watch.h"
+#include "cache/prefix_events.h"
 
 #define POLL_NS (5 * NS_PER_MS)
 
@@ -195,14 +196,18 @@ static void idle(struct engine *en)
     engine_tiers_share(en);
     if (engine_tiers_grow(en))
         return;
+    bool untold = en->pools.index && prefix_events_tend(en->pools.index);
     uint64_t now_ns = clock_now_ns();
     uint64_t trim_ns = trim_wait_ns(&en->trim, en->last_end_ns, now_ns),
              write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
     uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
     uint64_t leases_ns = engine_leases_wait_ns(en, now_ns);
+    uint64_t first_ns = MIN_OF(MIN_OF(others_ns, leases_ns), walk_ns);
     engine_publish(en, true);
-    if (mailbox_wait(en->inbox, &m, MIN_OF(MIN_OF(others_ns, leases_ns), walk_ns)))
+    if (mailbox_wait(en->inbox, &m, untold ? MIN_OF(first_ns, POLL_NS) : first_ns))
         take_message(en, &m);
+    else if (untold && POLL_NS < first_ns)
+        return;
     else if (leases_ns < MIN_OF(others_ns, walk_ns))
         engine_leases_tend(en);
     else if (walk_ns < others_ns)
@@ -260,6 +265,8 @@ void *engine_thread(void *arg)
         engine_publish(en, false);
         deliver(en);
         engine_leases_tend(en);
+        if (en->pools.index)
+            (void)prefix_events_tend(en->pools.index);
         trim_between_steps(&en->trim, running_count(en));
         if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
             wait_for_room(en);

@@ -16,6 +16,7 @@ struct device;
 struct engine;
 struct holders;
 struct model;
+struct prefix_events_opts;
 struct store;
 struct tokenizer;
 
@@ -103,6 +104,10 @@ struct engine_opts {
     struct holders *holders;
     /* The SSD tier for evicted prefixes; NULL, or no prefix cache: none. Outlives the engine. */
     struct store *store;
+    /* The prefix cache tells `events` what it holds (cache/prefix_events.h); NULL: memory is planned for it
+     * alone. Copied; its `arg` outlives the engine. */
+    bool tells_prefixes;
+    const struct prefix_events_opts *events;
     struct store_identity identity; /* with a store: the model's */
     uint64_t queue_timeout_ns;      /* 0 = never */
     uint64_t slow_client_ns;        /* a full stream ends after this time: FINISH_TOO_SLOW; 0 = never */

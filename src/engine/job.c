@@ -339,6 +339,11 @@ int job_create(const struct job_opts *opts, struct job **ret)
     j->seq.logits_all |= job_pools_all(j) && !opts->at_once;
     list_init(&j->link);
     r = create_tokens(j, opts);
+    if (spec->announced) {
+        /* Routers cannot tell one image from another. */
+        j->seq.announced = j->tokens;
+        j->seq.announced_end = spec->image_count ? spec->images[0].first : UINT32_MAX;
+    }
     if (r == 0)
         r = create_images(j, opts);
     if (r == 0)

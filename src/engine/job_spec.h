@@ -82,6 +82,7 @@ struct job_spec {
         cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
     uint64_t tenant; /* a number of the caller's, by API key or client address: sequences, queue and computed
                         tokens are shared by tenants */
+    bool announced;  /* events may name its prefixes (engine_opts.events) */
     uint32_t weight; /* the tenant's share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */
     /* Token indices of the prompt where a later one may begin to differ, in any order; copied, each moved
      * down to a whole page. The prompt's end is always one. At most ENGINE_CUTS_MAX are looked at. */

@@ -12,6 +12,7 @@
 #include "cache/agents.h"
 #include "cache/leases.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_events.h"
 #include "cache/prefix_index.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
@@ -226,6 +227,7 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
     return bytes + drafted_bytes(opts) +
            (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max ? index_bytes(opts) : 0) +
+           (opts->prefix_cache_max && opts->tells_prefixes ? prefix_events_arena_bytes(opts->pages_max) : 0) +
            (opts->lease_bytes_max ? leases_arena_bytes(POOLS_LEASES_MAX) : 0) +
            (opts->agents ? agents_arena_bytes(opts->agents) : 0);
 }
@@ -322,7 +324,10 @@ static int create_index(struct arena *a, const struct pools_opts *o, struct pool
                                       .leaving_arg = p,
                                       .shown = o->shown};
     memcpy(index.groups, p->groups, sizeof(index.groups));
-    return o->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
+    if (!o->prefix_cache_max)
+        return 0;
+    int r = prefix_index_create(a, &index, &p->index);
+    return r == 0 && o->tells_prefixes && o->events ? prefix_events_open(a, p->index, o->events) : r;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)

@@ -84,6 +84,8 @@ struct pools_opts {
     bool (*more)(void *arg);
     void *arg;
     struct units_crew crew; /* for committing a prompt's units; run NULL: none */
+    bool tells_prefixes;    /* see engine_opts */
+    const struct prefix_events_opts *events;
     /* See prefix_index_opts. */
     void (*evicting)(void *arg, const struct tier_offer *offer, uint32_t block);
     void *evicting_arg;

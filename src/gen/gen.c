@@ -167,6 +167,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .priority = MIN_OF(MAX_OF(g->request->priority, g->priority_first), g->priority_last),
         .cache_salt = slice_of(g->request->cache_salt),
         .tenant = g->tenant,
+        .announced = g->shares && !g->request->cache_salt,
         .weight = g->weight,
         .cuts = p->cuts,
         .cut_count = p->cut_count,

@@ -16,6 +16,7 @@
 #include "base/threads/thread_stack.h"
 #include "compute/device.h"
 #include "engine/fingerprint.h"
+#include "events/kv_events.h"
 #include "hub/hub_child.h"
 #include "memory/footprint.h"
 #include "reclaim/guard.h"
@@ -98,6 +99,10 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     if (p->models > 1)
         ret->threads_bytes += thread_stack_bytes(MODEL_FINDER_STACK_BYTES);
     ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
+    if (o->events.endpoint) {
+        ret->network_bytes += o->events.buffer_bytes;
+        ret->threads_bytes += thread_stack_bytes(KV_EVENTS_STACK_BYTES);
+    }
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
     ret->responses_bytes =
@@ -347,6 +352,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     p->sees |= p->model.shape.vision.present;
     p->model.agents = agents_of(p);
     p->model.shows_prefixes = p->settings->model.replicas > 1;
+    p->model.tells_prefixes = p->serves && p->settings->events.endpoint;
     if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
         return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
                        p->model.agents);

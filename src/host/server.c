@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "events/kv_events.h"
+#include "memory/ledger.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -43,6 +45,23 @@ static void on_progress(void *arg, uint32_t index, uint64_t done, uint64_t total
         s->progress(s->arg, index, done, total);
 }
 
+static int open_events(struct server *s, struct err *e)
+{
+    const struct event_settings *o = &s->live.started.events;
+    if (!o->endpoint)
+        return o->replay || o->topic ? err_set(e, -EINVAL,
+                                               "--kv-events-replay and --kv-events-topic are for "
+                                               "--kv-events, which is not given")
+                                     : 0;
+    struct kv_events_opts opts = {o->endpoint,
+                                  o->replay,
+                                  o->topic,
+                                  o->buffer_bytes,
+                                  account_charge(s->rt.network),
+                                  account_charge(s->rt.threads)};
+    return kv_events_open(&opts, &s->events, e);
+}
+
 static int open_registry(struct server *s, struct err *e)
 {
     struct registry_opts opts = s->live.started.registry;
@@ -51,6 +70,7 @@ static int open_registry(struct server *s, struct err *e)
     memcpy(opts.devices, s->rt.devices, sizeof(opts.devices));
     opts.holders = s->rt.holders;
     opts.store = s->rt.store;
+    opts.events = s->events;
     opts.guard = s->rt.guard;
     opts.models = s->models.list;
     opts.model_count = s->models.count;
@@ -120,6 +140,7 @@ static int open_api(struct server *s, struct err *e)
     opts.host = s->live.started.http.host;
     opts.ledger = s->rt.ledger;
     opts.store = s->rt.store;
+    opts.events = s->events;
     opts.holders = s->rt.holders;
     opts.guard = s->rt.guard;
     opts.text = s->rt.text;
@@ -204,6 +225,8 @@ int server_prepare(struct server *s, struct err *e)
 int server_open(struct server *s, struct err *e)
 {
     int r = runtime_guard(&s->rt, e);
+    if (r == 0)
+        r = open_events(s, e);
     if (r == 0)
         r = open_registry(s, e);
     if (r == 0)
@@ -328,6 +351,7 @@ bool server_close(struct server *s)
         return false;
     }
     registry_close(s->registry);
+    kv_events_close(s->events);
     api_free(s->api);
     runtime_close(&s->rt);
     return true;

@@ -17,6 +17,8 @@
 #include "host/runtime.h"
 #include "host/service.h"
 
+struct kv_events;
+
 struct server {
     struct live live; /* opened before server_prepare */
     struct runtime rt;
@@ -25,6 +27,7 @@ struct server {
     struct listeners listeners;
     struct service service;
     struct models models;
+    struct kv_events *events; /* NULL: none are published */
     struct registry *registry;
     struct model_finder finder; /* finds models that come later */
     /* Set by the front; may be NULL. On the loading thread of that model, as registry_opts.progress. */

@@ -33,6 +33,12 @@ struct process_settings {
     bool allow_pull;
 };
 
+/* KV events. */
+struct event_settings {
+    const char *endpoint, *replay, *topic; /* see kv_events_opts; endpoint NULL: none are published */
+    uint64_t buffer_bytes;
+};
+
 /* models.c: which models. */
 struct models_settings {
     const char *model;                          /* directory; NULL: the bundled one */
@@ -101,6 +107,7 @@ struct settings {
     struct api_opts api;
     struct registry_opts registry;
     struct store_opts store; /* dir NULL: no SSD tier */
+    struct event_settings events;
     struct model_options model;
     struct process_settings process;
     struct models_settings models;

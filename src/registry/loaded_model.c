@@ -17,6 +17,7 @@
 #include "constraint/grammar_cache.h"
 #include "engine/engine.h"
 #include "engine/fingerprint.h"
+#include "events/kv_events.h"
 #include "grammar/matcher.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
@@ -311,8 +312,20 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     return NULL;
 }
 
+/* A model without a feed serves, too. Returns `ret` with the taker of events; NULL: none. */
+static const struct prefix_events_opts *open_feed(struct load *l, struct prefix_events_opts *ret)
+{
+    const char *id = l->opts->settings->id;
+    int r = l->opts->events ? kv_feed_open(l->opts->events, id, &l->h->feed, ret) : -ENOENT;
+    if (r < 0 && r != -ENOENT)
+        LOG_WARN("no_kv_events", "model=%s error=\"%s\"", id,
+                 r == -ENOSPC ? "as many models are published as can be" : strerror(-r));
+    return r == 0 ? ret : NULL;
+}
+
 static int create_engine(struct load *l)
 {
+    struct prefix_events_opts events;
     const struct model_settings *s = l->opts->settings;
     const struct plan *plan = &s->plan;
     struct engine_opts opts = s->engine;
@@ -325,6 +338,8 @@ static int create_engine(struct load *l)
     opts.parent = l->h->account;
     opts.device_parent = l->h->device_account;
     opts.store = find_store(l, &opts.identity);
+    opts.tells_prefixes = l->opts->events != NULL;
+    opts.events = open_feed(l, &events);
     opts.max_model_len = plan->max_model_len;
     opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
     opts.pools_bytes_max = plan->pools_bytes;
@@ -522,6 +537,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
 static void close_engine(struct loaded_model *h)
 {
     engine_close(h->engine);
+    kv_feed_close(h->feed);
 }
 
 static void close_grammars(struct loaded_model *h)

@@ -16,6 +16,8 @@ struct chat_template;
 struct domain;
 struct engine;
 struct err;
+struct kv_events;
+struct kv_feed;
 struct model_files;
 struct grammar_vocab;
 struct registry_faults;
@@ -36,6 +38,7 @@ struct loaded_model {
     struct account *grammars_account;
     struct grammar_cache *grammars;
     struct engine *engine;
+    struct kv_feed *feed; /* takes the events of the prefix cache; NULL: nobody does */
     struct generation_defaults defaults;
     struct model_use use;
 };
@@ -46,7 +49,8 @@ struct loaded_model_opts {
     struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
     struct holders *holders;               /* engine_opts.holders */
     struct device *device;
-    struct store *store; /* engine_opts.store */
+    struct store *store;      /* engine_opts.store */
+    struct kv_events *events; /* NULL: none */
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
      * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);

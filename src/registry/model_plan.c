@@ -131,6 +131,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
     opts.tokens_max = model_plan_tokens(p, seqs);
     opts.agents = p->agents;
     opts.shows_prefixes = p->shows_prefixes;
+    opts.tells_prefixes = p->tells_prefixes;
     opts.pinned_cache_bytes = p->domain > 0 ? p->pinned_cache_bytes : 0;
     engine_plan(&opts, s, &engine);
     const struct model_workspace workspace = model_workspace_bytes(s, opts.tokens_max, seqs, p->workers);

@@ -22,6 +22,7 @@ struct model_plan {
     uint32_t queue, workers;
     uint32_t domain; /* see plan_model.domain */
     uint64_t prefix_cache_bytes, pinned_cache_bytes;
+    bool tells_prefixes;    /* engine_opts */
     uint32_t agents;        /* see plan_wish */
     bool shows_prefixes;    /* see engine_opts */
     bool grammars;          /* if it has a tokenizer */

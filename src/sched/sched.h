@@ -134,6 +134,9 @@ struct sched_seq {
     /* Keys of its whole pages, with room for all it can have; NULL: it neither reuses a prefix nor leaves
      * one. */
     const struct prefix_key *keys;
+    /* The tokens. Whole pages below announced_end may be in events (prefix_events.h). NULL: none. */
+    const uint32_t *announced;
+    uint32_t announced_end;
     /* Token indices where reuse is likely: whole pages, ascending. A chunk ends at each. */
     const uint32_t *cuts;
     uint32_t cut_count;

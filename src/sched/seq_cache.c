@@ -187,6 +187,14 @@ static bool is_cut(const struct sched_seq *seq, uint32_t at)
     return false;
 }
 
+const uint32_t *seq_cache_announced(const struct sched_seq *seq, uint32_t page)
+{
+    ASSERT(page < seq->key_count);
+    return seq->announced && (page + 1) * PAGE_TOKENS <= seq->announced_end
+               ? seq->announced + page * PAGE_TOKENS
+               : NULL;
+}
+
 /* Whole pages up to `tokens` join the index. */
 static void add_pages(const struct sched_opts *o, struct sched_seq *seq, uint32_t tokens)
 {
@@ -196,7 +204,8 @@ static void add_pages(const struct sched_opts *o, struct sched_seq *seq, uint32_
         ASSERT(at < seq->page_count);
         for (uint32_t g = 0; g < o->group_count; g++)
             pages[g] = seq->pages[g][at];
-        seq->node = prefix_index_add(o->prefix, seq->tenant_id, seq->node, &seq->keys[at], pages);
+        seq->node = prefix_index_add(o->prefix, seq->tenant_id, seq->node, &seq->keys[at],
+                                     seq_cache_announced(seq, at), pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             seq->pages[g][at] = pages[g];
         if (is_cut(seq, (at + 1) * PAGE_TOKENS))

@@ -42,6 +42,9 @@ void seq_cache_advance(const struct sched_opts *o, struct sched_seq *seq);
 /* Releases all pages and states; pages and snapshots that are worth reusing stay in the index. */
 void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq);
 
+/* Tokens of the page at this index, if events may have them; else NULL. */
+const uint32_t *seq_cache_announced(const struct sched_seq *seq, uint32_t page);
+
 /* Returns a free state, else the state of the cheapest snapshot, which is evicted; NONE: there is
  * neither. */
 uint32_t seq_cache_take_state(const struct sched_opts *o);

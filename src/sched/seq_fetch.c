@@ -257,7 +257,8 @@ static uint32_t join_node(const struct sched_opts *o, struct sched_seq *seq, uin
     uint32_t pages[PAGE_GROUPS_MAX];
     for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
         pages[g] = g >= from && g < to && at >= seq->first[g] ? seq->pages[g][at] : NONE;
-    uint32_t node = prefix_index_add(o->prefix, seq->tenant_id, seq->node, &seq->keys[at], pages);
+    uint32_t node = prefix_index_add(o->prefix, seq->tenant_id, seq->node, &seq->keys[at],
+                                     seq_cache_announced(seq, at), pages);
     for (uint32_t g = from; g < to; g++) {
         if (pages[g] == NONE)
             continue;

@@ -75,6 +75,7 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
     struct auth a = {.key = user ? user : admin ? admin : metrics};
     a.unknown = given.len > 0 && !a.key;
     a.tenant = tenant_of(r, a.key);
+    a.shares = keyring_count(keys, KEYRING_MODELS) == 0 || keyring_owner(keys, SLICE("")) == a.tenant;
     a.admin = admin || listener == API_LISTENER_SOCKET;
     a.all_metrics = a.admin || metrics || listener == API_LISTENER_METRICS;
     *ret = a;

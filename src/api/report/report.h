@@ -90,6 +90,10 @@ extern const struct gauge_table report_responses_gauges;
 void report_conversations(struct api *a, struct json_out *j);
 extern const struct gauge_table report_conversations_gauges;
 
+/* report_events.c: as report_holders(). */
+void report_events(struct api *a, struct json_out *j);
+extern const struct gauge_table report_events_gauges;
+
 /* report_guard.c: as report_holders(). */
 void report_guard(struct api *a, struct json_out *j);
 extern const struct gauge_table report_guard_gauges;
@@ -126,7 +130,7 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
 extern const struct gauge_table report_end_gauges;
 
 /* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
-#define REPORT_TABLES 11
+#define REPORT_TABLES 12
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
 extern const struct gauge_table *const report_tables[REPORT_TABLES];
 

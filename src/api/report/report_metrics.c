@@ -235,6 +235,7 @@ const struct gauge_table *const report_tables[REPORT_TABLES] = {&report_model_ga
                                                                 &report_media_gauges,
                                                                 &report_responses_gauges,
                                                                 &report_conversations_gauges,
+                                                                &report_events_gauges,
                                                                 &report_end_gauges,
                                                                 &http_gauges,
                                                                 &server_gauges,

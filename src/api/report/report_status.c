@@ -128,6 +128,7 @@ void report_status(struct api *a, struct buf *ret)
     report_media(a, &j);
     report_responses(a, &j);
     report_conversations(a, &j);
+    report_events(a, &j);
     report_holders(a, &j);
     report_guard(a, &j);
     json_end(&j);

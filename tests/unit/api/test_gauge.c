@@ -185,7 +185,8 @@ static const char *path_of(const char *object)
                  {"ssd", "caches.ssd."},
                  {"media", "media."},
                  {"responses", "responses."},
-                 {"conversations", "conversations."}};
+                 {"conversations", "conversations."},
+                 {"kv_events", "kv_events."}};
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         if (strcmp(paths[i].object, object) == 0)
             return paths[i].path;

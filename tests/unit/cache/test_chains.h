@@ -85,6 +85,12 @@ static void close_chains(struct fixture *f)
     assert_int_equal(account_numbers(f->state).reserved, 0);
 }
 
+static void tokens_of(char letter, uint32_t ret[PAGE_TOKENS])
+{
+    for (uint32_t i = 0; i < PAGE_TOKENS; i++)
+        ret[i] = (uint32_t)(uint8_t)letter * 100 + i;
+}
+
 /* A text is a letter per page; the tenant's salt is in the keys. */
 static uint32_t keys_of(uint64_t tenant, const char *text, struct prefix_key *ret)
 {
@@ -93,8 +99,7 @@ static uint32_t keys_of(uint64_t tenant, const char *text, struct prefix_key *re
     uint32_t count = 0;
     for (; text[count]; count++) {
         uint32_t tokens[PAGE_TOKENS];
-        for (uint32_t i = 0; i < PAGE_TOKENS; i++)
-            tokens[i] = (uint32_t)(uint8_t)text[count] * 100 + i;
+        tokens_of(text[count], tokens);
         parent = ret[count] = prefix_key_next(&parent, tokens, NULL, 0);
     }
     return count;
@@ -128,7 +133,10 @@ static bool begin(struct fixture *f, struct seq *s, uint64_t tenant, const char 
     for (; s->pages < s->count; s->pages++) {
         if (page_pool_take(f->pages, &s->table[s->pages]) < 0)
             return false;
-        s->node = prefix_index_add(f->index, tenant, s->node, &s->keys[s->pages], &s->table[s->pages]);
+        uint32_t tokens[PAGE_TOKENS];
+        tokens_of(text[s->pages], tokens);
+        s->node =
+            prefix_index_add(f->index, tenant, s->node, &s->keys[s->pages], tokens, &s->table[s->pages]);
     }
     uint32_t state = f->states ? take_state(f) : NONE;
     if (state != NONE && !prefix_index_snapshot(f->index, s->node, state))
@@ -159,7 +167,7 @@ static void pass(struct fixture *f, uint64_t tenant, const char *text)
 }
 
 /* Thirty other prompts, each of six pages. */
-static void press(struct fixture *f, uint64_t tenant)
+static inline void press(struct fixture *f, uint64_t tenant)
 {
     for (char c = 'A'; c < 'A' + 30; c++)
         pass(f, tenant, (char[]){c, c, c, c, c, c, 0});

@@ -168,7 +168,7 @@ static void compute(struct fixture *f, struct row *r)
         assert_int_equal(page_pool_take(f->groups[g].pages, &pages[g]), 0);
         memcpy(page_at(f, g, pages[g]), key, sizeof(*key));
     }
-    r->node = prefix_index_add(f->index, 0, r->node, key, pages);
+    r->node = prefix_index_add(f->index, 0, r->node, key, NULL, pages);
     for (uint32_t g = 0; g < GROUPS; g++)
         r->tables[g][r->page_count] = pages[g];
     r->page_count++;
@@ -437,7 +437,7 @@ TEST(the_tier_wants_windows_at_regular_places)
             assert_int_equal(page_pool_take(f.groups[g].pages, &pages[g]), 0);
             memcpy(page_at(&f, g, pages[g]), &key, sizeof(key));
         }
-        r.node = prefix_index_add(f.index, 0, r.node, &key, pages);
+        r.node = prefix_index_add(f.index, 0, r.node, &key, NULL, pages);
         assert_int_equal(numbers(&f).unstored, i + 1 + (i + 1 == 40 ? 2 + 4 : 0));
     }
     store_all(&f, counts);

@@ -114,7 +114,7 @@ static bool compute(struct fixture *f, struct row *r)
         return false;
     memcpy(test_pages(f->pages) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
            sizeof(struct prefix_key));
-    r->node = prefix_index_add(f->index, r->tenant, r->node, &r->keys[r->page_count], &page);
+    r->node = prefix_index_add(f->index, r->tenant, r->node, &r->keys[r->page_count], NULL, &page);
     r->table[r->page_count] = page;
     r->page_count++;
     return true;

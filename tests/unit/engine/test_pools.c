@@ -61,7 +61,7 @@ static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uin
     for (uint32_t i = 0; i < count; i++) {
         struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
         assert_int_equal(page_pool_take(s->pools.groups[0].pages, &pages[i]), 0);
-        node = prefix_index_add(s->pools.index, 0, node, &key, &pages[i]);
+        node = prefix_index_add(s->pools.index, 0, node, &key, NULL, &pages[i]);
         if (i + states < count)
             continue;
         assert_int_equal(block_pool_take(s->pools.states, &state), 0);
@@ -152,7 +152,7 @@ TEST(pages_of_one_group_take_the_cached_units_of_another)
             struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
             for (uint32_t g = 0; g < 2; g++)
                 assert_int_equal(page_pool_take(s.pools.groups[g].pages, &pages[i][g]), 0);
-            node = prefix_index_add(s.pools.index, 0, node, &key, pages[i]);
+            node = prefix_index_add(s.pools.index, 0, node, &key, NULL, pages[i]);
         }
         for (uint32_t i = 0; i < UNITS / 2; i++)
             for (uint32_t g = 0; g < 2; g++)
@@ -193,7 +193,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
     }
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(page_pool_take(p.groups[0].pages, &pages[i]), 0);
-        node = prefix_index_add(p.index, 0, node, &keys[i], &pages[i]);
+        node = prefix_index_add(p.index, 0, node, &keys[i], NULL, &pages[i]);
         assert_true(prefix_index_snapshot(p.index, node, states[4 + i]));
     }
     for (uint32_t i = 0; i < 3; i++)

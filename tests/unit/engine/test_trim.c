@@ -160,7 +160,7 @@ TEST(an_order_gives_cached_pages_and_is_answered_with_the_bytes)
     struct holder_answer answer;
     pools_clock(&f.pools, clock_now_ns());
     assert_int_equal(page_pool_take(f.pools.groups[0].pages, &f.pages[0]), 0);
-    uint32_t node = prefix_index_add(f.pools.index, 0, NONE, &key, &f.pages[0]);
+    uint32_t node = prefix_index_add(f.pools.index, 0, NONE, &key, NULL, &f.pages[0]);
     page_pool_unref(f.pools.groups[0].pages, f.pages[0]);
     prefix_index_released(f.pools.index, node);
     struct holder_ask *trim = holder_ask_create(HOLDER_TRIM, 0, 0), *give, *clear;

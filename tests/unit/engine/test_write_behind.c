@@ -102,7 +102,7 @@ static void setup(struct fixture *f)
         assert_int_equal(page_pool_take(f->pools.groups[0].pages, &f->pages[i]), 0);
         memset(dev_host((dev_ptr){f->pools.page_base[0].at + f->pages[i] * f->pools.page_bytes}), (int)i + 1,
                f->pools.page_bytes);
-        node = prefix_index_add(f->pools.index, 0, node, &key, &f->pages[i]);
+        node = prefix_index_add(f->pools.index, 0, node, &key, NULL, &f->pages[i]);
     }
     assert_int_equal(block_pool_take(f->pools.states, &state), 0);
     f->pools.pending[state] = 3;
