@@ -32,6 +32,7 @@ enum encode_rotation {
     ENCODE_ROTATE_NONE,
     ENCODE_ROTATE_EQUAL,     /* rows and columns have the same frequencies: every second one of a head's */
     ENCODE_ROTATE_ALTERNATE, /* rows have the even ones of a head's frequencies, columns the odd ones */
+    ENCODE_ROTATE_PAIRS,     /* pairs (2 j, 2 j + 1) of a head turn, by the column and by the row in turn */
     ENCODE_ROTATE_APART,     /* each half of a head rotates by itself, the first one by the column */
 };
 

@@ -97,6 +97,11 @@ static bool make_tiles(struct media_task *t, struct media_part *p, const struct 
     return r == 0 || media_fail(t, p, r, &e);
 }
 
+static bool is_bounded(const struct model_vision *v)
+{
+    return v->size == IMAGE_BY_LONGEST || v->size == IMAGE_PADDED;
+}
+
 bool media_make_image(struct media_task *t, struct media_part *p)
 {
     struct media_source *s = &p->sources[0];
@@ -105,7 +110,9 @@ bool media_make_image(struct media_task *t, struct media_part *p)
                                   .pixels_min = t->vision.pixels_min,
                                   .pixels_max = t->vision.pixels_max,
                                   .filter = filter_of(&t->vision),
-                                  .longest = t->vision.size == IMAGE_BY_LONGEST ? t->vision.edge_max : 0,
+                                  .longest = is_bounded(&t->vision) ? t->vision.edge_max : 0,
+                                  .patches_max = t->vision.patches_max,
+                                  .patch = t->vision.patch,
                                   .grows = t->vision.grows,
                                   .budget = t->vision.size == IMAGE_BY_BUDGET,
                                   .square = t->vision.size == IMAGE_FIXED ? t->vision.edge_max : 0};

@@ -78,6 +78,7 @@ enum model_image_size {
     IMAGE_BY_AREA,    /* the ratio stays, the area is bounded */
     IMAGE_BY_LONGEST, /* the ratio stays, the longer edge is bounded */
     IMAGE_BY_BUDGET,  /* the ratio stays, the area becomes the largest */
+    IMAGE_PADDED,     /* the ratio stays, patches and edges are bounded, black pixels complete tokens */
     IMAGE_FIXED       /* a square */
 };
 
@@ -104,10 +105,11 @@ struct model_vision {
                                             * there */
     enum model_image_size size;
     struct model_tiles tiles;
-    uint32_t edge_max; /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
-    bool grows;        /* IMAGE_BY_AREA: an edge shorter than a token's grows first */
-    uint32_t filter;   /* filter of resizing by its number in Pillow; 0: bicubic */
-    bool both_ways;    /* an image's tokens see each other, so one step computes them all */
+    uint32_t edge_max;    /* IMAGE_BY_LONGEST: longer edge; IMAGE_FIXED: edge */
+    uint32_t patches_max; /* IMAGE_PADDED */
+    bool grows;           /* IMAGE_BY_AREA: an edge shorter than a token's grows first */
+    uint32_t filter;      /* filter of resizing by its number in Pillow; 0: bicubic */
+    bool both_ways;       /* an image's tokens see each other, so one step computes them all */
     bool linear; /* image tokens have positions one after the other, as text has; else those of a grid */
     uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
     uint64_t encode_fixed_bytes,

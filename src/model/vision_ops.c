@@ -42,7 +42,7 @@ enum op {
     OP_STANDARD,   /* squeezed = (squeezed - bias) * scale */
     OP_POOL_NORM,  /* squeezed = norm of squeezed */
     OP_GATHER,     /* merged = norm of h, token by token: a token's patches lie side by side */
-    OP_TOKEN_NORM, /* merged = norm of merged, over the token */
+    OP_MERGE_NORM, /* merged = norm of merged, over a patch or the token */
     OP_SQUEEZE,    /* squeezed = product of merged */
     OP_SQUEEZED,   /* squeezed += bias */
     OP_PROJ,       /* merged = product of squeezed */
@@ -115,7 +115,7 @@ static void list_merge(const struct vision_config *v, struct vision_op_list *l)
     const char *const *t = v->family->tensors;
     const bool pools = v->family->pools, up = t[VISION_ROLE_MERGE_UP];
     add(l, OP_GATHER, !pools || t[VISION_ROLE_LAST_NORM]);
-    add(l, OP_TOKEN_NORM, vision_norms_twice(v));
+    add(l, OP_MERGE_NORM, vision_norms_twice(v));
     add(l, OP_POOL, pools);
     add(l, OP_STANDARD, v->standardizes);
     add(l, OP_POOL_NORM, pools);
@@ -285,11 +285,12 @@ static struct op_encode gathering(const struct vision_encoder *e)
 }
 
 /* A norm of the token's patches together, each of which has had its own. */
-static struct op_encode token_norm(const struct vision_encoder *e)
+static struct op_encode merge_norm(const struct vision_encoder *e)
 {
     const struct vision_merger *m = merger_now(e);
     struct op_encode a = norming(e, of_tokens(e, ENCODE_NORM, vision_merged(e->config)), &m->norm,
                                  e->a.merged, e->a.merged, &m->up.w);
+    a.norm_parts = e->config->family->token_norm ? 1 : token_patches(e);
     a.eps = e->config->merge_eps;
     return a;
 }
@@ -469,8 +470,8 @@ static struct op_encode op_of(const struct vision_encoder *e, enum op op)
         return pooling(e);
     case OP_STANDARD:
         return standardizing(e);
-    case OP_TOKEN_NORM:
-        return token_norm(e);
+    case OP_MERGE_NORM:
+        return merge_norm(e);
     case OP_POOL_NORM:
         return pool_norm(e);
     case OP_SQUEEZE:

@@ -143,6 +143,8 @@ int decode_still(struct slice bytes, const struct decode_limits *limits, const s
     if (image_create(to.width, to.height, 1, charge, &p) < 0)
         return err_set(e, -ENOMEM, "there is no memory for the image at present");
     p->filter = bounds->filter;
+    p->inner_width = to.inner_width;
+    p->inner_height = to.inner_height;
     r = decode_frame(p, 0, bytes, limits, charge, e);
     if (r < 0)
         image_unref(p);

@@ -17,7 +17,10 @@
 
 struct image {
     /* Constant. */
-    uint32_t width, height;    /* size of the pixels below: multiples of a token's edge */
+    uint32_t width, height; /* size of the pixels below: multiples of a token's edge */
+    uint32_t inner_width,
+        inner_height;          /* part from the first pixel on that shows something, the rest is black;
+                                         * set before it is decoded; 0: all */
     uint32_t frames;           /* 1, or 2 that follow one another */
     enum resize_filter filter; /* filter by which pixels are resized; set before they are decoded */
     uint8_t sha256[32];        /* digest of width and height above, and of all that was decoded, before it was

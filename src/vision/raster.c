@@ -45,6 +45,34 @@ static bool hash_put(struct raster *r, const void *bytes, size_t len)
     return EVP_DigestUpdate(r->hash, bytes, len) == 1;
 }
 
+static bool is_padded(const struct image *p)
+{
+    return p->inner_width > 0 && (p->inner_width < p->width || p->inner_height < p->height);
+}
+
+static uint32_t shown_width(const struct image *p)
+{
+    return p->inner_width > 0 ? p->inner_width : p->width;
+}
+
+static uint32_t shown_height(const struct image *p)
+{
+    return p->inner_height > 0 ? p->inner_height : p->height;
+}
+
+/* Moves the rows of the inner image, which lie one after the other, to their places; the rest is black. */
+static void pad(const struct image *p, uint8_t *pixels)
+{
+    const size_t inner = (size_t)p->inner_width * 3, row = (size_t)p->width * 3;
+    for (uint32_t y = p->height; y-- > 0;) {
+        uint8_t *to = pixels + y * row;
+        if (y < p->inner_height)
+            memmove(to, pixels + y * inner, inner);
+        const size_t from = y < p->inner_height ? inner : 0;
+        memset(to + from, 0, row - from);
+    }
+}
+
 /* Before the pixels: which frame it is, for the first the size it gets, for others the hash of those before;
  * and its own size. */
 static bool hash_begin(struct raster *r)
@@ -54,6 +82,7 @@ static bool hash_begin(struct raster *r)
     r->hash = EVP_MD_CTX_new();
     return r->hash && EVP_DigestInit_ex(r->hash, EVP_sha256(), NULL) == 1 &&
            hash_put(r, sizes, sizeof(sizes)) &&
+           (!is_padded(p) || hash_put(r, &p->inner_width, 2 * sizeof(p->inner_width))) &&
            (r->o.frame == 0 || hash_put(r, p->sha256, sizeof(p->sha256)));
 }
 
@@ -73,8 +102,8 @@ int raster_create(struct arena *a, const struct raster_opts *opts, struct raster
     struct resize_opts resize = {
         .from_width = r->seen_width,
         .from_height = r->seen_height,
-        .to_width = p->width,
-        .to_height = p->height,
+        .to_width = shown_width(p),
+        .to_height = shown_height(p),
         .to = p->pixels + opts->frame * image_frame_bytes(p->width, p->height),
         .filter = p->filter,
     };
@@ -101,8 +130,8 @@ size_t raster_bytes(const struct raster_opts *opts)
     uint32_t width = turned ? opts->height : opts->width, height = turned ? opts->width : opts->height;
     const struct resize_opts resize = {.from_width = width,
                                        .from_height = height,
-                                       .to_width = opts->to->width,
-                                       .to_height = opts->to->height,
+                                       .to_width = shown_width(opts->to),
+                                       .to_height = shown_height(opts->to),
                                        .filter = opts->to->filter};
     return sizeof(struct raster) + resize_bytes(&resize) + image_frame_bytes(width, height) +
            image_frame_bytes(width, BLOCK_ROWS) + (size_t)64 * 4;
@@ -214,6 +243,8 @@ int raster_end(struct raster *r, struct err *e)
         result = r->o.orientation == 1 ? read_plane(r, e) : read_turned(r, e);
     else
         ASSERT(r->rows == r->o.height);
+    if (result == 0 && is_padded(r->o.to))
+        pad(r->o.to, r->o.to->pixels + r->o.frame * image_frame_bytes(r->o.to->width, r->o.to->height));
     if (result == 0 && EVP_DigestFinal_ex(r->hash, r->o.to->sha256, NULL) != 1)
         result = no_memory(e);
     return result;

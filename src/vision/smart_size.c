@@ -104,6 +104,33 @@ static struct smart_size fit_budget(uint32_t width, uint32_t height, const struc
     return (struct smart_size){MAX_OF(w, edge), MAX_OF(h, edge)};
 }
 
+static uint32_t scaled(uint32_t length, double scale, uint32_t longest)
+{
+    return MIN_OF(MAX_OF((uint32_t)(length * scale), 1u), longest);
+}
+
+static struct smart_size fit_patches(uint32_t width, uint32_t height, const struct smart_bounds *b,
+                                     uint32_t patches_max)
+{
+    double count = (double)MAX_OF(width / b->patch, 1u) * (double)MAX_OF(height / b->patch, 1u);
+    double scale = fmin(fmin(1, sqrt(patches_max / count)),
+                        fmin((double)b->longest / height, (double)b->longest / width));
+    struct smart_size s = {.inner_width = scaled(width, scale, b->longest),
+                           .inner_height = scaled(height, scale, b->longest)};
+    s.width = ROUND_UP(s.inner_width, b->edge);
+    s.height = ROUND_UP(s.inner_height, b->edge);
+    return s;
+}
+
+/* Kimi's rule. Limits beyond the reference: fewer patches where the area would be over pixels_max. */
+static struct smart_size fit_padded(uint32_t width, uint32_t height, const struct smart_bounds *b)
+{
+    struct smart_size s = fit_patches(width, height, b, b->patches_max);
+    for (uint32_t most = b->patches_max; area_of(s) > b->pixels_max && most > 1; most = most * 7 / 8)
+        s = fit_patches(width, height, b, most * 7 / 8);
+    return area_of(s) > b->pixels_max ? (struct smart_size){b->edge, b->edge, 0, 0} : s;
+}
+
 /* Both edges grow until the shorter one is a token's. */
 static void grow_short(uint32_t *width, uint32_t *height, uint32_t edge)
 {
@@ -122,8 +149,9 @@ int smart_size(uint32_t width, uint32_t height, const struct smart_bounds *bound
         return r;
     if (bounds->grows)
         grow_short(&width, &height, bounds->edge);
-    *ret = bounds->budget   ? fit_budget(width, height, bounds)
-           : bounds->square ? (struct smart_size){bounds->square, bounds->square}
+    *ret = bounds->patches_max ? fit_padded(width, height, bounds)
+           : bounds->budget    ? fit_budget(width, height, bounds)
+           : bounds->square    ? (struct smart_size){bounds->square, bounds->square}
            : bounds->longest
                ? fit_longest(width, height, bounds)
                : cap(fit(1, 1, width, height, bounds), width, height, bounds->edge, bounds->pixels_max);

@@ -23,11 +23,15 @@ struct smart_bounds {
     enum resize_filter filter;
     uint32_t square; /* both edges of a still image, whatever its ratio; 0: its own */
     bool grows;      /* a still image with an edge shorter than `edge` grows first, as a video does */
-    bool budget;     /* a still image has the largest area of whole tokens below pixels_max */
+    /* Most patches of a still image, whose edge is `patch`, with no edge over `longest`: it shrinks, and
+     * black pixels complete its last tokens. 0: not so. */
+    uint32_t patches_max, patch;
+    bool budget; /* a still image has the largest area of whole tokens below pixels_max */
 };
 
 struct smart_size {
-    uint32_t width, height; /* multiples of the edge, > 0 */
+    uint32_t width, height;             /* multiples of the edge, > 0 */
+    uint32_t inner_width, inner_height; /* size of the image within; 0: all */
 };
 
 /* Computes the size of a still image; width and height are 1 to 2^30. Its area is never over pixels_max:

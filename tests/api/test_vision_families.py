@@ -14,6 +14,7 @@ DATA = TOP / "tests/golden/data"
 # The golden, the tokens that its prompts have for an image, and the mark that its template writes.
 FAMILIES = {"mistral3": (["[IMG]", "[IMG_BREAK]", "[IMG_END]"], "[IMG]"),
             "qwen2_5_vl": (["<img>", "<video>", "<begin>", "<end>"], "<begin><img><end>"),
+            "kimi_k25_vl": (["<img>"], "<img>"),
             "glm4v_vl": (["<img>", "<video>", "<begin>", "<end>"], "<begin><img><end>"),
             "glm_ocr_vl": (["<img>", "<video>", "<begin>", "<end>"], "<begin><img><end>"),
             "gemma4_vl": (["<|image|>", "<|image>", "<image|>"], "<|image|>"),

@@ -171,6 +171,15 @@ def published_gemma4(config):
 
 
 
+def published_kimi(tensors):
+    """Names of published files, some of which transformers does not restore when it saves."""
+    for name in list(tensors):
+        new = name.replace("vision_tower.encoder.patch_embed", "vision_tower.patch_embed")
+        new = new.replace("model.mm_projector", "mm_projector")
+        new = new.replace("language_model.model.blocks", "language_model.model.layers")
+        tensors[new] = tensors.pop(name)
+
+
 def quiet(tensors):
     """Tokens of images are never the likeliest."""
     tensors["lm_head.weight"][BASE["vocab_size"] - 12:] = 0
@@ -431,6 +440,15 @@ ENTRIES = {
                       vision=dict(depth=2, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
                                   patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
                                   image_size=48, hidden_act="silu")),
+    # MoonViT: a bicubic table, pairs that columns and rows turn in turn, two norms before the merger.
+    "kimi_k25_vl": Entry("kimi_k25", sees=True, images=vision_inputs.Kimi(), text="deepseek_v3", hidden_size=16,
+                         weights=quiet, change=published_kimi, num_attention_heads=2, num_key_value_heads=2,
+                         num_hidden_layers=1, q_lora_rank=8, kv_lora_rank=12, qk_nope_head_dim=6,
+                         qk_rope_head_dim=4, v_head_dim=6, intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2, n_group=1,
+                         topk_group=1, moe_intermediate_size=8, first_k_dense_replace=1,
+                         vision=dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, patch_size=8,
+                                     intermediate_size=20, pos_emb_height=6, pos_emb_width=6, pos_emb_time=1,
+                                     merge_kernel_size=[2, 2])),
     # Norms of heads and biases instead of positions.
     "glm_ocr_vl": Entry("glm_ocr", sees=True, images=vision_inputs.Glm(), preprocessor=SMALL_IMAGES,
                         text="glm_ocr_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
@@ -444,10 +462,10 @@ ENTRIES = {
     "gemma4_vl": Entry("gemma4", sees=True, images=vision_inputs.Gemma4(), text="gemma4_text", hidden_size=16,
                        intermediate_size=16, head_dim=6, sliding_window=12, global_head_dim=12,
                        num_global_key_value_heads=1, hidden_size_per_layer_input=4, vocab_size_per_layer_input=80,
-                       layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                       layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2,
                        use_bidirectional_attention="vision", weights=bounds, preprocessor={"max_soft_tokens": 70},
                        vision=dict(model_type="gemma4_vision", hidden_size=16, intermediate_size=20, head_dim=8,
-                                   num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, patch_size=4,
+                                   num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, patch_size=4,
                                    pooling_kernel_size=2, position_embedding_size=140, use_clipped_linears=True,
                                    standardize=True)),
     # One product of patches as large as a token, between LayerNorms.

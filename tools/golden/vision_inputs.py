@@ -62,6 +62,29 @@ class Glm(Qwen25):
                 "image_end_token_id": first + 3}
 
 
+class Kimi(Qwen):
+    """Patches row by row, each an image."""
+
+    reserved = True
+
+    def config(self, first):
+        return {"image_token_id": first, "video_token_id": first + 1, "vision_start_token_id": first + 2,
+                "vision_end_token_id": first + 3, "projection_hidden_size": 16}
+
+    def merge(self, vision):
+        return vision["merge_kernel_size"][0]
+
+    def inputs(self, torch, image, vision):
+        patch = vision["patch_size"]
+        rows, columns = image.shape[0] // patch, image.shape[1] // patch
+        tiles = normed(image, self.mean, self.std).view(rows, patch, columns, patch, 3).permute(0, 2, 4, 1, 3)
+        return {"pixel_values": tiles.reshape(rows * columns, 3, patch, patch),
+                "image_grid_thw": torch.tensor([[1, rows, columns]])}
+
+    def more(self, torch, ids, first):
+        return {}
+
+
 class Pixtral(Qwen):
     """Whole images; a token ends each row of image tokens."""
 

@@ -515,6 +515,19 @@ static void rotate_apart(const struct stage *st, float *heads, struct patch_at p
     }
 }
 
+static void rotate_pairs(const struct stage *st, float *heads, struct patch_at p)
+{
+    const struct encode_shape *s = st->op->image->shape;
+    const uint32_t quarter = s->head_dim / 4, at[2] = {p.column, p.row};
+    for (uint32_t i = 0; i < s->heads * s->head_dim / 2; i++) {
+        const size_t angle = (size_t)at[i % 2] * quarter + i % (2 * quarter) / 2;
+        const float c = st->a.cosines[angle], sine = st->a.sines[angle], x = heads[2 * i],
+                    y = heads[2 * i + 1];
+        heads[2 * i] = x * c - y * sine;
+        heads[2 * i + 1] = x * sine + y * c;
+    }
+}
+
 /* Rotates all heads of one patch's queries or keys. */
 static void rotate(const struct stage *st, float *heads, uint32_t patch)
 {
@@ -527,7 +540,9 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     const uint32_t at[2] = {p.row, columns_at + p.column};
     if (s->rotation == ENCODE_ROTATE_APART)
         rotate_apart(st, heads, p);
-    if (s->rotation == ENCODE_ROTATE_NONE || s->rotation == ENCODE_ROTATE_APART)
+    if (s->rotation == ENCODE_ROTATE_PAIRS)
+        rotate_pairs(st, heads, p);
+    if (s->rotation != ENCODE_ROTATE_EQUAL && s->rotation != ENCODE_ROTATE_ALTERNATE)
         return;
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(cosines + i * quarter, st->a.cosines + (size_t)at[i] * quarter, quarter * sizeof(float));

@@ -137,7 +137,13 @@ static const struct ignored {
     {CONFIG_OF_VISION,
      "follow from other keys or the preprocessor",
      {"head_dim", "image_size", "spatial_patch_size"}},
-    {CONFIG_OF_VISION, "of videos, which such a model does not read here", {"tokens_per_second"}},
+    {CONFIG_OF_VISION,
+     "of videos, which such a model does not read here",
+     {"tokens_per_second", "pos_emb_time", "init_pos_emb_time", "pos_emb_type", "merge_type",
+      "video_attn_type"}},
+    {CONFIG_OF_VISION,
+     "repeated from elsewhere",
+     {"mm_*", "projector_*", "text_hidden_size", "max_position_embeddings", "attention_bias"}},
 };
 
 static bool is_ignored(enum config_object object, const char *key)

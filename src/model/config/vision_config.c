@@ -157,8 +157,25 @@ static void read_budget_sizes(struct json_read *r, struct vision_config *v)
         v->shape.patch *= v->pooling;
 }
 
+/* Numbers of an encoder whose images are completed with black. */
+static void read_padded_sizes(struct json_read *r, struct json_read *top, struct vision_config *v)
+{
+    const char *high = either(r, "pos_emb_height", "init_pos_emb_height"),
+               *wide = either(r, "pos_emb_width", "init_pos_emb_width");
+    v->shape.patch = read_both(r, "patch_size", VISION_PATCH_MAX);
+    v->shape.merge = read_both(r, "merge_kernel_size", VISION_MERGE_MAX);
+    v->grid = json_read_u32_or(r, high, 1, VISION_GRID_MAX, 64);
+    expect(r, wide, v->grid);
+    if (json_read_f64_or(top, "projection_layer_norm_eps", 0, 1, 1e-5) != 1e-5)
+        json_read_fail(r, -ENOTSUP, "projection_layer_norm_eps is not 1e-5, which is not supported");
+}
+
 static void read_merge(struct json_read *r, struct json_read *top, struct vision_config *v)
 {
+    if (v->shape.size == IMAGE_PADDED) {
+        read_padded_sizes(r, top, v);
+        return;
+    }
     if (v->family->budget) {
         read_budget_sizes(r, v);
         return;
@@ -172,10 +189,13 @@ static void read_merge(struct json_read *r, struct json_read *top, struct vision
 
 static void read_blocks(struct json_read *r, struct vision_config *v)
 {
-    v->depth = json_read_u32(r, either(r, "depth", "num_hidden_layers"), 1, VISION_DEPTH_MAX);
-    v->hidden = json_read_u32(r, "hidden_size", 8, VISION_HIDDEN_MAX);
-    v->heads = json_read_u32(r, either(r, "num_heads", "num_attention_heads"), 1, CONFIG_HEADS_MAX);
-    v->intermediate = json_read_u32(r, "intermediate_size", 1, CONFIG_INTERMEDIATE_MAX);
+    const char *depth = either(r, either(r, "depth", "num_hidden_layers"), "vt_num_hidden_layers"),
+               *heads = either(r, either(r, "num_heads", "num_attention_heads"), "vt_num_attention_heads"),
+               *wide = either(r, "intermediate_size", "vt_intermediate_size");
+    v->depth = json_read_u32(r, depth, 1, VISION_DEPTH_MAX);
+    v->hidden = json_read_u32(r, either(r, "hidden_size", "vt_hidden_size"), 8, VISION_HIDDEN_MAX);
+    v->heads = json_read_u32(r, heads, 1, CONFIG_HEADS_MAX);
+    v->intermediate = json_read_u32(r, wide, 1, CONFIG_INTERMEDIATE_MAX);
     v->head_dim = v->hidden / v->heads;
     expect(r, "num_key_value_heads", v->heads);
     if (v->family->budget)
@@ -217,7 +237,7 @@ static void read_sizes(struct json_read *r, struct json_read *top, const struct 
     expect(r, json_read_has(r, "in_chans") ? "in_chans" : either(r, "in_channels", "num_channels"),
            VISION_CHANNELS);
     expect(r, "temporal_patch_size", v->frames);
-    const bool has = v->family->tensors[VISION_ROLE_POSITIONS] && !v->family->budget;
+    const bool has = v->family->tensors[VISION_ROLE_POSITIONS] && v->grid == 0;
     if (has && v->family->size == IMAGE_BY_AREA && v->family->positions != ENCODE_POSITIONS_CUBIC)
         read_grid(r, v);
     else if (has)
@@ -277,7 +297,9 @@ static void expect_projector(struct json_read *r)
 
 static void read_tokens(struct json_read *r, const struct config *text, struct model_vision *s)
 {
-    s->image_token = json_read_u32(r, either(r, "image_token_id", "image_token_index"), 0, text->vocab - 1);
+    const char *key =
+        either(r, either(r, "image_token_id", "image_token_index"), "media_placeholder_token_id");
+    s->image_token = json_read_u32(r, key, 0, text->vocab - 1);
     const bool older = text->vision_family->sections_apart;
     if (s->linear) {
         expect_projector(r);
@@ -467,6 +489,32 @@ static void read_token_tiles(struct json_read *r, struct vision_config *v)
     v->shape.pixels_max = most * token;
 }
 
+/* Reads the bounds of an image that is completed with black; some files have them in an object. */
+static void read_padded(struct json_read *r, struct vision_config *v)
+{
+    const json_t *inner = json_read_get(r, "media_proc_cfg");
+    struct json_read p = {.object = json_is_object(inner) ? inner : r->object, .where = r->where, .e = r->e};
+    const char *most = either(&p, either(&p, "max_patches", "in_token_limit"), "in_patch_limit"),
+               *merge = either(&p, "merge_size", "merge_kernel_size");
+    const uint32_t side_max = VISION_EDGE_MAX / v->shape.patch,
+                   side = json_read_u32_or(&p, "patch_limit_on_one_side", 1, side_max, 512);
+    v->shape.patches_max = json_read_u32_or(&p, most, 1, 1u << 20, v->family->patches_max);
+    v->shape.edge_max = MIN_OF(read_inner(&p, "size", "max_height", side), side_max) * v->shape.patch;
+    expect(&p, "patch_size", v->shape.patch);
+    if (json_read_has(&p, merge) && read_both(&p, merge, VISION_MERGE_MAX) != v->shape.merge)
+        json_read_fail(&p, -ENOTSUP, "%s is not the %u of vision_config", merge, v->shape.merge);
+    if (!json_read_bool_or(&p, "pad_input", true))
+        json_read_fail(&p, -ENOTSUP, "pad_input is false, which is not supported");
+    expect_steps(&p, 3, true);
+    read_numbers(&p, v->mean, v->std);
+    const uint64_t patch = (uint64_t)v->shape.patch * v->shape.patch;
+    v->shape.pixels_min = patch * v->shape.merge * v->shape.merge;
+    /* Tokens at the edges may be nearly empty. */
+    v->shape.pixels_max = MAX_OF(v->shape.patches_max * patch * 3 / 2, v->shape.pixels_min);
+    if (p.error && !r->error)
+        r->error = p.error;
+}
+
 /* Reads the steps of families other than Qwen's. */
 static void read_other_image(struct json_read *r, struct vision_config *v)
 {
@@ -492,8 +540,12 @@ static void read_image(struct json_read *r, uint32_t tokens_asked, struct vision
         read_budget(r, tokens_asked, v);
         return;
     }
+    if (v->shape.size == IMAGE_PADDED)
+        read_padded(r, v);
     if (tokens_asked)
         json_read_fail(r, -ENOTSUP, "--image-tokens is for models whose images have a budget of tokens");
+    if (v->shape.size == IMAGE_PADDED)
+        return;
     if (v->family->tiles && v->family->tiles->edge > 0) {
         read_token_tiles(r, v);
         return;
@@ -571,7 +623,8 @@ bool vision_sees_all(const struct vision_config *v, uint32_t block)
 bool vision_norms_twice(const struct vision_config *v)
 {
     const struct vision_family *t = v->family;
-    return t->tensors[VISION_ROLE_LAST_NORM] && t->token_norm && !v->merge_bare;
+    return t->tensors[VISION_ROLE_LAST_NORM] && t->tensors[VISION_ROLE_MERGE_NORM] && !t->pools &&
+           !v->merge_bare;
 }
 
 uint32_t vision_squeezed(const struct vision_config *v)

@@ -82,7 +82,7 @@ static inline uint32_t vision_patch_values(const struct vision_config *v)
 /* Values that become of a token's patches with VISION_ROLE_MERGE_SQUEEZE. */
 uint32_t vision_squeezed(const struct vision_config *v);
 
-/* Whether the merger's norm is over a token whose patches have had the norm after the last block. */
+/* Whether the merger has a norm although the patches have had the one after the last block. */
 bool vision_norms_twice(const struct vision_config *v);
 
 /* Values of the patches that make one token. */

@@ -43,6 +43,19 @@
     .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}, .pixels_min = 65536,                  \
     .pixels_max = 16777216
 
+#define MOON_TENSORS                                                                                         \
+    [VISION_ROLE_PATCHES] = "@patch_embed.proj", [VISION_ROLE_POSITIONS] = "@patch_embed.pos_emb.weight",    \
+    [VISION_ROLE_MIX_NORM] = "@encoder.blocks.#.norm0", [VISION_ROLE_QKV] = "@encoder.blocks.#.wqkv",        \
+    [VISION_ROLE_OUT] = "@encoder.blocks.#.wo", [VISION_ROLE_MLP_NORM] = "@encoder.blocks.#.norm1",          \
+    [VISION_ROLE_UP] = "@encoder.blocks.#.mlp.fc0", [VISION_ROLE_DOWN] = "@encoder.blocks.#.mlp.fc1",        \
+    [VISION_ROLE_LAST_NORM] = "@encoder.final_layernorm"
+
+#define MOON_PARTS                                                                                           \
+    .prefixes = {"model.", ""}, .roots = {"vision_tower."}, .frames = 1, .biases = true, .eps = 1e-5,        \
+    .positions = ENCODE_POSITIONS_CUBIC, .rotation = ENCODE_ROTATE_PAIRS, .theta = 10000,                    \
+    .activation = "gelu_pytorch_tanh", .size = IMAGE_PADDED, .mean = {0.5f, 0.5f, 0.5f},                     \
+    .std = {0.5f, 0.5f, 0.5f}, .linear = true
+
 #define GLM_TENSORS                                                                                          \
     [VISION_ROLE_PATCHES] = "patch_embed.proj", [VISION_ROLE_MIX_NORM] = "blocks.#.norm1",                   \
     [VISION_ROLE_QKV] = "blocks.#.attn.qkv", [VISION_ROLE_OUT] = "blocks.#.attn.proj",                       \
@@ -206,6 +219,18 @@ static const struct vision_family vision_families[] = {
      .activation = "gelu_pytorch_tanh",
      .std = {1, 1, 1},
      GEMMA4_PARTS},
+    {.names = {"kimi_vl"},
+     .tensors = {MOON_TENSORS, [VISION_ROLE_MERGE_NORM] = "multi_modal_projector.pre_norm",
+                 [VISION_ROLE_MERGE_UP] = "multi_modal_projector.linear_1",
+                 [VISION_ROLE_MERGE_DOWN] = "multi_modal_projector.linear_2"},
+     .patches_max = 4096,
+     MOON_PARTS},
+    {.names = {"kimi_k25"},
+     .tensors =
+         {MOON_TENSORS, [VISION_ROLE_MERGE_NORM] = "mm_projector.pre_norm",
+          [VISION_ROLE_MERGE_UP] = "mm_projector.proj.0", [VISION_ROLE_MERGE_DOWN] = "mm_projector.proj.2"},
+     .patches_max = 16384,
+     MOON_PARTS},
     {.names = {"glm4v", "glm4v_moe"},
      .tensors = {GLM_TENSORS, [VISION_ROLE_POSITIONS] = "embeddings.position_embedding",
                  [VISION_ROLE_EMBED_NORM] = "post_conv_layernorm"},

@@ -118,6 +118,7 @@ struct vision_family {
     bool counts_frames;              /* bounds of an image's area are of both its frames together */
     bool no_videos;                  /* videos have positions in time that are not computed */
     uint64_t pixels_min, pixels_max; /* IMAGE_BY_AREA: where the preprocessor's file has none */
+    uint32_t patches_max;            /* IMAGE_PADDED: where the preprocessor's file has none */
     uint32_t merge;                  /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */

@@ -358,6 +358,9 @@ static int find_positions(struct binder *b, struct linear_source *ret)
     const uint64_t axes = p == ENCODE_POSITIONS_AXES ? 2 : v->grid;
     char path[BINDER_PATH_MAX];
     path_of(b, VISION_ROLE_POSITIONS, 0, NULL, path);
+    const uint64_t shape[3] = {v->grid, v->grid, v->hidden};
+    if (square && binder_is_shaped(b, path, 3, shape))
+        return binder_flat(b, path, shape, ret);
     if (square)
         return binder_linear(b, path, (uint64_t)v->grid * v->grid + (name_of(b, VISION_ROLE_CLASS) ? 1 : 0),
                              v->hidden, ret);

@@ -220,6 +220,26 @@ TEST(bounds_of_glm4v_count_both_frames)
     assert_true(!v.shape.linear && v.shape.start_token == 502 && v.shape.video_frames_max == 0);
 }
 
+#define KIMI                                                                                                 \
+    "\"model_type\":\"kimi_vl\",\"media_placeholder_token_id\":500,\"text_config\":{\"model_type\":"         \
+    "\"qwen3\",\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,"                        \
+    "\"intermediate_size\":160,\"vocab_size\":512},\"vision_config\":{\"patch_size\":14,"                    \
+    "\"num_attention_heads\":2,\"num_hidden_layers\":2,\"hidden_size\":32,\"intermediate_size\":48,"         \
+    "\"init_pos_emb_height\":64,\"init_pos_emb_width\":64,\"merge_kernel_size\":[2,2]}"
+
+TEST(images_of_kimi_have_a_limit_of_patches)
+{
+    struct vision_config v = reads("{" KIMI "}", "{\"in_token_limit\":1000,\"pad_input\":true}", NULL, NULL);
+    assert_true(v.grid == 64 && v.shape.merge == 2 && v.shape.linear && v.shape.size == IMAGE_PADDED);
+    assert_true(v.shape.patches_max == 1000 && v.shape.edge_max == 7168 && v.shape.image_token == 500);
+    assert_int_equal(v.shape.pixels_max, 1000 * 14 * 14 * 3 / 2);
+    v = reads("{" KIMI "}", "{\"media_proc_cfg\":{\"in_patch_limit\":900,\"patch_limit_on_one_side\":30}}",
+              NULL, NULL);
+    assert_true(v.shape.patches_max == 900 && v.shape.edge_max == 420);
+    refuses("{" KIMI "}", "{\"pad_input\":false}", -ENOTSUP, "pad_input is false");
+    refuses("{" KIMI "}", "{\"merge_kernel_size\":[3,3]}", -ENOTSUP, "merge_kernel_size is not the 2");
+}
+
 #define GEMMA4_TEXT                                                                                          \
     "\"model_type\":\"gemma4\",\"image_token_id\":500,\"text_config\":{\"model_type\":\"gemma4_text\","      \
     "\"use_bidirectional_attention\":\"vision\",\"hidden_size\":64,\"num_hidden_layers\":4,"                 \

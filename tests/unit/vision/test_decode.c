@@ -157,6 +157,29 @@ TEST(a_still_gets_the_models_size)
     free((char *)bytes.ptr);
 }
 
+/* The image of the same size without black pixels is its inner part, and another one. */
+TEST(black_pixels_complete_a_still)
+{
+    struct scene s = scene_of(ACCOUNT_NO_LIMIT);
+    struct slice bytes = test_image("jpeg_turned_6.jpg"); /* 45 x 38, seen as 38 x 45 */
+    struct smart_bounds bounds = {
+        .edge = 28, .patch = 14, .patches_max = 6, .longest = 7168, .pixels_max = 1 << 20};
+    struct image *p = NULL, *inner = decoded(&s, bytes, 38, 45, 0);
+    assert_int_equal(decode_still(bytes, &usual, &bounds, &s.charge, &p, &s.e), 0);
+    assert_true(p->width == 56 && p->height == 56 && p->inner_width == 38 && p->inner_height == 45);
+    for (uint32_t y = 0; y < 56; y++) {
+        const uint8_t *row = p->pixels + y * (size_t)56 * 3;
+        for (uint32_t i = 0; i < 56 * 3; i++)
+            assert_int_equal(row[i], y < 45 && i < 38 * 3 ? inner->pixels[y * (size_t)38 * 3 + i] : 0);
+    }
+    struct image *whole = decoded(&s, bytes, 56, 56, 0);
+    assert_true(memcmp(p->sha256, whole->sha256, sizeof(p->sha256)) != 0);
+    image_unref(whole);
+    image_unref(inner);
+    image_unref(p);
+    free((char *)bytes.ptr);
+}
+
 /* Inks as Adobe stores them: 255 means no ink. */
 TEST(ycck_is_read_as_cmyk)
 {

@@ -133,6 +133,33 @@ TEST(a_short_edge_grows_first)
     }
 }
 
+/* navit_resize() of Kimi K2.5's processor in transformers 5.24: width, height, patches, the size of the
+ * image, and that with black pixels. */
+TEST(black_pixels_complete_tokens)
+{
+    static const uint32_t cases[][7] = {
+        {88, 36, 4096, 88, 36, 112, 56},          {6, 694, 16384, 6, 694, 28, 700},
+        {129, 5927, 4096, 129, 5927, 140, 5936},  {871, 1143, 4096, 786, 1032, 812, 1036},
+        {900, 79, 16384, 900, 79, 924, 84},       {4, 9, 4096, 4, 9, 28, 28},
+        {778, 2071, 4096, 553, 1474, 560, 1484},  {5447, 1757, 4096, 1580, 509, 1596, 532},
+        {3795, 24, 4096, 3795, 24, 3808, 28},     {126, 254, 4096, 126, 254, 140, 280},
+        {8847, 1053, 4096, 2602, 309, 2604, 336}, {34, 678, 4096, 34, 678, 56, 700}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const uint32_t *c = cases[i];
+        struct smart_bounds b = {.edge = 28,
+                                 .patch = 14,
+                                 .patches_max = c[2],
+                                 .longest = 7168,
+                                 .pixels_max = (uint64_t)c[2] * 14 * 14 * 3 / 2};
+        struct smart_size s;
+        assert_int_equal(smart_size(c[0], c[1], &b, &s, NULL), 0);
+        assert_true(s.inner_width == c[3] && s.inner_height == c[4] && s.width == c[5] && s.height == c[6]);
+        b.pixels_max = 28 * 28;
+        assert_int_equal(smart_size(c[0], c[1], &b, &s, NULL), 0);
+        assert_true(s.width == 28 && s.height == 28);
+    }
+}
+
 TEST(a_square_is_a_square)
 {
     struct smart_bounds b = {.edge = 56, .square = 896};
