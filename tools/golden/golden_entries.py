@@ -422,22 +422,22 @@ ENTRIES = {
                                    vision_use_head=False)),
     # Windows of nine tokens and smaller ones, RMSNorms, gates; sections of the rotation one after the other.
     "qwen2_5_vl": Entry("qwen2_5_vl", sees=True, images=vision_inputs.Qwen25(), text="qwen2_5_vl_text",
-                        hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1,
+                        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]},
                         vision=dict(depth=2, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
                                     patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
                                     window_size=48, fullatt_block_indexes=[1], hidden_act="silu")),
     # Pixtral: whole images, gates, no biases, tokens that end rows.
     "mistral3": Entry("mistral3", sees=True, images=vision_inputs.Pixtral(), text="mistral",
-                      hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None,
+                      hidden_size=16, intermediate_size=24, head_dim=8, sliding_window=None, num_hidden_layers=1,
                       vision=dict(model_type="pixtral", hidden_size=16, intermediate_size=24, num_hidden_layers=2,
                                   num_attention_heads=2, patch_size=16, image_size=128, hidden_act="silu")),
     # A bicubic table of positions, a convolution as the merger's first product, then a gated MLP.
     "glm4v_vl": Entry("glm4v", sees=True, images=vision_inputs.Glm(), preprocessor=SMALL_IMAGES,
-                      text="glm4v_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
+                      text="glm4v_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=1,
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0,
                                        "mrope_section": [1, 2, 1]},
-                      vision=dict(depth=2, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
+                      vision=dict(depth=1, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
                                   patch_size=8, spatial_merge_size=2, temporal_patch_size=2, in_channels=3,
                                   image_size=48, hidden_act="silu")),
     # MoonViT: a bicubic table, pairs that columns and rows turn in turn, two norms before the merger.
@@ -451,7 +451,7 @@ ENTRIES = {
                                      merge_kernel_size=[2, 2])),
     # Norms of heads and biases instead of positions.
     "glm_ocr_vl": Entry("glm_ocr", sees=True, images=vision_inputs.Glm(), preprocessor=SMALL_IMAGES,
-                        text="glm_ocr_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2,
+                        text="glm_ocr_text", hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=1,
                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
                                          "partial_rotary_factor": 1.0, "mrope_section": [1, 2, 1]},
                         vision=dict(depth=1, hidden_size=16, num_heads=2, intermediate_size=20, out_hidden_size=16,
@@ -474,7 +474,7 @@ ENTRIES = {
                                text="gemma4_unified_text", hidden_size=16, head_dim=6, intermediate_size=12,
                                sliding_window=12, attention_k_eq_v=True, global_head_dim=12,
                                num_global_key_value_heads=1,
-                               layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                               layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2,
                                vision=dict(model_type="gemma4_unified_vision", patch_size=4, pooling_kernel_size=2,
                                            mm_embed_dim=16, output_proj_dims=16, mm_posemb_size=70)),
     # InternViT: a class row beside the patches, factors of each block's results.
