@@ -33,6 +33,9 @@
 /* On the fake device quantised models compute in int16, so that tests of engines run in both modes. */
 static inline enum compute_mode test_compute(void)
 {
+#ifdef TEST_SIMT
+    return COMPUTE_BF16;
+#endif
     return test_device_is_fake() ? COMPUTE_INT16 : COMPUTE_F32;
 }
 

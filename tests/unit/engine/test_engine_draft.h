@@ -11,9 +11,15 @@
 
 #include <math.h>
 
-#define PROMPT       60
-#define ANSWER       90
-#define SPECS        8
+#ifdef TEST_SIMT
+#define PROMPT 40
+#define ANSWER 24
+#define SPECS  7
+#else
+#define PROMPT 60
+#define ANSWER 90
+#define SPECS  8
+#endif
 #define SEQUENCE_MAX 2048
 
 /* ---- drafters ---- */

@@ -15,10 +15,12 @@ struct pair {
 static const struct pair pairs[] = {
     {.target = TINY("qwen3"), .draft = TINY("llama")},
     {.target = TINY("qwen3_5"), .draft = TINY("qwen3")},
+#ifndef TEST_SIMT
     {.target = TINY("gemma3"), .draft = TINY("gemma3")},
     {.target = TINY("qwen3"), .draft = TINY("gemma3")},
     {.target = TINY("granitemoehybrid"), .draft = TINY("qwen3")},
     {.target = TINY("qwen3"), .draft = TINY("gpt_oss")},
+#endif
 };
 
 static struct model *load(const char *dir, const struct model_parts *parts)
@@ -129,6 +131,7 @@ TEST(a_model_that_drafts_for_itself_is_always_right)
     }
 }
 
+#ifndef TEST_SIMT
 TEST(preemption_changes_no_token_and_no_draft)
 {
     struct fixture plain, f;
@@ -257,5 +260,7 @@ TEST(an_engine_refuses_a_drafter_that_it_does_not_have)
     assert_int_equal(engine_create(&o, &en, &e), -EINVAL);
     free_pair(&p);
 }
+
+#endif
 
 TEST_MAIN()

@@ -28,3 +28,8 @@ plateau_fake_test(test_engine test_engine_canary test_engine_turns test_engine_g
 plateau_fake_test(test_engine_ends test_engine_pressure test_engine_draft test_engine_draft_model test_engine_head_layer test_engine_image_sched LABELS threads)
 plateau_test(test_engine_holders engine LABELS threads)
 target_link_libraries(test_engine_holders PRIVATE PkgConfig::JANSSON)
+# Two models on a GPU, whose kernels run on the CPU.
+plateau_simt_test(test_engine_draft_model engine)
+if(TARGET test_engine_draft_model_simt)
+  target_link_libraries(test_engine_draft_model_simt PRIVATE PkgConfig::JANSSON)
+endif()
