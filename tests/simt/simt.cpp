@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <link.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #define WARP          32u
@@ -377,9 +378,13 @@ const struct simt_kernel *simt_find(const char *name)
     return (const struct simt_kernel *)new simt::entry(name, NULL, NULL);
 }
 
-void simt_launch(const struct simt_kernel *k, struct simt_grid grid, void **arguments)
+namespace simt
 {
-    using namespace simt;
+namespace
+{
+
+void launch_here(const struct simt_kernel *k, struct simt_grid grid, void **arguments)
+{
     launch.kernel = (const entry *)k;
     launch.arguments = arguments;
     launch.threads = grid.threads;
@@ -400,4 +405,51 @@ void simt_launch(const struct simt_kernel *k, struct simt_grid grid, void **argu
         run_block(how);
     }
     check_memory(grid.shared_bytes);
+}
+
+/* The thread that runs all launches, and the one that it is given: what blocks share is that thread's. */
+struct {
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+    bool made, given, done;
+    const struct simt_kernel *kernel;
+    struct simt_grid grid;
+    void **arguments;
+} hand;
+
+void *run_launches(void *)
+{
+    pthread_mutex_lock(&hand.lock);
+    for (;;) {
+        while (!hand.given)
+            pthread_cond_wait(&hand.changed, &hand.lock);
+        launch_here(hand.kernel, hand.grid, hand.arguments);
+        hand.given = false;
+        hand.done = true;
+        pthread_cond_broadcast(&hand.changed);
+    }
+    return NULL;
+}
+
+} /* namespace */
+} /* namespace simt */
+
+void simt_launch(const struct simt_kernel *k, struct simt_grid grid, void **arguments)
+{
+    using namespace simt;
+    pthread_t thread;
+    pthread_mutex_lock(&hand.lock);
+    if (!hand.made && pthread_create(&thread, NULL, run_launches, NULL) != 0)
+        stop("no thread");
+    hand.made = true;
+    while (hand.given || hand.done)
+        pthread_cond_wait(&hand.changed, &hand.lock);
+    hand.kernel = k, hand.grid = grid, hand.arguments = arguments;
+    hand.given = true;
+    pthread_cond_broadcast(&hand.changed);
+    while (!hand.done)
+        pthread_cond_wait(&hand.changed, &hand.lock);
+    hand.done = false;
+    pthread_cond_broadcast(&hand.changed);
+    pthread_mutex_unlock(&hand.lock);
 }

@@ -49,7 +49,8 @@ extern "C" {
 SIMT_API bool simt_is_here(void);
 /* A kernel that is not here cannot be launched. The name stays. */
 SIMT_API const struct simt_kernel *simt_find(const char *name);
-/* Runs it to its end. arguments: pointers to each, as cuLaunchKernel takes them. One thread at a time. */
+/* Runs it to its end. arguments: pointers to each, as cuLaunchKernel takes them. Any thread; one launch runs
+ * at a time. */
 SIMT_API void simt_launch(const struct simt_kernel *k, struct simt_grid grid, void **arguments);
 
 #ifdef __cplusplus
