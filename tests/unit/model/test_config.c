@@ -522,7 +522,8 @@ TEST(known_families_that_are_not_computed_say_why)
 
 TEST(a_parent_is_known_by_its_text_or_by_its_name)
 {
-    struct config c = reads("{\"model_type\":\"kimi_vl\",\"text_config\":{" LLAMA "},\"vision_config\":{}}");
+    struct config c =
+        reads("{\"model_type\":\"llava_onevision\",\"text_config\":{" LLAMA "},\"vision_config\":{}}");
     assert_string_equal(c.family_name, "llama");
     assert_true(c.text_alone);
     c = reads("{\"model_type\":\"x\",\"llm_config\":{" LLAMA "},\"sound_config\":{}}");

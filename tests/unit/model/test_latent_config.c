@@ -67,7 +67,7 @@ TEST(kimi_is_a_deepseek_v3)
     assert_true(c.family == family_find("deepseek_v3"));
     c = reads("{\"model_type\":\"kimi_vl\",\"vision_config\":{},\"text_config\":{" V3 "}}");
     assert_string_equal(c.family_name, "deepseek_v3");
-    assert_null(c.vision_family);
+    assert_non_null(c.vision_family);
     c = reads("{\"model_type\":\"kimi_k25\",\"text_config\":{" V3_NUMBERS "}}");
     assert_true(c.family == family_find("deepseek_v3"));
 }
