@@ -31,15 +31,15 @@ class Mirror:
         self.cleared = 0
 
     def take(self, topic, number, payload):
-        assert struct.unpack(">Q", number)[0] == (self.last() + 1 if self.messages else 0)
+        assert struct.unpack(">Q", number)[0] == self.next()
         self.messages.append([topic, number, payload])
         seconds, events, rank = msgpack.unpackb(payload)
         assert abs(time.time() - seconds) < 60 and rank == 0 and events
         for e in events:
             {"BlockStored": self.store, "BlockRemoved": self.remove, "AllBlocksCleared": self.clear}[e["type"]](e)
 
-    def last(self):
-        return struct.unpack(">Q", self.messages[-1][1])[0]
+    def next(self):
+        return struct.unpack(">Q", self.messages[-1][1])[0] + 1 if self.messages else 0
 
     def store(self, e):
         assert set(e) == FIELDS and e["medium"] == "GPU" and e["block_size"] == BLOCK
@@ -89,8 +89,18 @@ class Subscriber:
         time.sleep(0.3)  # a subscription takes a moment to arrive
 
     def read(self, ms=100):
+        """Takes the messages, and asks for missed ones again, like a router."""
         while self.socket.poll(ms):
-            self.mirror.take(*self.socket.recv_multipart())
+            message = self.socket.recv_multipart()
+            number, missed = struct.unpack(">Q", message[1])[0], self.mirror.next()
+            if number > missed:
+                for old in self.replay(missed)[:number - missed]:
+                    self.mirror.take(*old)
+            if number >= missed:
+                self.mirror.take(*message)
+        if not self.mirror.messages:
+            for old in self.replay():
+                self.mirror.take(*old)
         return self.mirror
 
     def replay(self, first=0):
@@ -156,14 +166,14 @@ def test_a_router_credits_what_the_server_finds(subscriber):
         held = subscriber.read()
         assert len(held.pages) > 12
         assert subscriber.replay() == held.messages
-        assert subscriber.replay(held.last()) == held.messages[-1:]
-        assert subscriber.replay(held.last() + 5) == []
+        assert subscriber.replay(held.next() - 1) == held.messages[-1:]
+        assert subscriber.replay(held.next() + 4) == []
         assert s.http.post("/api/hot-cache/clear").status_code == 200
         assert not subscriber.read().pages
         n = s.metrics()
         assert n["plateau_kv_events_messages_total"] == len(held.messages)
         assert n["plateau_kv_events_stored_total"] == n["plateau_kv_events_removed_total"] > 12
-        assert n["plateau_kv_events_replays_total"] == 3
+        assert n["plateau_kv_events_replays_total"] >= 3
         assert s.status()["kv_events"]["cleared"] == 0
 
 
