@@ -187,8 +187,9 @@ static void take_part_of_head(struct json_read *p, const struct config *c, struc
     rope->part = 1;
 }
 
-/* The number that a list has for the layers of a table. */
-static double listed(struct json_read *r, const struct config *c, const char *key, bool local, double absent)
+/* The number that a list has for the layers of a table, within min..max. */
+static double listed(struct json_read *r, const struct config *c, const char *key, bool local, double min,
+                     double max, double absent)
 {
     const json_t *list = json_read_get(r, key);
     double found = absent;
@@ -206,17 +207,16 @@ static double listed(struct json_read *r, const struct config *c, const char *ke
         found = v;
         any = true;
     }
-    return found;
+    if (!(found >= min && found <= max))
+        json_read_fail(r, -EINVAL, "%s must be in %g..%g", key, min, max);
+    return r->error ? absent : found;
 }
 
 static double theta_of(struct json_read *r, const struct config *c, bool local, double absent)
 {
     if (!c->family->rope_listed || !json_is_array(json_read_get(r, "rope_theta")))
         return json_read_f64_or(r, "rope_theta", 1, 1e12, absent);
-    const double theta = listed(r, c, "rope_theta", local, absent);
-    if (!(theta >= 1 && theta <= 1e12))
-        json_read_fail(r, -EINVAL, "rope_theta must be in 1..1e+12");
-    return r->error ? absent : theta;
+    return listed(r, c, "rope_theta", local, 1, 1e12, absent);
 }
 
 /* rope_theta and partial_rotary_factor: inside the object, else beside it. */
@@ -233,7 +233,7 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
     if (proportional)
         part = 0.25;
     if (c->family->rope_listed && json_read_get(r, "partial_rotary_factors"))
-        part = listed(r, c, "partial_rotary_factors", rope != c->ropes, part);
+        part = listed(r, c, "partial_rotary_factors", rope != c->ropes, 0, 1, part);
     part = json_read_f64_or(r, "partial_rotary_factor", 0, 1, part);
     rope->part = json_read_f64_or(p, "partial_rotary_factor", 0, 1, part);
     if (c->family->rope_part_of_head)

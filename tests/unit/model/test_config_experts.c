@@ -214,6 +214,10 @@ TEST(step_lists_layers_with_those_of_its_mtp_head)
     refuses(STEP STEP_LISTS ",\"moe_layers_enum\":\"99999\"}", -EINVAL, "moe_layers_enum must be a text");
     refuses(STEP STEP_LISTS ",\"rope_theta\":[5000]}", -EINVAL, "rope_theta must be a list");
     refuses(STEP STEP_LISTS ",\"rope_theta\":[0,100,1]}", -EINVAL, "rope_theta must be in 1..1e+12");
+    refuses(STEP STEP_LISTS ",\"partial_rotary_factors\":[2,1,1]}", -EINVAL,
+            "partial_rotary_factors must be in 0..1");
+    refuses(STEP STEP_LISTS ",\"partial_rotary_factors\":[0.5,-1,1]}", -EINVAL,
+            "partial_rotary_factors must be in 0..1");
     refuses(STEP ",\"rope_theta\":[100,90],\"layer_types\":[\"full_attention\",\"full_attention\"]}",
             -ENOTSUP, "rope_theta[1] is 90, and that of a layer of its kind 100");
     refuses(STEP ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]}", -EINVAL,
