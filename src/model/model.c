@@ -640,7 +640,8 @@ uint32_t model_image_tokens_max(const struct model_vision *v)
 uint32_t model_image_parts_max(const struct model_vision *v)
 {
     const struct model_tiles *t = &v->tiles;
-    const uint32_t edges = t->edge > 0 ? t->longest / t->edge : 0, most = MAX_OF(t->count_max, edges * edges);
+    const uint32_t edges = t->edge > 0 ? DIV_UP(t->longest, t->edge) : 0,
+                   most = MAX_OF(t->count_max, edges * edges);
     return most > 1 && t->count_max != 1 ? most + 1 : 1;
 }
 

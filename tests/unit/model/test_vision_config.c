@@ -350,6 +350,8 @@ TEST(images_of_idefics3_have_tiles)
     assert_true(v.grid == 26 && v.shape.merge == 2 && v.shape.filter == 1);
     assert_true(v.shape.tiles.edge == 364 && v.shape.tiles.longest == 1456);
     assert_int_equal(model_image_parts_max(&v.shape), 17);
+    v = reads(IDEFICS, "{\"size\":{\"longest_edge\":1457}}", NULL, NULL);
+    assert_int_equal(model_image_parts_max(&v.shape), 26);
     v = reads(IDEFICS, "{\"do_image_splitting\":false}", NULL, NULL);
     assert_int_equal(model_image_parts_max(&v.shape), 1);
     struct err e = {{0}};
