@@ -423,7 +423,7 @@ static int pack_eagle(struct model *m, const struct measured *measured, struct s
     m->mtp.head = &own->head;
     ASSERT(r < 0 || (b.used == measured->mtp.used && own->head.part_count == 1));
     if (r == 0)
-        r = eagle_read_ids(m->tables, s->eagle_checkpoint, m->mtp.eagle, m->config.vocab, &own->ids, e);
+        r = eagle_read_ids(m->tables, s->eagle_checkpoint, m->mtp.eagle, &own->ids, e);
     return r == 0 ? checkpoint_check(s->eagle_checkpoint, e) : r;
 }
 

@@ -51,7 +51,7 @@ def save(directory, named, seed, integers=()):
 EAGLE_ROWS = 1024
 
 
-def make_eagle(directory, offset=7, without=None, speculators=False, **changes):
+def make_eagle(directory, offset=7, without=None, speculators=False, embedding=0, **changes):
     """A random EAGLE-3 head for the model of make(); its rows are every token from `offset` on."""
     shapes = {"fc": (HIDDEN, 3 * HIDDEN), "norm": (HIDDEN,), "lm_head": (EAGLE_ROWS, HIDDEN)}
     shapes |= {"midlayer." + name: shape for name, shape in {
@@ -59,6 +59,8 @@ def make_eagle(directory, offset=7, without=None, speculators=False, **changes):
         "self_attn.q_proj": (HEADS * HEAD, 2 * HIDDEN), "self_attn.k_proj": (KV_HEADS * HEAD, 2 * HIDDEN),
         "self_attn.v_proj": (KV_HEADS * HEAD, 2 * HIDDEN), "self_attn.o_proj": (HIDDEN, HEADS * HEAD),
         "mlp.gate_proj": (MLP, HIDDEN), "mlp.up_proj": (MLP, HIDDEN), "mlp.down_proj": (HIDDEN, MLP)}.items()}
+    if embedding:
+        shapes["embed_tokens"] = (embedding, HIDDEN)
     named = [(name + ".weight", shape) for name, shape in shapes.items() if name != without]
     if speculators:
         named = [(name.replace("midlayer.", "layers.0."), shape) for name, shape in named]
@@ -269,6 +271,7 @@ def test_an_eagle_head_drafts_for_a_packed_model(dense, tmp_path):
     ("2048", {"draft_vocab_size": 2048}),
     ("the model has 8192 tokens", {"offset": VOCAB}),
     ("the model has 8192 tokens", {"offset": -1}),
+    ("embed_tokens has 64 rows, and the model 8192 tokens", {"embedding": 64, "vocab_size": 64}),
 ])
 def test_an_eagle_head_of_another_form_is_refused(dense, tmp_path, said, changes):
     assert said in refusal("--model", dense, "--draft-model", make_eagle(tmp_path / "head", **changes))

@@ -27,7 +27,8 @@ struct step;
 /* Constant once read; in the arena of the model's configuration. */
 struct eagle {
     struct config config;          /* its layer's: a llama's */
-    uint32_t layers[EAGLE_LAYERS]; /* layers of the model whose outputs it reads, ascending */
+    uint32_t layers[EAGLE_LAYERS]; /* layers whose outputs it reads, in the order of fc's columns */
+    uint32_t tokens;               /* tokens of the model */
     uint32_t vocab;                /* rows of its output matrix */
     bool norm_first;               /* the residual stream begins with the normed hidden state */
 };
@@ -47,9 +48,9 @@ int eagle_read(struct arena *tables, struct model_files *files, struct config *c
 /* Binds its tensors; `b` is a binder of its checkpoint and its config. 0, -EINVAL, -ENOTSUP. */
 int eagle_bind(struct binder *b, const struct eagle *g, struct mtp_weights *weights,
                struct eagle_weights *ret);
-/* Reads the ids of its rows, of a model with `vocab` tokens. 0, -EINVAL, -ENOMEM, or what reading said. */
-int eagle_read_ids(struct arena *tables, const struct checkpoint *c, const struct eagle *g, uint32_t vocab,
-                   uint32_t **ret, struct err *e);
+/* Reads the ids of its rows. 0, -EINVAL, -ENOMEM, or what reading said. */
+int eagle_read_ids(struct arena *tables, const struct checkpoint *c, const struct eagle *g, uint32_t **ret,
+                   struct err *e);
 
 /* After layer `index`: keeps its output, if the head reads it. */
 void eagle_keep(struct step *s, const struct eagle *g, uint32_t index);

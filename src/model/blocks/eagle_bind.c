@@ -117,6 +117,7 @@ static int load_config(struct arena *tables, struct model_files *files, const js
 static int read_own(const json_t *root, const struct config *c, struct eagle *g, struct err *e)
 {
     const json_t *rows = json_object_get(root, "draft_vocab_size");
+    g->tokens = c->vocab;
     g->vocab = json_is_integer(rows) && json_integer_value(rows) > 0 && json_integer_value(rows) < c->vocab
                    ? (uint32_t)json_integer_value(rows)
                    : c->vocab;
@@ -213,11 +214,17 @@ static int bind_matrix(struct binder *b, const char *path, uint64_t out, uint64_
     return r < 0 ? r : binder_projection(b, &source, 1, ret);
 }
 
-/* An embedding of its own replaces the model's. */
-static int bind_embedding(struct binder *b, uint32_t hidden, struct weight *ret)
+/* An embedding of its own replaces the model's: it has a row for each token. */
+static int bind_embedding(struct binder *b, const struct eagle *g, struct weight *ret)
 {
+    const uint32_t rows = g->config.vocab;
     *ret = (struct weight){.n = 0};
-    return binder_has(b, "embed_tokens") ? binder_table(b, "embed_tokens", b->config->vocab, hidden, ret) : 0;
+    if (!binder_has(b, "embed_tokens"))
+        return 0;
+    if (rows < g->tokens)
+        return err_set(b->e, -EINVAL, "its embed_tokens has %u rows, and the model %u tokens", rows,
+                       g->tokens);
+    return binder_table(b, "embed_tokens", rows, g->config.hidden, ret);
 }
 
 int eagle_bind(struct binder *b, const struct eagle *g, struct mtp_weights *weights,
@@ -231,7 +238,7 @@ int eagle_bind(struct binder *b, const struct eagle *g, struct mtp_weights *weig
     if (r == 0)
         r = bind_matrix(b, "fc", hidden, (uint64_t)EAGLE_LAYERS * hidden, &ret->fuse);
     if (r == 0)
-        r = bind_embedding(b, hidden, &ret->embedding);
+        r = bind_embedding(b, g, &ret->embedding);
     if (r == 0)
         r = binder_norm(b, binder_path(b, NONE, ROLE_MTP_NORM_HIDDEN, path), hidden, &weights->norm_hidden);
     if (r == 0)
@@ -246,9 +253,10 @@ int eagle_bind(struct binder *b, const struct eagle *g, struct mtp_weights *weig
     return r;
 }
 
-int eagle_read_ids(struct arena *tables, const struct checkpoint *c, const struct eagle *g, uint32_t vocab,
-                   uint32_t **ret, struct err *e)
+int eagle_read_ids(struct arena *tables, const struct checkpoint *c, const struct eagle *g, uint32_t **ret,
+                   struct err *e)
 {
+    const uint32_t vocab = g->tokens;
     struct tensor t;
     int64_t part[128];
     *ret = NULL;
