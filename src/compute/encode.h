@@ -81,6 +81,12 @@ static inline uint32_t encode_image_rows(const struct encode_image *p)
     return p->rows * p->columns + p->shape->class_row;
 }
 
+/* Tables of angles: rows and columns may share one. */
+static inline uint32_t encode_axes(const struct encode_shape *s)
+{
+    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
+}
+
 enum encode_kind {
     ENCODE_TABLES,    /* the backend's tables for this image: once, first */
     ENCODE_PIXELS,    /* y = patches of pixels */

@@ -44,12 +44,6 @@ static void *take(struct room *r, uint64_t bytes)
     return at;
 }
 
-/* Tables of angles: rows and columns may share one. */
-static uint32_t axes_of(const struct encode_shape *s)
-{
-    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
-}
-
 static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patches, uint64_t edge,
                         struct arrays *a)
 {
@@ -64,8 +58,8 @@ static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patch
     a->column_y = take(&r, n * sizeof(float *));
     a->kv = take(&r, pages * PAGE_TOKENS * 2 * s->hidden * sizeof(float));
     a->pages = take(&r, pages * sizeof(uint32_t));
-    a->cosines = take(&r, axes_of(s) * edge * (s->head_dim / 4) * sizeof(float));
-    a->sines = take(&r, axes_of(s) * edge * (s->head_dim / 4) * sizeof(float));
+    a->cosines = take(&r, encode_axes(s) * edge * (s->head_dim / 4) * sizeof(float));
+    a->sines = take(&r, encode_axes(s) * edge * (s->head_dim / 4) * sizeof(float));
     return r.used;
 }
 
@@ -314,7 +308,7 @@ static void fill_angles(const struct stage *st)
 {
     const struct encode_image *p = st->op->image;
     uint32_t n = p->shape->head_dim / 4, edge = MAX_OF(p->rows, p->columns);
-    for (uint32_t j = 0; j < n * axes_of(p->shape); j++) {
+    for (uint32_t j = 0; j < n * encode_axes(p->shape); j++) {
         double frequency = (double)(j % n) + (j < n ? 0 : 0.5);
         float inv = (float)pow(p->shape->theta, -frequency / n);
         size_t at = j < n ? j : (size_t)edge * n + j - n;
@@ -536,7 +530,7 @@ static void rotate(const struct stage *st, float *heads, uint32_t patch)
     float cosines[ROPE_HALF_MAX], sines[ROPE_HALF_MAX];
     const struct encode_image *image = st->op->image;
     struct patch_at p = patch_of(image, patch);
-    uint32_t columns_at = axes_of(s) == 2 ? MAX_OF(image->rows, image->columns) : 0;
+    uint32_t columns_at = encode_axes(s) == 2 ? MAX_OF(image->rows, image->columns) : 0;
     const uint32_t at[2] = {p.row, columns_at + p.column};
     if (s->rotation == ENCODE_ROTATE_APART)
         rotate_apart(st, heads, p);

@@ -45,12 +45,6 @@ static uint32_t key_width(const struct encode_shape *s)
     return 0;
 }
 
-/* Tables of angles: rows and columns may share one. */
-static uint32_t axes_of(const struct encode_shape *s)
-{
-    return s->rotation == ENCODE_ROTATE_NONE ? 0 : s->rotation == ENCODE_ROTATE_ALTERNATE ? 2 : 1;
-}
-
 static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
 {
     uint64_t rows = ROUND_UP(patches, (uint64_t)PAGE_TOKENS);
@@ -61,7 +55,7 @@ static uint64_t keys_bytes(const struct encode_shape *s, uint64_t patches)
 static struct arrays lay_out(const struct encode_shape *s, uint64_t patches, uint64_t edge)
 {
     uint64_t pixels = patches * s->patch * s->patch * ENCODE_CHANNELS * s->frames;
-    uint64_t angles = ROUND_UP(axes_of(s) * edge * (s->head_dim / 4) * sizeof(float), (uint64_t)ALIGN);
+    uint64_t angles = ROUND_UP(encode_axes(s) * edge * (s->head_dim / 4) * sizeof(float), (uint64_t)ALIGN);
     struct arrays a = {.keys = 0};
     a.cosines = ROUND_UP(keys_bytes(s, patches), (uint64_t)ALIGN);
     a.sines = a.cosines + angles;
@@ -102,7 +96,7 @@ static struct arrays arrays_of(const struct encode_image *p)
  * second, which may be the same. */
 static uint32_t columns_at(const struct encode_image *p)
 {
-    return axes_of(p->shape) < 2 ? 0 : MAX_OF(p->rows, p->columns) * (p->shape->head_dim / 4);
+    return encode_axes(p->shape) < 2 ? 0 : MAX_OF(p->rows, p->columns) * (p->shape->head_dim / 4);
 }
 
 /* Angles of whole numbers. */
@@ -115,7 +109,7 @@ static void put_tables(struct cuda_device *d, const struct encode_image *p)
     if (bytes == 0)
         return;
     float *cosines = (float *)(void *)cuda_staging_take(d, bytes), *sines = cosines + apart;
-    for (uint32_t j = 0; j < n * axes_of(p->shape); j++) {
+    for (uint32_t j = 0; j < n * encode_axes(p->shape); j++) {
         double frequency = (double)(j % n) + (j < n ? 0 : 0.5);
         float inv = (float)pow(p->shape->theta, -frequency / n);
         size_t at = j < n ? j : columns_at(p) + j - n;
@@ -214,7 +208,7 @@ static struct cuda_encode encode_of(const struct op_encode *op)
     const struct arrays a = arrays_of(p);
     const dev_ptr pixels = dev_add(p->own, a.pixels);
     const dev_ptr second = has_second(p) ? dev_add(pixels, frame_bytes(p)) : pixels;
-    const bool turns = axes_of(s) > 0;
+    const bool turns = encode_axes(s) > 0;
     return (struct cuda_encode){.x = rows_of(&op->x, op->width),
                                 .y = rows_of(&op->y, op->width),
                                 .z = rows_of(&op->z, op->width),
