@@ -171,7 +171,7 @@ def published_gemma4(config):
 
 
 
-def published_kimi(tensors):
+def published_moon(tensors):
     """Names of published files, some of which transformers does not restore when it saves."""
     for name in list(tensors):
         new = name.replace("vision_tower.encoder.patch_embed", "vision_tower.patch_embed")
@@ -442,7 +442,7 @@ ENTRIES = {
                                   image_size=48, hidden_act="silu")),
     # MoonViT: a bicubic table, pairs that columns and rows turn in turn, two norms before the merger.
     "kimi_k25_vl": Entry("kimi_k25", sees=True, images=vision_inputs.Kimi(), text="deepseek_v3", hidden_size=16,
-                         weights=quiet, change=published_kimi, num_attention_heads=2, num_key_value_heads=2,
+                         weights=quiet, change=published_moon, num_attention_heads=2, num_key_value_heads=2,
                          num_hidden_layers=1, q_lora_rank=8, kv_lora_rank=12, qk_nope_head_dim=6,
                          qk_rope_head_dim=4, v_head_dim=6, intermediate_size=24, n_routed_experts=4, num_experts_per_tok=2, n_group=1,
                          topk_group=1, moe_intermediate_size=8, first_k_dense_replace=1,
