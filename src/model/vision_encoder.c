@@ -50,7 +50,7 @@ static struct encode_shape shape_of(const struct config *c)
                              .positions = v->family->positions,
                              .plain_scores = v->family->plain_scores,
                              .slice_max = slice_patches(c->backend, v, most),
-                             .read_max = MAX_OF(MAX_OF(v->hidden, v->intermediate), vision_patch_values(v)),
+                             .read_max = vision_read_max(v),
                              .mode = c->compute,
                              .theta = v->theta,
                              .sums = c->sums};

@@ -632,6 +632,13 @@ uint32_t vision_squeezed(const struct vision_config *v)
     return v->family->tensors[VISION_ROLE_MERGE_PROJ] ? v->out : v->hidden;
 }
 
+uint32_t vision_read_max(const struct vision_config *v)
+{
+    const uint32_t token = MAX_OF(v->merge_mid, vision_squeezed(v));
+    return MAX_OF(MAX_OF(v->hidden, v->intermediate),
+                  MAX_OF(vision_patch_values(v), DIV_UP(token, v->shape.merge * v->shape.merge)));
+}
+
 static void set_merger(struct vision_config *v)
 {
     const char *const *t = v->family->tensors;

@@ -82,6 +82,9 @@ static inline uint32_t vision_patch_values(const struct vision_config *v)
 /* Values that become of a token's patches with VISION_ROLE_MERGE_SQUEEZE. */
 uint32_t vision_squeezed(const struct vision_config *v);
 
+/* Values of a patch that a product reads, at most; one of the merger reads those of a token's patches. */
+uint32_t vision_read_max(const struct vision_config *v);
+
 /* Whether the merger has a norm although the patches have had the one after the last block. */
 bool vision_norms_twice(const struct vision_config *v);
 

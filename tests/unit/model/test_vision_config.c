@@ -362,14 +362,16 @@ TEST(images_of_idefics3_have_tiles)
     refuses(IDEFICS, "{\"resample\":3}", -ENOTSUP, "resample is 3");
 }
 
-#define LFM2_BUT_PATCHES                                                                                     \
-    "{\"model_type\":\"lfm2_vl\",\"image_token_id\":500,\"projector_hidden_size\":40,\"text_config\":{"      \
-    "\"model_type\":\"lfm2\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"          \
+#define LFM2_BUT_MID "{\"model_type\":\"lfm2_vl\",\"image_token_id\":500,\"projector_hidden_size\":"
+#define LFM2_TEXT                                                                                            \
+    "\"text_config\":{\"model_type\":\"lfm2\",\"hidden_size\":64,\"num_hidden_layers\":2,"                   \
+    "\"num_attention_heads\":4,"                                                                             \
     "\"num_key_value_heads\":2,\"intermediate_size\":160,\"vocab_size\":512,"                                \
     "\"layer_types\":[\"conv\",\"full_attention\"]},\"vision_config\":{\"num_hidden_layers\":2,"             \
     "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":16,"               \
     "\"num_patches\":"
-#define LFM2 LFM2_BUT_PATCHES "256}}"
+#define LFM2_BUT_PATCHES LFM2_BUT_MID "40," LFM2_TEXT
+#define LFM2             LFM2_BUT_PATCHES "256}}"
 
 TEST(images_of_lfm2_vl_have_tiles_beyond_their_tokens)
 {
@@ -380,6 +382,9 @@ TEST(images_of_lfm2_vl_have_tiles_beyond_their_tokens)
     assert_int_equal(model_image_parts_max(&v.shape), 11);
     v = reads(LFM2, "{\"do_image_splitting\":false}", NULL, NULL);
     assert_int_equal(model_image_parts_max(&v.shape), 1);
+    assert_int_equal(vision_read_max(&v), 3 * 16 * 16);
+    v = reads(LFM2_BUT_MID "4000," LFM2_TEXT "256}}", NULL, NULL, NULL);
+    assert_int_equal(vision_read_max(&v), 1000); /* a middle of 4000 values, of 4 patches */
     refuses(LFM2, "{\"tile_size\":768}", -ENOTSUP, "tile_size is 768");
     refuses(LFM2, "{\"use_thumbnail\":false}", -ENOTSUP, "use_thumbnail is false");
     refuses(LFM2, "{\"encoder_patch_size\":14}", -ENOTSUP, "encoder_patch_size is 14; supported is 16");
