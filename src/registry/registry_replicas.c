@@ -86,7 +86,7 @@ static bool are_crowded(const struct registry *r, struct registry_replicas of)
     bool ret = true;
     for (uint32_t i = 0; i < of.count && ret; i++) {
         const struct entry *e = &r->entries[of.first + i];
-        ret = !registry_takes_requests(e) || e->leases > e->known.options.engine.max_num_seqs;
+        ret = !registry_takes_requests(e) || e->leases > e->now.plan.seqs;
     }
     return ret;
 }

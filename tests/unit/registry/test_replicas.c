@@ -9,7 +9,6 @@ static void scene_of_replicas(bool preload)
     for (uint32_t i = 0; i < 2; i++) {
         scene.models[i].replica = i;
         scene.models[i].replica_count = 2;
-        scene.models[i].options.engine.max_num_seqs = 2;
     }
     for (uint32_t i = 0; i < MODELS; i++)
         scene.models[i].preload = preload;
@@ -91,18 +90,21 @@ TEST(replicas_come_when_they_were_never_there_or_are_needed)
     scene_of_replicas(false);
     scene_open();
     struct registry_replicas all = registry_replicas(scene.registry, 0);
-    struct model_lease l[3] = {{0}};
+    struct model_lease l[3] = {{0}}; /* one more than sequences of a step, see plan() */
     load(0);
     registry_bring_replicas(scene.registry, all);
     wait_state(1, MODEL_READY);
     unload(1);
     registry_bring_replicas(scene.registry, all);
     assert_int_equal(info(1).state, MODEL_UNLOADED);
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < COUNT_OF(l); i++) {
+        registry_bring_replicas(scene.registry, all);
+        assert_int_equal(info(1).state, MODEL_UNLOADED);
         assert_int_equal(registry_lease_replica(scene.registry, all, NULL, &l[i]), 0);
+    }
     registry_bring_replicas(scene.registry, all);
     wait_state(1, MODEL_READY);
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < COUNT_OF(l); i++)
         registry_release(&l[i]);
     assert_int_equal(info(2).state, MODEL_UNLOADED);
     scene_close();
