@@ -356,7 +356,7 @@ int registry_lease(struct registry *r, uint32_t index, struct model_lease *ret)
     return ready ? 0 : -EAGAIN;
 }
 
-void registry_take_lease(struct entry *e)
+void registry_end_lease(struct entry *e)
 {
     ASSERT_OF(e->leases > 0 && !e->closing, "%s", e->known.id);
     ASSERT(e->state == MODEL_READY || e->state == MODEL_DRAINING);
@@ -370,7 +370,7 @@ void registry_release(struct model_lease *l)
     struct registry *r = l->registry;
     if (!r)
         return;
-    registry_take_lease(lock_entry(r, l->index));
+    registry_end_lease(lock_entry(r, l->index));
     pthread_mutex_unlock(&r->lock);
     *l = (struct model_lease){0};
 }
@@ -421,8 +421,8 @@ static int shut_down(struct registry_failure *why)
     return err_set(&why->e, -ESHUTDOWN, "the server is shutting down");
 }
 
-/* A failure for lack of memory may be over, and others expire. */
-bool registry_is_failure_remembered(const struct entry *e)
+/* Under the lock. A failure for lack of memory may be over, and others expire. */
+static bool is_remembered(const struct entry *e)
 {
     ASSERT(e->state == MODEL_FAILED && e->failure.code < 0);
     return e->failure.code != -ENOMEM && clock_now_ns() - e->failed_ns < REMEMBER_NS;
@@ -436,7 +436,7 @@ void registry_begin_load(struct entry *e, bool operator)
         e->recheck = false;
     if (e->state != MODEL_FAILED && e->state != MODEL_UNLOADED)
         return;
-    e->recheck = e->state == MODEL_FAILED && !operator&& registry_is_failure_remembered(e);
+    e->recheck = e->state == MODEL_FAILED && !operator&& is_remembered(e);
     e->state = MODEL_LOADING;
     registry_tell(e->registry);
 }

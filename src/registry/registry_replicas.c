@@ -65,7 +65,7 @@ void registry_move_lease(struct model_lease *l, struct registry_replicas of, con
     pthread_mutex_lock(&r->lock);
     struct entry *own = &r->entries[l->index], *e = choose(r, of, costs, own);
     if (e && e != own) {
-        registry_take_lease(own);
+        registry_end_lease(own);
         registry_give_lease(e, l);
     }
     pthread_mutex_unlock(&r->lock);

@@ -105,12 +105,10 @@ void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
 /* registry.c. Under the lock: the model is ready, and its device has not failed. */
 bool registry_takes_requests(const struct entry *e);
-/* Under the lock. */
+/* Under the lock: makes a lease; ends one, whose struct the caller forgets; begins a load unless one runs. */
 void registry_give_lease(struct entry *e, struct model_lease *ret);
-void registry_take_lease(struct entry *e);
+void registry_end_lease(struct entry *e);
 void registry_begin_load(struct entry *e, bool operator);
-/* Under the lock: it failed, for another reason than memory, a short time ago. */
-bool registry_is_failure_remembered(const struct entry *e);
 
 /* Under the lock: a ready model drains from now on. */
 void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns);
