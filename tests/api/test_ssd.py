@@ -505,3 +505,6 @@ def test_copies_share_entries_and_namespaces_do_not(tmp_path):
         assert answer(s, prompt)[1] > 0
     refused = subprocess.run([PROGRAM, "serve", str(copy), "--fingerprint", "abc"], capture_output=True, text=True)
     assert refused.returncode != 0 and "64 hexadecimal digits" in refused.stderr
+    two = [PROGRAM, "serve", str(copy), str(MODEL), "--fingerprint", "ab" * 32]
+    refused = subprocess.run(two, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "would share entries of the SSD tier" in refused.stderr

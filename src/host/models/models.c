@@ -379,6 +379,21 @@ static int add_warms(const struct settings *own, struct model_settings *s, struc
     return 0;
 }
 
+/* Models with one fingerprint would take each other's pages from the SSD tier. */
+static int check_fingerprint(const struct models *m, uint32_t index, struct err *e)
+{
+    const char *given = m->own[index].model.fingerprint;
+    for (uint32_t i = 0; given && i < index; i++) {
+        const char *other = m->own[i].model.fingerprint;
+        if (other && strcmp(given, other) == 0 && strcmp(m->list[i].dir, m->list[index].dir) != 0)
+            return err_set(e, -EINVAL,
+                           "--fingerprint: %s and %s would share entries of the SSD tier; give each its own, "
+                           "in its section of --config",
+                           m->list[i].id, m->list[index].id);
+    }
+    return 0;
+}
+
 int models_read_settings(struct models *m, uint32_t index, struct err *e)
 {
     struct settings *own = &m->own[index];
@@ -397,6 +412,8 @@ int models_read_settings(struct models *m, uint32_t index, struct err *e)
     s->max_tokens_default = own->api.live.max_tokens_default;
     for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
         r = models_add_alias(s, own->models.aliases[i], e);
+    if (r == 0)
+        r = check_fingerprint(m, index, e);
     if (r == 0)
         r = add_warms(own, s, e);
     if (r == 0)
