@@ -316,8 +316,7 @@ static int bind_socket(struct kv_events *ev, int kind, const char *option, const
     if (ev->zmq.bind(s, endpoint) == 0)
         return 0;
     int error = errno;
-    return err_set(e, error == EINVAL ? -EINVAL : -error, "%s %s: %s", option, endpoint,
-                   ev->zmq.strerror(error));
+    return err_set(e, -error, "%s %s: %s", option, endpoint, ev->zmq.strerror(error));
 }
 
 static int open_sockets(struct kv_events *ev, const struct kv_events_opts *o, struct err *e)

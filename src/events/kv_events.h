@@ -42,8 +42,8 @@ int kv_events_open(const struct kv_events_opts *opts, struct kv_events **ret, st
 /* All feeds are closed. NULL is fine. */
 void kv_events_close(struct kv_events *ev);
 
-/* A model's records from now on; ret: for engine_opts.events. Any thread. 0, -ENOSPC (KV_FEEDS_MAX), -ENOMEM
- * or what eventfd() said. */
+/* A model's records from now on; ret: for engine_opts.events. Any thread. 0, -ENOSPC (KV_FEEDS_MAX), -ENOMEM,
+ * -EINVAL (the topic with this name is longer than KV_EVENTS_TOPIC_MAX - 1), or what eventfd() said. */
 int kv_feed_open(struct kv_events *ev, const char *model, struct kv_feed **ret,
                  struct prefix_events_opts *ret_opts);
 /* The engine is closed. Waits until its records are published, which takes no one else's time. NULL is

@@ -319,7 +319,9 @@ static const struct prefix_events_opts *open_feed(struct load *l, struct prefix_
     int r = l->opts->events ? kv_feed_open(l->opts->events, id, &l->h->feed, ret) : -ENOENT;
     if (r < 0 && r != -ENOENT)
         LOG_WARN("no_kv_events", "model=%s error=\"%s\"", id,
-                 r == -ENOSPC ? "as many models are published as can be" : strerror(-r));
+                 r == -ENOSPC   ? "as many models are published as can be"
+                 : r == -EINVAL ? "the topic with the model's name is too long"
+                                : strerror(-r));
     return r == 0 ? ret : NULL;
 }
 

@@ -233,6 +233,13 @@ def test_topics_have_the_machine_and_the_model(subscriber):
         assert topic[0] == b"kv" and topic[1] and topic[2] == b"canary"
 
 
+def test_a_model_whose_topic_is_too_long_is_served(subscriber):
+    with publishing(subscriber, "--kv-events-topic", "x" * 250 + "%m") as s:
+        assert s.complete(prompt_of(1, 200), max_tokens=2).status_code == 200
+        s.says("the topic with the model's name is too long")
+        assert not subscriber.read().messages
+
+
 def test_a_full_ring_begins_again(subscriber):
     """The least buffer has rings of some hundred pages, and more than that goes at once."""
     with publishing(subscriber, "--kv-events-buffer", "1M") as s:
