@@ -83,13 +83,24 @@ static bool may_be_gpu(const struct model_options *o)
     return is_one_of(o->compute, words);
 }
 
+static bool is_usable(uint32_t cuda_index)
+{
+    return cuda_device_suits(cuda_index) && cuda_device_usable_bytes(cuda_index) > 0;
+}
+
+bool device_choice_is_auto(const struct settings *o)
+{
+    const char *text = o->process.device ? o->process.device : "auto";
+    return strcmp(text, "auto") == 0 || strcmp(text, FAKE_AUTO) == 0;
+}
+
 /* The first GPU that suits and was not passed over, else the CPU. */
 static int choose_auto(const struct settings *o, struct device_choice *ret, struct err *e)
 {
     uint64_t limit = o->process.device_memory_limit;
     uint32_t count = may_be_gpu(&o->model) ? cuda_device_count() : 0, passed_over = o->process.passed_over;
     for (uint32_t i = 0; i < count; i++)
-        if (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0 && passed_over-- == 0)
+        if (is_usable(i) && passed_over-- == 0)
             return choose_cuda(cuda_device_name(i), limit, ret, e);
     return 0;
 }
@@ -123,18 +134,12 @@ int device_choose(const struct settings *o, struct device_choice *ret, struct er
  * there are fewer. */
 static const char *next_cuda(const struct settings *o, uint32_t index, uint32_t ahead)
 {
-    bool any = !o->process.device || strcmp(o->process.device, "auto") == 0;
+    bool any = device_choice_is_auto(o);
     for (uint32_t i = index + 1; i < cuda_device_count() && ahead > 0; i++) {
-        ahead -= !any || (cuda_device_suits(i) && cuda_device_usable_bytes(i) > 0);
+        ahead -= !any || is_usable(i);
         index = i;
     }
     return ahead == 0 ? cuda_device_name(index) : NULL;
-}
-
-bool device_choice_is_auto(const struct settings *o)
-{
-    const char *text = o->process.device ? o->process.device : "auto";
-    return strcmp(text, "auto") == 0 || strcmp(text, FAKE_AUTO) == 0;
 }
 
 bool device_choose_next(struct settings *o)
