@@ -299,15 +299,9 @@ static enum model_kind kind_of(const struct planning *p, const char *dir, struct
 static int probe(struct planning *p, const char *dir, struct err *e)
 {
     struct model_files *files;
-    const char *mmproj = p->settings->model.mmproj;
-    struct err why = {{0}};
-    int r = model_files_open(dir, &files, e);
+    int r = model_plan_open_files(dir, p->settings->model.mmproj, &files, e);
     if (r < 0)
         return r;
-    if (mmproj && mmproj[0] && (r = model_files_use_encoder(files, mmproj, &why)) < 0) {
-        model_files_close(files);
-        return err_set(e, r, "--mmproj %s", why.text);
-    }
     r = model_plan_probe(&p->model, files, e);
     if (r == 0)
         p->kind = kind_of(p, dir, files);

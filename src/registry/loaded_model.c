@@ -4,6 +4,7 @@
  * that fails anywhere runs all of them. */
 #include "registry/loaded_model.h"
 
+#include "registry/model_plan.h"
 #include "registry/model_settings.h"
 #include "registry/registry.h"
 
@@ -454,27 +455,13 @@ static int fault_at(const struct registry_faults *f, const char *step)
     return f && f->step ? f->step(f->arg, step) : 0;
 }
 
-static int open_files(const struct model_settings *s, struct model_files **ret, struct err *e)
-{
-    struct model_files *files = NULL;
-    const char *mmproj = s->options.mmproj;
-    ASSERT(s->dir[0] != 0);
-    int r = model_files_open(s->dir, &files, e);
-    if (r == 0 && mmproj && mmproj[0])
-        r = model_files_use_encoder(files, mmproj, e);
-    if (r < 0)
-        model_files_close(files);
-    else
-        *ret = files;
-    return r;
-}
-
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e)
 {
+    const struct model_settings *s = opts->settings;
     struct loaded_model h = {0};
     struct load l = {.opts = opts, .h = &h, .files = opts->files, .e = e};
-    ASSERT(opts->settings->planned);
-    int r = l.files ? 0 : open_files(opts->settings, &l.files, e);
+    ASSERT(s->planned);
+    int r = l.files ? 0 : model_plan_open_files(s->dir, s->options.mmproj, &l.files, e);
     for (size_t i = 0; r == 0 && i < COUNT_OF(load_steps); i++) {
         if (opts->step)
             opts->step(opts->arg, load_steps[i].name);

@@ -66,6 +66,24 @@ static int probe_draft(struct model_plan *p, const struct model_shape *plain, st
     return 0;
 }
 
+int model_plan_open_files(const char *dir, const char *mmproj, struct model_files **ret, struct err *e)
+{
+    struct model_files *files;
+    struct err why = {{0}};
+    ASSERT(dir[0] != 0);
+    int r = model_files_open(dir, &files, e);
+    if (r < 0)
+        return r;
+    if (mmproj && mmproj[0])
+        r = model_files_use_encoder(files, mmproj, &why);
+    if (r < 0) {
+        model_files_close(files);
+        return err_set(e, r, "--mmproj %s", why.text);
+    }
+    *ret = files;
+    return 0;
+}
+
 /* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
 {

@@ -49,6 +49,9 @@ uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs);
  * decoding. */
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct drafting_opts *drafting);
+/* Opens the model's files. mmproj: the file of its vision encoder; NULL or empty: find one. 0, or an error of
+ * model_files_open() or model_files_use_encoder(). */
+int model_plan_open_files(const char *dir, const char *mmproj, struct model_files **ret, struct err *e);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */
