@@ -417,6 +417,8 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
 {
     struct settings own;
     int r = options_of(o, dir, id, &own, e);
+    if (r < 0)
+        return r;
     const struct settings first = own;
     for (uint32_t i = 0; r == 0 && i < MAX_OF(first.model.replicas, 1u); i++) {
         r = device_choose_replica(&first, i, &own.process.device, e);
