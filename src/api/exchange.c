@@ -187,8 +187,7 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
     double seconds = (double)took_ns / (double)NS_PER_S;
     if (s->prompt_tokens == 0) {
         LOG_DEBUG("request_ended", "id=%s client_id=%s completed=%d code=%s seconds=%.3f", x->id_text,
-                  x->given.request[0] ? x->given.request : "-", end != LEFT, x->code ? x->code : "-",
-                  seconds);
+                  client_ids_logged(x->given.request), end != LEFT, x->code ? x->code : "-", seconds);
         return;
     }
     char miss[CACHE_MISS_TEXT_BYTES];
@@ -200,7 +199,7 @@ static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
              x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end,
              x->code ? x->code : "-", s->prompt_tokens, s->cached_tokens, miss[0] ? miss : "-", s->tokens,
              (double)s->queued_ns / (double)NS_PER_MS, timings_first_token_ms(x), seconds,
-             x->given.request[0] ? x->given.request : "-", x->given.trace[0] ? x->given.trace : "-");
+             client_ids_logged(x->given.request), client_ids_logged(x->given.trace));
 }
 
 static const char *model_name(const struct exchange *x)

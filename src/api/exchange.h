@@ -103,13 +103,12 @@ struct exchange {
     int model_index; /* in the registry, with a lease that of its replica; -1: not known yet */
     struct registry_replicas replicas; /* engines that may serve it; of an order: all that it is for */
     struct model_lease lease;
-    struct registry_unloading unloading; /* sums over the replicas, without `ticket` */
-    uint64_t
-        tickets[REGISTRY_REPLICAS_MAX]; /* tickets of registry_unload(); 0: that replica was not loaded */
-    bool order_goes_on;                 /* a load or an unload was begun, which ends without this request */
-    uint64_t waits_since_ns;            /* network thread; 0: the wait has not been checked yet */
-    unsigned status;                    /* status of a reply that needs no engine; 200 */
-    struct reply *replies;              /* one for each choice, from before they are submitted */
+    struct registry_unloading unloading;     /* sums over the replicas, without `ticket` */
+    uint64_t tickets[REGISTRY_REPLICAS_MAX]; /* tickets of registry_unload(); 0: none was unloaded */
+    bool order_goes_on;      /* a load or an unload was begun, which ends without this request */
+    uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
+    unsigned status;         /* status of a reply that needs no engine; 200 */
+    struct reply *replies;   /* one for each choice, from before they are submitted */
     uint32_t reply_count;
     void *own; /* wire.own_bytes for each of them */
     struct exchange_list list;
@@ -151,6 +150,12 @@ void exchange_tick(struct exchange *x, uint64_t now_ns);
 void exchange_ended(struct exchange *x, bool completed);
 /* Ends it from outside, by DELETE or shutdown: answers the client with `why`, stops the sequences. */
 void exchange_cancel(struct exchange *x, const struct reject *why);
+
+/* The model's name in replies: as the request gave it, or the id. */
+static inline const char *exchange_model_name(const struct exchange *x)
+{
+    return x->request.model ? x->request.model : x->gen.model->id;
+}
 
 /* False: draft tokens are kept without comparing them with the sampled ones, and the reply has to say so. */
 static inline bool exchange_is_exact(const struct exchange *x)

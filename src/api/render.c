@@ -61,7 +61,7 @@ static bool write_prompt(struct exchange *x, uint32_t index, bool listed, struct
         json_put_format(j, "request_id", "%s-%s-%u", x->wire->id_prefix, x->id_text, index);
     else
         json_put_format(j, "request_id", "%s-%s", x->wire->id_prefix, x->id_text);
-    json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    json_put_string(j, "model", exchange_model_name(x));
     if (!token_text_put_ids(x, &x->gen.prompts[index], "token_ids", j))
         return false;
     json_put_null(j, "features");

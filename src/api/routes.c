@@ -681,8 +681,7 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why) ||
-        (t->kind == REQUEST_GENERATE && t->wire && memory_refusal_by_guard(a, &why)))
+    if (!api_is_ready(a, &why) || (t->kind == REQUEST_GENERATE && memory_refusal_by_guard(a, &why)))
         return refuse_early(a, r, id, auth, &why);
     struct responses_page page = {0};
     int model_index = model_of(a, t, rest, &why);

@@ -15,6 +15,12 @@ struct client_ids {
     char request[CLIENT_ID_BYTES], trace[CLIENT_TRACE_BYTES];
 };
 
+/* A value as the log has it: "-" if none was given. */
+static inline const char *client_ids_logged(const char *value)
+{
+    return value[0] ? value : "-";
+}
+
 void client_ids_read(const struct http_request *r, struct client_ids *ret);
 /* Sets the reply's x-request-id, which is `own` without one of the client's, and traceparent. */
 void client_ids_return(const struct client_ids *ids, const char *own, struct http_request *r);

@@ -203,8 +203,8 @@ static void log_refusal(const struct trace_record *r, const char *model)
              r->id[0] ? r->id : "-", r->who.key, r->who.client, r->who.action, model ? model : "-",
              r->refusal.status, r->refusal.code ? r->refusal.code : "-",
              quoted(r->refusal.param, param, sizeof(param)),
-             quoted(r->refusal.message, message, sizeof(message)),
-             r->given.request[0] ? r->given.request : "-", r->given.trace[0] ? r->given.trace : "-");
+             quoted(r->refusal.message, message, sizeof(message)), client_ids_logged(r->given.request),
+             client_ids_logged(r->given.trace));
 }
 
 /* The record of this period that counts such refusals; NULL: there is none. */

@@ -78,8 +78,7 @@ static void write_usage(const struct exchange *x, struct json_out *j)
 static void write_head(const struct exchange *x, struct json_out *j)
 {
     json_put_format(j, "id", "msg_%s", x->id_text);
-    JSON_PUT_STRINGS(j, {"type", "message"}, {"role", "assistant"},
-                     {"model", x->request.model ? x->request.model : x->gen.model->id});
+    JSON_PUT_STRINGS(j, {"type", "message"}, {"role", "assistant"}, {"model", exchange_model_name(x)});
     if (!exchange_is_exact(x))
         json_put_bool(j, "exact", false);
 }

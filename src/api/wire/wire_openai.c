@@ -156,7 +156,7 @@ static struct json_out begin_choices(const struct exchange *x, const char *objec
     json_end_text(&j);
     json_put_string(&j, "object", object);
     json_put_i64(&j, "created", x->gen.created_s);
-    json_put_string(&j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    json_put_string(&j, "model", exchange_model_name(x));
     json_put_format(&j, "system_fingerprint", "plateau-" PLATEAU_VERSION "-%s", x->gen.model->compute);
     if (!exchange_is_exact(x))
         json_put_bool(&j, "exact", false);

@@ -173,7 +173,7 @@ static void write_response(const struct exchange *x, enum stage stage, const str
     json_put_string(j, "status", stage_names[stage]);
     write_error_member(why, j);
     write_incomplete(r, stage, j);
-    json_put_string(j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    json_put_string(j, "model", exchange_model_name(x));
     if (!exchange_is_exact(x))
         json_put_bool(j, "exact", false);
     json_put_list(j, "output", buf_slice(&r->items));

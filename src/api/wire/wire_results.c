@@ -32,7 +32,7 @@ struct json_out results_begin(const struct exchange *x, const char *object, stru
     if (object)
         json_put_string(&j, "object", object);
     json_put_i64(&j, "created", x->gen.created_s);
-    json_put_string(&j, "model", x->request.model ? x->request.model : x->gen.model->id);
+    json_put_string(&j, "model", exchange_model_name(x));
     return j;
 }
 
