@@ -106,7 +106,7 @@ static inline uint32_t api_model_count(const struct api *a)
     return registry_count(a->opts.registry);
 }
 const char *api_model_id(const struct api *a, uint32_t index);
-/* A name under which clients do not see it: one of several engines of a model. */
+/* True if the entry is a replica other than the first: clients do not see its id. */
 bool api_is_replica(const struct api *a, uint32_t index);
 /* A loaded replica of that model, if there is one; else `index`. */
 uint32_t api_loaded_replica(struct api *a, uint32_t index);

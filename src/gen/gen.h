@@ -66,7 +66,7 @@ struct gen {
     struct mailbox *wakes; /* mailbox of its streams */
     struct request_id id;
     uint64_t tenant;
-    bool shares;                           /* all clients are this tenant */
+    bool shares;                           /* see job_spec.announced */
     uint32_t weight;                       /* the tenant's share */
     int32_t priority_first, priority_last; /* the range of its priority */
     int64_t created_s;

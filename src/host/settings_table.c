@@ -82,8 +82,7 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "fingerprint", "HEX", SETTING_TEXT, AT(model.fingerprint), 0, 0, NULL,
      COMMAND_SERVE | SECTION,
      "identity of the model's weights in the SSD tier, 64 hexadecimal digits [default: computed from parts "
-     "of "
-     "its files]"},
+     "of its files]"},
     {GROUP_MODEL, "cache-namespace", "TEXT", SETTING_TEXT, AT(model.cache_namespace), 0, 0, NULL,
      COMMAND_SERVE | SECTION, "models of another namespace share no entries of the SSD tier [default: none]"},
     {GROUP_MODEL, "ssd-limit", "BYTES", SETTING_BYTES, AT(store.limit_bytes), 4194304, 1e15, "20G",

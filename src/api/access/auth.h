@@ -19,7 +19,7 @@ struct auth {
     const struct key *key; /* the key that matched; NULL: none was needed. Lives as long as the ring */
     uint64_t tenant;       /* the key's, else the client address's */
     bool unknown;          /* a key was sent, and this server has none such */
-    bool shares;           /* nobody else has prefixes: there are no API keys, or all are this tenant */
+    bool shares; /* KV events may name its prefixes: there are no API keys, or all are this tenant */
     bool admin;
     bool all_metrics; /* may read the series of all tenants */
 };

@@ -83,8 +83,8 @@ struct trial {
     uint32_t usable;
     uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
     int error;                              /* error of the first named model that cannot be served */
-    uint32_t
-        unfit; /* that model, or the last one that --device auto put on a full device; UINT32_MAX: none */
+    /* That model, or the last one that --device auto put on a full device; UINT32_MAX: none. */
+    uint32_t unfit;
     struct err why;
 };
 
