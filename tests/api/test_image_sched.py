@@ -78,7 +78,7 @@ def test_each_refusal_is_a_line_of_the_log_for_debugging():
         reply = server.complete([9, 10], max_tokens=1 << 24)
         request, code = reply.headers["x-request-id"], reply.json()["error"]["code"]
         assert reply.status_code == 400 and code
-        until(lambda: server.said(f"event=request_ended id={request} completed=1 code={code} "))
+        until(lambda: server.said(f"event=request_ended id={request} client_id=- completed=1 code={code} "))
 
 
 def test_what_is_free_in_the_heap_goes_back_though_nobody_comes():

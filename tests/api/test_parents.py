@@ -12,8 +12,9 @@ from conftest import PROGRAM, TOP, Server, serving
 DATA = TOP / "tests/golden/data"
 GOLDEN_PROGRAM = pathlib.Path(PROGRAM).parent / "golden"
 # model_type of the parent, the golden, and where writers put the text's tensors
-PARENTS = [("idefics3", "gemma3", "language_model.model."), ("gemma4", "gemma4", "model.language_model."),
-           ("smolvlm", "llama", "language_model.model."), ("lfm2_vl", "lfm2", "model.language_model."), ("kimi_vl", "qwen3", "model.language_model."),
+PARENTS = [("llava_onevision", "gemma3", "language_model.model."), ("minicpmv", "gemma4", "model.language_model."),
+           ("aya_vision", "llama", "language_model.model."), ("ovis2", "lfm2", "model.language_model."),
+           ("llava_next", "qwen3", "model.language_model."),
            ("nemotron_h_omni", "nemotron_h", "language_model.backbone.")]
 # Parents whose text's configuration has another key than text_config.
 TEXT_KEYS = {"nemotron_h_omni": "llm_config"}
@@ -61,7 +62,7 @@ def test_the_text_of_a_parent_is_its_golden(tmp_path, kind, golden, prefix):
 
 
 def test_images_are_refused_and_other_tensors_are_not_loaded(tmp_path):
-    folder = make_parent(tmp_path, "idefics3", "gemma3", "language_model.model.")
+    folder = make_parent(tmp_path, "llava_onevision", "gemma3", "language_model.model.")
     plan = json.loads(subprocess.run([PROGRAM, "plan", folder, "--json"], capture_output=True, text=True, timeout=60, check=True).stdout)
     assert plan["models"][0]["vision_weight_bytes"] == 0
 
