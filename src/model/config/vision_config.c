@@ -527,6 +527,10 @@ static void read_other_image(struct json_read *r, struct vision_config *v)
         read_tiles(r, v);
     else
         read_edge(r, &v->shape);
+    /* Pixels of a tile beyond whole tokens are cut off. */
+    if (v->shape.size == IMAGE_FIXED && !v->family->tiles && v->shape.edge_max % edge != 0)
+        json_read_fail(r, -ENOTSUP, "an image has edges of %u pixels, which are not whole tokens of %u",
+                       v->shape.edge_max, edge);
     v->shape.pixels_min = (uint64_t)edge * edge;
     v->shape.pixels_max =
         (uint64_t)ROUND_UP(v->shape.edge_max, edge) * (uint64_t)ROUND_UP(v->shape.edge_max, edge);

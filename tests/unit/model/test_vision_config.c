@@ -175,10 +175,11 @@ TEST(pixtral_bounds_the_longer_edge)
 #define GEMMA_TEXT                                                                                           \
     "\"model_type\":\"gemma3\",\"image_token_index\":500,\"text_config\":{\"model_type\":\"gemma3_text\","   \
     "\"hidden_size\":64,\"num_hidden_layers\":4,\"intermediate_size\":160,\"vocab_size\":512}"
-#define SIGLIP                                                                                               \
+#define SIGLIP_OF(size)                                                                                      \
     "\"vision_config\":{\"model_type\":\"siglip_vision_model\",\"num_hidden_layers\":2,"                     \
     "\"num_attention_heads\":2,\"hidden_size\":32,\"intermediate_size\":48,\"patch_size\":14,"               \
-    "\"image_size\":896,\"layer_norm_eps\":1e-5}"
+    "\"image_size\":" #size ",\"layer_norm_eps\":1e-5}"
+#define SIGLIP SIGLIP_OF(896)
 
 TEST(images_of_gemma3_are_squares)
 {
@@ -192,6 +193,9 @@ TEST(images_of_gemma3_are_squares)
     assert_int_equal(v.shape.merge, 2);
     refuses("{" GEMMA_TEXT ",\"mm_tokens_per_image\":100," SIGLIP "}", NULL, -ENOTSUP,
             "mm_tokens_per_image is 100");
+    refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"size\":{\"height\":900,\"width\":900}}", -ENOTSUP,
+            "edges of 900 pixels, which are not whole tokens of 56");
+    refuses("{" GEMMA_TEXT "," SIGLIP_OF(900) "}", NULL, -ENOTSUP, "edges of 900 pixels");
     refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"resample\":3}", -ENOTSUP, "resample is 3");
     refuses("{" GEMMA_TEXT "," SIGLIP "}", "{\"do_pan_and_scan\":true}", -ENOTSUP, "do_pan_and_scan");
     struct err e = {{0}};
