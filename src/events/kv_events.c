@@ -25,9 +25,10 @@
 #include <unistd.h>
 
 #define LINGER_MS    100
-#define GATHER_MS    1  /* records of this time share a message */
-#define REPLAY_MS    5  /* between tries of a subscriber that does not read its replay */
-#define REPLAYS_MAX  16 /* at the same time */
+#define GATHER_MS    1               /* records of this time share a message */
+#define REPLAY_MS    5               /* between tries of a subscriber that does not read its replay */
+#define REPLAYS_MAX  16              /* at the same time */
+#define STILL_NS     (30 * NS_PER_S) /* a replay ends when its reader takes nothing for so long */
 #define IDENTITY_MAX 256
 /* The longest frame that a peer may send. */
 #define FRAME_MAX 512
@@ -47,9 +48,8 @@ struct kv_feed {
 
 struct replay {
     uint8_t identity[IDENTITY_MAX];
-    size_t identity_len; /* 0: free */
-    uint64_t next;
-    bool sent; /* all of them: the end is due */
+    size_t identity_len;     /* 0: free */
+    uint64_t next, moved_ns; /* moved_ns: when its reader last took a message */
 };
 
 struct kv_events {
@@ -188,20 +188,31 @@ static bool read_request(struct kv_events *ev, struct replay *ret)
         ev->zmq.getsockopt(ev->router, ZMQ_RCVMORE, &more, &more_bytes);
     ret->identity_len = (size_t)MIN_OF(len[0], IDENTITY_MAX);
     ret->next = read_number(frame);
-    ret->sent = false;
     return count == 3 && len[0] > 0 && len[0] <= IDENTITY_MAX && len[1] == 0 && len[2] == 8;
+}
+
+/* Returns the replay of the same reader, else a free place, else the replay whose reader has not read for the
+ * longest time. */
+static struct replay *place_for(struct kv_events *ev, const struct replay *r)
+{
+    struct replay *found = &ev->replays[0];
+    for (uint32_t i = 0; i < REPLAYS_MAX; i++) {
+        struct replay *p = &ev->replays[i];
+        if (p->identity_len == r->identity_len && memcmp(p->identity, r->identity, r->identity_len) == 0)
+            return p;
+        if (p->moved_ns < found->moved_ns)
+            found = p;
+    }
+    return found;
 }
 
 static void take_requests(struct kv_events *ev)
 {
-    for (uint32_t i = 0; i < REPLAYS_MAX; i++) {
-        struct replay *p = &ev->replays[i], r;
-        if (p->identity_len > 0)
-            continue;
-        if (!read_request(ev, &r))
-            return;
+    struct replay r;
+    for (uint32_t i = 0; i < REPLAYS_MAX && read_request(ev, &r); i++) {
         r.next = MAX_OF(r.next, ev->kept.first);
-        *p = r;
+        r.moved_ns = clock_now_ns();
+        *place_for(ev, &r) = r;
         COUNT(ev->replays_begun, 1);
     }
 }
@@ -239,17 +250,19 @@ static bool send_next(struct kv_events *ev, struct replay *p, bool *gone)
     return true;
 }
 
-/* Sends as much as their queues take. True: something is left. */
+/* Sends as much as their queues take. A replay ends when its reader leaves or stops reading. True: something
+ * is left. */
 static bool serve_replays(struct kv_events *ev)
 {
     bool left = false;
+    uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < REPLAYS_MAX; i++) {
         struct replay *p = &ev->replays[i];
         bool gone = false;
         while (p->identity_len > 0 && send_next(ev, p, &gone))
-            ;
-        if (gone)
-            p->identity_len = 0;
+            p->moved_ns = now_ns;
+        if (gone || now_ns > p->moved_ns + STILL_NS)
+            *p = (struct replay){0};
         left |= p->identity_len > 0;
     }
     return left;
