@@ -8,7 +8,9 @@
 
 #include "base/check.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <string.h>
 
 /* Nodes that one call of prefix_events_tend() looks at, and chains that it announces. */
 #define LOOKS  4096
@@ -32,10 +34,9 @@ struct prefix_events {
 
 uint64_t prefix_event_hash(const struct prefix_key *key)
 {
-    uint64_t hash = 0;
-    for (uint32_t i = sizeof(key->bytes) - sizeof(hash); i < sizeof(key->bytes); i++)
-        hash = hash << 8 | key->bytes[i];
-    return hash ? hash : 1;
+    uint64_t last;
+    memcpy(&last, key->bytes + sizeof(key->bytes) - sizeof(last), sizeof(last));
+    return last ? be64toh(last) : 1;
 }
 
 size_t prefix_events_arena_bytes(uint32_t pages_max)
@@ -110,12 +111,6 @@ static void tell_chain(struct prefix_index *ix, uint32_t node)
         ev->at = 0;
 }
 
-static bool ends_hit(const struct prefix_index *ix, uint32_t node)
-{
-    ASSERT(ix->nodes[node].depth > 0);
-    return !ix->states || ix->nodes[node].snapshot != NONE;
-}
-
 void prefix_events_added(struct prefix_index *ix, uint32_t node, const uint32_t *tokens)
 {
     struct prefix_events *ev = ix->events;
@@ -134,7 +129,7 @@ void prefix_events_added(struct prefix_index *ix, uint32_t node, const uint32_t 
 void prefix_events_usable(struct prefix_index *ix, uint32_t node)
 {
     struct prefix_events *ev = ix->events;
-    if (ev && !ev->lost && ev->nodes[node].open && ends_hit(ix, node))
+    if (ev && !ev->lost && ev->nodes[node].open && prefix_state_has_state(ix, node))
         tell_chain(ix, node);
 }
 
@@ -166,9 +161,9 @@ void prefix_events_shortened(struct prefix_index *ix, uint32_t node, bool leaves
         node = ix->nodes[node].parent;
     }
     /* A chain may be announced in pieces, and its last node not yet. */
-    while (ev->at < ix->nodes_max && node != NONE && !is_told(ev, node) && !ends_hit(ix, node))
+    while (ev->at < ix->nodes_max && node != NONE && !is_told(ev, node) && !prefix_state_has_state(ix, node))
         node = ix->nodes[node].parent;
-    while (is_told(ev, node) && ev->nodes[node].children == 0 && !ends_hit(ix, node)) {
+    while (is_told(ev, node) && ev->nodes[node].children == 0 && !prefix_state_has_state(ix, node)) {
         if (!take_back(ix, node))
             return;
         node = ix->nodes[node].parent;
@@ -191,7 +186,7 @@ bool prefix_events_tend(struct prefix_index *ix)
     ASSERT(ev->at <= ix->nodes_max);
     for (uint32_t looks = LOOKS; looks > 0 && chains > 0 && ev->at < ix->nodes_max; looks--) {
         uint32_t node = ev->at++;
-        bool due = ix->nodes[node].depth > 0 && ev->nodes[node].open && ends_hit(ix, node);
+        bool due = ix->nodes[node].depth > 0 && ev->nodes[node].open && prefix_state_has_state(ix, node);
         if (!due || is_told(ev, node))
             continue;
         tell_chain(ix, node);
@@ -214,6 +209,6 @@ void prefix_events_check(const struct prefix_index *ix, uint32_t node)
         children += is_told(ev, c);
     ASSERT_OF(children == ev->nodes[node].children, "prefix node %u: %u children are told, %u counted", node,
               children, ev->nodes[node].children);
-    ASSERT_OF(children > 0 || ends_hit(ix, node) || ev->at < ix->nodes_max,
+    ASSERT_OF(children > 0 || prefix_state_has_state(ix, node) || ev->at < ix->nodes_max,
               "prefix node %u: told behind the last end of a hit", node);
 }

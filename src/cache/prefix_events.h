@@ -9,7 +9,7 @@
  * A page for which the taker has no room is announced at a later prefix_events_tend(). A removal without room
  * is lost: the taker gets PREFIX_CLEARED, and then every page again, a piece at each call.
  *
- * Bound: 148 bytes for each page of the first group, in the arena of the index. Engine thread only. */
+ * Bound: 144 bytes for each page of the first group, in the arena of the index. Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_EVENTS_H
 #define PLATEAU_CACHE_PREFIX_EVENTS_H
 

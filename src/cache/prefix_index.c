@@ -330,7 +330,7 @@ static bool has_window(const struct prefix_index *ix, uint32_t node, uint32_t gr
 
 bool prefix_state_is_end(const struct prefix_index *ix, uint32_t node)
 {
-    bool all = !ix->states || ix->nodes[node].snapshot != NONE;
+    bool all = prefix_state_has_state(ix, node);
     for (uint32_t g = 1; all && g < ix->group_count; g++)
         all = has_window(ix, node, g);
     ASSERT(ix->nodes[node].depth > 0);
@@ -433,7 +433,7 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
         if (node == NONE)
             return;
         uint32_t snapshot = ix->nodes[node].snapshot;
-        bool whole = !ix->states || snapshot != NONE;
+        bool whole = prefix_state_has_state(ix, node);
         for (uint32_t g = 1; g < ix->group_count; g++) {
             gap[g] = page_of(ix, node, g) == NONE ? i + 1 : gap[g];
             whole = whole && gap[g] <= page_group_first(&ix->groups[g].is, (i + 1) * PAGE_TOKENS);

@@ -124,6 +124,13 @@ void prefix_events_shortened(struct prefix_index *ix, uint32_t node, bool leaves
 /* Asserts the invariants of a node that was announced. */
 void prefix_events_check(const struct prefix_index *ix, uint32_t node);
 
+/* True when the recurrent state after this node is kept, or the model has none. */
+static inline bool prefix_state_has_state(const struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(ix->nodes[node].depth > 0);
+    return !ix->states || ix->nodes[node].snapshot != NONE;
+}
+
 /* True when a prefix may end at this node. */
 bool prefix_state_is_end(const struct prefix_index *ix, uint32_t node);
 
