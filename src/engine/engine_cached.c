@@ -29,7 +29,7 @@ static void look_at_page(const struct engine *en, const struct job_spec *job, ui
             continue;
         }
         ASSERT(ret->count < PAGE_TOKENS);
-        ret->list[ret->count++] = job_seen_image(&en->shape->vision, &job->images[i]);
+        ret->list[ret->count++] = job_seen_image(&g, p);
     }
 }
 

@@ -174,11 +174,9 @@ static int create_tokens(struct job *j, const struct job_opts *opts)
     return repetition_create(j->arena, &spec->repetition, &j->repetition);
 }
 
-struct prefix_image job_seen_image(const struct model_vision *vision, const struct job_image *image)
+struct prefix_image job_seen_image(const struct model_grid *g, const struct image *p)
 {
-    const struct image *p = image->image;
-    struct model_grid g = model_grid_of(vision, image->first, p->width, p->height);
-    struct prefix_image ret = {.first = g.first, .rows = g.rows, .columns = g.columns};
+    struct prefix_image ret = {.first = g->first, .rows = g->rows, .columns = g->columns};
     memcpy(ret.sha256, p->sha256, sizeof(ret.sha256));
     return ret;
 }
@@ -204,7 +202,7 @@ static int create_images(struct job *j, const struct job_opts *opts)
         j->images[i] = p;
         j->grids[i] = g;
         j->entries[i] = NONE;
-        j->seen[i] = job_seen_image(opts->vision, &spec->images[i]);
+        j->seen[i] = job_seen_image(&g, p);
         spans[i] = (struct sched_span){g.first, g.first + model_grid_tokens(&g)};
         j->image_bytes += p->bytes;
         j->image_count++;

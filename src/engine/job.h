@@ -124,7 +124,7 @@ void job_bytes_max(bool images, const struct job_tables *t, uint64_t *fixed, uin
 int job_create(const struct job_opts *opts, struct job **ret);
 /* The parent of the keys of a job's pages, and an image as keys have it. */
 struct prefix_key job_root_key(const struct store_identity *identity, const struct job_spec *spec);
-struct prefix_image job_seen_image(const struct model_vision *vision, const struct job_image *image);
+struct prefix_image job_seen_image(const struct model_grid *g, const struct image *p);
 /* Releases its images and frees the block, not the stream. */
 void job_free(struct job *j);
 
