@@ -16,6 +16,7 @@
 #include "base/threads/mailbox.h"
 #include "base/threads/thread_stack.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -82,16 +83,15 @@ struct kv_events {
 
 static void write_number(uint64_t n, uint8_t ret[8])
 {
-    for (int i = 7; i >= 0; i--, n >>= 8)
-        ret[i] = (uint8_t)n;
+    n = htobe64(n);
+    memcpy(ret, &n, sizeof(n));
 }
 
 static uint64_t read_number(const uint8_t *at)
 {
-    uint64_t n = 0;
-    for (int i = 0; i < 8; i++)
-        n = n << 8 | at[i];
-    return n;
+    uint64_t n;
+    memcpy(&n, at, sizeof(n));
+    return be64toh(n);
 }
 
 /* Three frames. A subscriber whose queue is full does not get them. */
@@ -397,7 +397,7 @@ static int init(struct kv_events *ev, const struct kv_events_opts *o, struct err
     if ((o->topic && strlen(o->topic) >= sizeof(ev->topic)) || !write_topic(ev, "", topic))
         return err_set(e, -EINVAL, "--kv-events-topic %s: it has %%p and %%m at most, and %d bytes", o->topic,
                        KV_EVENTS_TOPIC_MAX - 1);
-    if (kv_replay_init(&ev->kept, o->buffer_bytes / 2) < 0)
+    if (kv_replay_init(&ev->kept, o->buffer_bytes / 2 - sizeof(*ev)) < 0)
         return err_set(e, -ENOMEM, "--kv-events: no memory for the replay buffer");
     return 0;
 }

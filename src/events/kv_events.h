@@ -7,9 +7,9 @@
  * Messages have numbers from 0. A subscriber that does not read loses messages, and no other one does. The
  * replay buffer has the last messages.
  *
- * Bound: `buffer_bytes`, charged at the opening: a half is the replay buffer, a quarter the rings, an eighth
- * the queues of subscribers, an eighth the queues of replays. A stack and some 200 KB of libzmq come on
- * top. */
+ * Bound: `buffer_bytes`, charged at the opening: a half is the replay buffer with the publisher's tables, a
+ * quarter the rings, an eighth the queues of subscribers, an eighth the queues of replays. A stack and some
+ * 200 KB of libzmq come on top. */
 #ifndef PLATEAU_EVENTS_KV_EVENTS_H
 #define PLATEAU_EVENTS_KV_EVENTS_H
 
