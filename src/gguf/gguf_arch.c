@@ -326,6 +326,7 @@ static const struct gguf_arch archs[] = {
      .naming.ordered = paired},
     {"qwen2", GGUF_NAMES, .model_type = "qwen2"},
     {"qwen2moe", GGUF_NAMES, .experts = true, .model_type = "qwen2_moe"},
+    {"qwen2vl", GGUF_NAMES, .model_type = "qwen2", .sees = "qwen2_5_vl"}, /* text alone as qwen3vl */
     {"qwen3", GGUF_NAMES, .model_type = "qwen3"},
     {"qwen3vl", GGUF_NAMES, .model_type = "qwen3", /* text alone, where its three positions are one */
      .sees = "qwen3_vl"},
@@ -424,7 +425,6 @@ static const struct gguf_arch refused[] = {
     {"kimi-k3", GGUF_NAMES, .refused = true, .model_type = "kimi_k3"},
     {"llama4", GGUF_NAMES, .refused = true, .model_type = "llama4"},
     {"minimax-m3", GGUF_NAMES, .refused = true, .model_type = "minimax_m3"},
-    {"qwen2vl", GGUF_NAMES, .refused = true, .model_type = "qwen2_vl"},
     {"qwen4exp", GGUF_NAMES, .refused = true, .model_type = "qwen4_exp"},
     {"rwkv6", GGUF_NAMES, .refused = true, .model_type = "rwkv6"},
     {"rwkv7", GGUF_NAMES, .refused = true, .model_type = "rwkv7"},

@@ -115,8 +115,6 @@ static int add_facts(struct gguf_meta *v)
     int r = gguf_meta_set(v, v->root, "model_type", json_string(sees ? v->arch->sees : v->arch->model_type));
     if (r == 0 && v->file->encoder)
         r = gguf_vision_config(&v->file->head, v->file->encoder, v->root, v->e);
-    if (r == 0 && sees)
-        r = gguf_meta_set(v, v->rope, "mrope_interleaved", json_true());
     if (r == 0 && v->arch->flag.key)
         r = gguf_meta_set(v, v->root, v->arch->flag.name,
                           json_boolean(gguf_meta_tensor(v, v->arch->flag.key) != NULL));

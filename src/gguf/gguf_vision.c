@@ -13,6 +13,7 @@
 
 #define BLOCKS_MAX 1024
 #define EPS        1e-6
+#define WINDOW     112 /* window_size of files without the key */
 
 /* Names without ".weight" and ".bias"; '#' is the number of a block. One that ends in '=' has neither. */
 struct encoder_name {
@@ -84,24 +85,82 @@ static const struct encoder_name internvl_names[] = {
     {NULL, NULL},
 };
 
+static const struct encoder_name qwen25_names[] = {
+    {"v.blk.#.ln1", "model.visual.blocks.#.norm1"},
+    {"v.blk.#.ln2", "model.visual.blocks.#.norm2"},
+    {"v.blk.#.attn_qkv", "model.visual.blocks.#.attn.qkv"},
+    {"v.blk.#.attn_q", "model.visual.blocks.#.attn.q"},
+    {"v.blk.#.attn_k", "model.visual.blocks.#.attn.k"},
+    {"v.blk.#.attn_v", "model.visual.blocks.#.attn.v"},
+    {"v.blk.#.attn_out", "model.visual.blocks.#.attn.proj"},
+    {"v.blk.#.ffn_gate", "model.visual.blocks.#.mlp.gate_proj"},
+    {"v.blk.#.ffn_up", "model.visual.blocks.#.mlp.up_proj"},
+    {"v.blk.#.ffn_down", "model.visual.blocks.#.mlp.down_proj"},
+    {"v.post_ln", "model.visual.merger.ln_q"},
+    {"mm.0", "model.visual.merger.mlp.0"},
+    {"mm.2", "model.visual.merger.mlp.2"},
+    {NULL, NULL},
+};
+
+/* v.token_embd.img_break is the text's own embedding of a token. */
+static const struct encoder_name pixtral_names[] = {
+    {"v.patch_embd", "model.vision_tower.patch_conv"},
+    {"v.pre_ln", "model.vision_tower.ln_pre"},
+    {"v.blk.#.ln1", "model.vision_tower.transformer.layers.#.attention_norm"},
+    {"v.blk.#.ln2", "model.vision_tower.transformer.layers.#.ffn_norm"},
+    {"v.blk.#.attn_q", "model.vision_tower.transformer.layers.#.attention.q_proj"},
+    {"v.blk.#.attn_k", "model.vision_tower.transformer.layers.#.attention.k_proj"},
+    {"v.blk.#.attn_v", "model.vision_tower.transformer.layers.#.attention.v_proj"},
+    {"v.blk.#.attn_out", "model.vision_tower.transformer.layers.#.attention.o_proj"},
+    {"v.blk.#.ffn_gate", "model.vision_tower.transformer.layers.#.feed_forward.gate_proj"},
+    {"v.blk.#.ffn_up", "model.vision_tower.transformer.layers.#.feed_forward.up_proj"},
+    {"v.blk.#.ffn_down", "model.vision_tower.transformer.layers.#.feed_forward.down_proj"},
+    {"mm.input_norm", "model.multi_modal_projector.norm"},
+    {"mm.patch_merger", "model.multi_modal_projector.patch_merger.merging_layer"},
+    {"mm.1", "model.multi_modal_projector.linear_1"},
+    {"mm.2", "model.multi_modal_projector.linear_2"},
+    {NULL, NULL},
+};
+
 /* An encoder by its file's projector. */
 struct encoder {
     const char *projector;
     const char *architectures[4]; /* architectures of its models */
     const struct encoder_name *names;
-    bool two_frames;   /* filters of two frames, DeepStack, keys of Qwen's; else the following */
+    bool two_frames;   /* filters of two frames, DeepStack, keys of Qwen's; else `type` and the following */
+    bool windows;      /* two_frames: windows, the text's sections of positions one after the other */
+    double eps;        /* epsilon of norms, if only one is computed; else 0 */
+    bool acts;         /* use_silu or use_gelu names the activation */
     const char *type;  /* model_type of config.json */
     const char *token; /* text of the image token */
     const char *merge_key;
     uint32_t merge; /* clip.vision.projector.scale_factor where the file has none */
     bool longest;   /* preproc_image_size is the longer edge of an image, image_size that of a tile */
+    bool edge;      /* image_size is the longer edge of an image, spatial_merge_size the patches of a token */
 };
 
 static const struct encoder encoders[] = {
     {.projector = "qwen3vl_merger",
      .architectures = {"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"},
      .names = qwen3_names,
-     .two_frames = true},
+     .two_frames = true,
+     .eps = EPS},
+    {.projector = "qwen2.5vl_merger",
+     .architectures = {"qwen2vl"},
+     .names = qwen25_names,
+     .two_frames = true,
+     .windows = true,
+     .eps = EPS,
+     .acts = true},
+    {.projector = "pixtral",
+     .architectures = {"llama", "mistral3"},
+     .names = pixtral_names,
+     .type = "mistral3",
+     .token = "[IMG]",
+     .merge_key = "spatial_merge_size",
+     .edge = true,
+     .eps = 1e-5,
+     .acts = true},
     {.projector = "gemma3",
      .architectures = {"gemma3"},
      .names = gemma3_names,
@@ -369,13 +428,39 @@ static bool is_true(const struct gguf *g, const char *key)
 
 static uint64_t scale_of(const struct gguf *g, const struct encoder *n)
 {
+    if (n->edge)
+        return merge_of(g);
     const uint64_t scale = number(g, "clip.vision.projector.scale_factor");
     return scale > 0 ? scale : n->merge;
 }
 
+/* The activation, where files of the projector have several. */
+static int put_activation(const struct gguf *g, const struct encoder *n, json_t *vision, struct err *e)
+{
+    const bool silu = is_true(g, "clip.use_silu");
+    if (!n->acts && silu)
+        return err_set(e, -ENOTSUP, "metadata clip.use_silu: true is not supported for the projector '%s'",
+                       n->projector);
+    if (n->acts && !silu && !is_true(g, "clip.use_gelu"))
+        return err_set(e, -ENOTSUP, "neither clip.use_silu nor clip.use_gelu is true in the metadata");
+    if (n->acts)
+        json_object_set_new(vision, "hidden_act", json_string(silu ? "silu" : "gelu"));
+    return 0;
+}
+
+/* Refuses another epsilon than the only one that is computed. */
+static int check_eps(const struct gguf *g, const struct encoder *n, struct err *e)
+{
+    const double eps = real(g, "clip.vision.attention.layer_norm_epsilon", n->eps);
+    return n->eps > 0 && fabs(eps - n->eps) > 1e-9
+               ? err_set(e, -ENOTSUP,
+                         "metadata clip.vision.attention.layer_norm_epsilon: %g is not supported", eps)
+               : 0;
+}
+
 /* The keys of encoders other than Qwen's. */
-static int put_encoder(const struct gguf *model, const struct gguf *encoder, const struct encoder *n,
-                       json_t *root, json_t *vision, struct err *e)
+static void put_encoder(const struct gguf *model, const struct gguf *encoder, const struct encoder *n,
+                        json_t *root, json_t *vision)
 {
     const uint64_t edge = number(encoder, "clip.vision.image_size"),
                    patch = number(encoder, "clip.vision.patch_size"), scale = scale_of(encoder, n);
@@ -388,25 +473,48 @@ static int put_encoder(const struct gguf *model, const struct gguf *encoder, con
     else if (patch > 0 && edge < UINT32_MAX && scale < UINT32_MAX)
         put(root, "mm_tokens_per_image", edge / patch / scale * (edge / patch / scale));
     put_token(model, n->token, "image_token_id", root);
-    return is_true(encoder, "clip.use_silu")
-               ? err_set(e, -ENOTSUP, "metadata clip.use_silu: true is not supported for the projector '%s'",
-                         n->projector)
-               : 0;
 }
 
-static int put_qwen(const struct gguf *model, const struct gguf *encoder, json_t *root, json_t *vision,
-                    struct err *e)
+/* A block's number; null: it is not one. */
+static json_t *block_of(const struct gguf_item *item)
+{
+    const bool good = item->kind == GGUF_IS_NUMBER && item->real >= 0 && item->real < BLOCKS_MAX;
+    return good ? json_integer((json_int_t)item->real) : json_null();
+}
+
+/* Blocks that see all of an image: a list of them, or each block of that number. */
+static json_t *whole_blocks(const struct gguf *g)
+{
+    const uint64_t each = number(g, "clip.vision.n_wa_pattern"), count = number(g, "clip.vision.block_count");
+    struct gguf_walk w = {.value = gguf_find(g, "clip.vision.wa_layer_indexes")};
+    struct gguf_item item;
+    json_t *list = json_array();
+    while (w.value && w.index < BLOCKS_MAX && gguf_next(&w, &item))
+        json_array_append_new(list, block_of(&item));
+    for (uint64_t i = each; !w.value && each > 0 && i <= MIN_OF(count, (uint64_t)BLOCKS_MAX); i += each)
+        json_array_append_new(list, json_integer((json_int_t)i - 1));
+    return list;
+}
+
+static void put_windows(const struct gguf *g, json_t *vision)
+{
+    const uint64_t edge = number(g, "clip.vision.window_size");
+    put(vision, "window_size", edge > 0 ? edge : WINDOW);
+    json_object_set_new(vision, "fullatt_block_indexes", whole_blocks(g));
+}
+
+static void put_qwen(const struct gguf *model, const struct gguf *encoder, const struct encoder *n,
+                     json_t *root, json_t *vision)
 {
     const struct gguf_tensor *positions = tensor(encoder, "v.position_embd.weight");
-    const double eps = real(encoder, "clip.vision.attention.layer_norm_epsilon", EPS);
     put(vision, "spatial_merge_size", merge_of(encoder));
     put(vision, "num_position_embeddings", positions ? positions->shape[0] : 0);
     json_object_set_new(vision, "deepstack_visual_indexes", deep_indexes(encoder));
     put_tokens(model, root);
-    return fabs(eps - EPS) > 1e-9
-               ? err_set(e, -ENOTSUP,
-                         "metadata clip.vision.attention.layer_norm_epsilon: %g is not supported", eps)
-               : 0;
+    if (n->windows)
+        put_windows(encoder, vision);
+    else
+        json_object_set_new(json_object_get(root, "rope_parameters"), "mrope_interleaved", json_true());
 }
 
 int gguf_vision_config(const struct gguf *model, const struct gguf *encoder, json_t *root, struct err *e)
@@ -426,8 +534,14 @@ int gguf_vision_config(const struct gguf *model, const struct gguf *encoder, jso
     for (size_t i = 0; i < COUNT_OF(keys); i++)
         put(vision, keys[i].to, number(encoder, keys[i].from));
     json_object_set_new(root, "vision_config", vision);
-    return !n || n->two_frames ? put_qwen(model, encoder, root, vision, e)
-                               : put_encoder(model, encoder, n, root, vision, e);
+    if (!n)
+        return err_set(e, -ENOTSUP, "the file of a vision encoder has no projector that is supported");
+    if (n->two_frames)
+        put_qwen(model, encoder, n, root, vision);
+    else
+        put_encoder(model, encoder, n, root, vision);
+    int r = check_eps(encoder, n, e);
+    return r < 0 ? r : put_activation(encoder, n, vision, e);
 }
 
 static void put_triple(json_t *object, const char *name, const struct gguf_value *value)
@@ -468,6 +582,10 @@ static void put_sizes(const struct gguf *g, const struct encoder *n, json_t *obj
         put_pair(object, "size", "longest_edge", NULL, number(g, "clip.vision.preproc_image_size"));
         return;
     }
+    if (n->edge) {
+        put_pair(object, "size", "longest_edge", NULL, edge);
+        return;
+    }
     put_pair(object, "size", "height", "width", edge);
     put_number(object, "min_patches", number(g, "clip.vision.preproc_min_tiles"));
     put_number(object, "max_patches", number(g, "clip.vision.preproc_max_tiles"));
@@ -480,10 +598,13 @@ int gguf_vision_preprocessor(const struct gguf *encoder, json_t **ret, struct er
     if (!object)
         return err_set(e, -ENOMEM, "no memory left for the configuration of a preprocessor");
     put(object, "patch_size", number(encoder, "clip.vision.patch_size"));
-    if (n && !n->two_frames)
+    if (n && !n->two_frames) {
         put_sizes(encoder, n, object);
-    else
+    } else {
         put(object, "merge_size", merge_of(encoder));
+        put_number(object, "min_pixels", number(encoder, "clip.vision.image_min_pixels"));
+        put_number(object, "max_pixels", number(encoder, "clip.vision.image_max_pixels"));
+    }
     put_triple(object, "image_mean", gguf_find(encoder, "clip.vision.image_mean"));
     put_triple(object, "image_std", gguf_find(encoder, "clip.vision.image_std"));
     *ret = object;

@@ -1,8 +1,8 @@
 /* gguf_vision.h - a vision encoder in a file of its own (mmproj), beside a GGUF model.
  *
  * Its metadata become vision_config and the preprocessor's configuration, and its tensors have the names of
- * Hugging Face's files. Encoders are those of Qwen3-VL and Qwen3.5 (projector qwen3vl_merger), Gemma 3,
- * Idefics3 with SmolVLM, and InternVL. Pure. */
+ * Hugging Face's files. Encoders are those of Qwen3-VL and Qwen3.5 (projector qwen3vl_merger), Qwen2.5-VL,
+ * Pixtral, Gemma 3, Idefics3 with SmolVLM, and InternVL. Pure. */
 #ifndef PLATEAU_GGUF_GGUF_VISION_H
 #define PLATEAU_GGUF_GGUF_VISION_H
 

@@ -9,6 +9,7 @@
 #include "base/hex.h"
 #include "compute/device.h"
 #include "model/load/pack.h"
+#include "registry/model_plan.h"
 #include "weights/model_files.h"
 #include "weights/model_fingerprint.h"
 
@@ -42,7 +43,7 @@ int packing_run(const struct settings *o, const struct packing_opts *opts, struc
         r = planning_arithmetic(o, &parts, e);
     if (r < 0)
         return r;
-    r = model_files_open(dir, &files, e);
+    r = model_plan_open_files(dir, o->model.mmproj, &files, e);
     if (r == 0)
         r = model_fingerprint(files, bytes, e);
     if (r < 0) {

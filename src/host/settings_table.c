@@ -61,7 +61,8 @@ const struct setting_row settings_table[] = {
      COMMAND_ANY | SECTION,
      "resize each image to at most N tokens, where the model has such a budget (gemma4: 70, 140, 280, 560 or "
      "1120); 0: the model's own"},
-    {GROUP_MODEL, "mmproj", "FILE", SETTING_TEXT, AT(model.mmproj), 0, 0, NULL, COMMAND_ANY | SECTION,
+    {GROUP_MODEL, "mmproj", "FILE", SETTING_TEXT, AT(model.mmproj), 0, 0, NULL,
+     COMMAND_ANY | COMMAND_PACK | SECTION,
      "the vision encoder of a GGUF model [default: a file *mmproj*.gguf in its directory]"},
     {GROUP_MODEL, "image-cache", "BYTES", SETTING_BYTES, AT(model.engine.image_cache_bytes), 0, 1e15,
      SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,

@@ -160,7 +160,7 @@ static void list_passes(struct vision_encoder *e)
     add_pass(e, ENCODER_MERGE, 0, 0);
 }
 
-/* Without an account of the caller's: one that counts for nobody. */
+/* Opens an uncounted account where the caller has none. */
 static int open_uncounted(struct vision_encoder *e, const struct domain *domain, struct account **ret)
 {
     int r = ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);

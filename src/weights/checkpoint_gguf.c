@@ -228,5 +228,8 @@ int checkpoint_head_check(struct slice text, uint64_t file_bytes)
 
 const char *checkpoint_gguf_name(const char *name)
 {
+    /* Only the vision encoder of --mmproj has an absolute name. */
+    if (name[0] == '/')
+        return "mmproj.gguf";
     return weights_name_is(name) ? name : "model.gguf";
 }

@@ -499,6 +499,7 @@ FAMILIES = {
     "falcon_h1": ("falcon-h1", falcon_h1, FALCON_NAMES, falcon_parts),
     "granitemoehybrid": ("granitehybrid", granite_hybrid, GRANITE_NAMES, granite_parts),
     "qwen3_vl_text": ("qwen3vl", qwen3_vl, {}, as_is),
+    "qwen2_5_vl_text": ("qwen2vl", qwen3_vl, {}, as_is),
     "qwen3_next": ("qwen3next", qwen3_next, NEXT_NAMES, next_parts),
     "nemotron_h": ("nemotron_h", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
     "nemotron_h_moe": ("nemotron_h_moe", nemotron_h, NEMOTRON_NAMES, mamba_parts("n_groups")),
@@ -564,6 +565,12 @@ VISION_NAMES = {
 }
 
 
+WINDOW_NAMES = {
+    **VISION_NAMES, **{f"blocks.#.mlp.{n}_proj": f"v.blk.#.ffn_{n}" for n in ("gate", "up", "down")}, "merger.ln_q": "v.post_ln",
+    "merger.mlp.0": "mm.0", "merger.mlp.2": "mm.2",
+}
+
+
 def frames(values):
     """Filters of a patch, a tensor for each frame."""
     out, channels, count, height, width = values.shape
@@ -575,19 +582,28 @@ def vision_of(config, tensors):
     """The file of the vision encoder: its architecture, keys and tensors."""
     c, found = config["vision_config"], {}
     deep = c.get("deepstack_visual_indexes", [])
-    keys = {"has_vision_encoder": True, "projector_type": "qwen3vl_merger", "vision.block_count": c["depth"], "vision.embedding_length": c["hidden_size"],
+    windows = "fullatt_block_indexes" in c
+    keys = {"has_vision_encoder": True, "projector_type": "qwen2.5vl_merger" if windows else "qwen3vl_merger", "vision.block_count": c["depth"], "vision.embedding_length": c["hidden_size"],
             "vision.attention.head_count": c["num_heads"], "vision.feed_forward_length": c["intermediate_size"], "vision.patch_size": c["patch_size"],
             "vision.projection_dim": c["out_hidden_size"], "vision.spatial_merge_size": c["spatial_merge_size"],
             "vision.attention.layer_norm_epsilon": 1e-6, "vision.image_mean": [0.5] * 3, "vision.image_std": [0.5] * 3,
             "vision.is_deepstack_layers": [i in deep for i in range(c["depth"])]}
+    if windows:
+        keys.update({"use_silu": True, "vision.n_wa_pattern": c["fullatt_block_indexes"][0] + 1, "vision.window_size": c["window_size"],
+                     "vision.image_mean": CLIP[0], "vision.image_std": CLIP[1]})
     for name, values in tensors.items():
-        stem, dot, kind = name.removeprefix("model.visual.").rpartition(".")
+        stem, dot, kind = name.removeprefix("model.").removeprefix("visual.").rpartition(".")
         number = re.search(r"(?<=\.)\d+", stem)
-        to = VISION_NAMES[re.sub(r"(?<=\.)\d+", "#", stem)]
+        names = WINDOW_NAMES if windows else VISION_NAMES
+        to = names.get(stem) or names[re.sub(r"(?<=\.)\d+", "#", stem)]
         if number:
             to = to.replace("#", str(deep[int(number[0])] if "deepstack" in to else number[0]))
         if len(values.shape) == 5:
             found["v.patch_embd.weight"], found["v.patch_embd.weight.1"] = frames(values)
+        elif windows and "qkv" in to:
+            third = values.shape[0] // 3
+            for i, one in enumerate("qkv"):
+                found[to.replace("qkv", one) + dot + kind] = values.take(range(i * third, (i + 1) * third))
         else:
             found[to + dot + kind] = values
     return "clip", keys, found
@@ -606,6 +622,13 @@ INTERN_NAMES = {
     "encoder.layer.#.attention.projection_layer": "v.blk.#.attn_out", "encoder.layer.#.mlp.fc1": "v.blk.#.ffn_up",
     "encoder.layer.#.mlp.fc2": "v.blk.#.ffn_down", "layer_norm": "mm.model.mlp.0", "linear_1": "mm.model.mlp.1", "linear_2": "mm.model.mlp.3",
 }
+PIXTRAL_NAMES = {
+    "patch_conv": "v.patch_embd", "ln_pre": "v.pre_ln", "transformer.layers.#.attention_norm": "v.blk.#.ln1", "transformer.layers.#.ffn_norm": "v.blk.#.ln2",
+    **{f"transformer.layers.#.attention.{n}_proj": f"v.blk.#.attn_{to}" for n, to in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "out"))},
+    **{f"transformer.layers.#.feed_forward.{n}_proj": f"v.blk.#.ffn_{n}" for n in ("gate", "up", "down")},
+    "norm": "mm.input_norm", "patch_merger.merging_layer": "mm.patch_merger", "linear_1": "mm.1", "linear_2": "mm.2",
+}
+CLIP = [[0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]]
 # Whole names, of tensors without a module.
 BARE_NAMES = {
     "mm_input_projection_weight": "mm.input_projection.weight", "embeddings.cls_token": "v.class_embd",
@@ -618,6 +641,8 @@ ENCODERS = {
     "smolvlm": ("idefics3", SIGLIP_NAMES, lambda c, p: {"vision.projector.scale_factor": c["scale_factor"],
                                                         "vision.preproc_image_size": p["size"]["longest_edge"]}),
     "internvl": ("internvl", INTERN_NAMES, lambda c, p: {"vision.projector.scale_factor": 2, "vision.preproc_max_tiles": 12}),
+    "mistral3": ("pixtral", PIXTRAL_NAMES, lambda c, p: {"vision.spatial_merge_size": c["spatial_merge_size"], "vision.image_mean": CLIP[0],
+                                                         "vision.image_std": CLIP[1], "use_silu": True}),
 }
 
 
@@ -630,7 +655,7 @@ def encoder_of(config, preprocessor, tensors):
     keys = {"has_vision_encoder": True, "projector_type": projector, "vision.block_count": c["num_hidden_layers"],
             "vision.embedding_length": c["hidden_size"], "vision.attention.head_count": c["num_attention_heads"],
             "vision.feed_forward_length": c["intermediate_size"], "vision.patch_size": patch, "vision.image_size": edge,
-            "vision.projection_dim": config["text_config"]["hidden_size"], "vision.attention.layer_norm_epsilon": c["layer_norm_eps"],
+            "vision.projection_dim": config["text_config"]["hidden_size"], "vision.attention.layer_norm_epsilon": c.get("layer_norm_eps", 1e-5),
             "vision.image_mean": mean, "vision.image_std": std, "use_gelu": True, **more(config, preprocessor)}
     for name, values in tensors.items():
         stem = re.sub(r"^(model\.)?(vision_tower|vision_model|multi_modal_projector|connector)\.", "", name)
@@ -640,6 +665,8 @@ def encoder_of(config, preprocessor, tensors):
         to = BARE_NAMES[stem] if stem in BARE_NAMES else names[module] + dot + kind
         if "soft_emb_norm" in to:
             values = values.mapped(lambda x: x + 1)
+        if projector == "pixtral" and re.search("attn_[qk]", to):
+            values = paired(values, c["num_attention_heads"])
         found[to.replace("#", number[0]) if number else to] = values
     return "clip", keys, found
 

@@ -118,7 +118,7 @@ def pair(folder, tmp_path, change=lambda keys: keys):
     for key, word in {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>", "vision_start_token_id": "<|vision_start|>",
                       "vision_end_token_id": "<|vision_end|>"}.items():
         words[config[key]] = word
-    sees = {name: values for name, values in tensors.items() if ".visual." in name}
+    sees = {name: values for name, values in tensors.items() if "visual." in name}
     model = tmp_path / "model"
     model.mkdir()
     gguf_twin.write(model / "tiny.gguf", *gguf_twin.twin_of(config["text_config"], {n: v for n, v in tensors.items() if n not in sees}), words)
@@ -127,19 +127,20 @@ def pair(folder, tmp_path, change=lambda keys: keys):
     return model
 
 
-def sees(model):
+def sees(model, name="qwen3_vl"):
     """The exit status and output of the golden with an image, run against the model."""
-    ran = subprocess.run([BUILD / "golden", "--compute", "f32", "--model", model, DATA / "qwen3_vl"], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([BUILD / "golden", "--compute", "f32", "--model", model, DATA / name], capture_output=True, text=True, timeout=120)
     return ran.returncode, ran.stdout + ran.stderr
 
 
-def test_a_vision_encoder_lies_beside_the_model(tmp_path):
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen2_5_vl"])
+def test_a_vision_encoder_lies_beside_the_model(name, tmp_path):
     """Images of a directory, of a file, and of a packed file."""
-    model, packed = pair(DATA / "qwen3_vl", tmp_path), tmp_path / "tiny.plateau"
+    model, packed = pair(DATA / name, tmp_path), tmp_path / "tiny.plateau"
     (model / "mmproj-BF16.gguf").write_bytes(b"GGUF")
     subprocess.run([BUILD / "plateau", "pack", model, packed, "--compute", "f32"], check=True, capture_output=True, timeout=120)
     for path in model, model / "tiny.gguf", packed:
-        code, said = sees(path)
+        code, said = sees(path, name)
         assert code == 0 and "image" in said, said
 
 
@@ -149,7 +150,7 @@ def test_an_encoder_of_another_model_is_passed_over(tmp_path):
     assert code != 0 and "image" in said, said
 
 
-IMAGE_TOKENS = {"gemma3_vl": "<image_soft_token>", "smolvlm": "<image>", "internvl": "<IMG_CONTEXT>"}
+IMAGE_TOKENS = {"gemma3_vl": "<image_soft_token>", "smolvlm": "<image>", "internvl": "<IMG_CONTEXT>", "mistral3": "[IMG]"}
 
 
 def other_pair(name, tmp_path, beside=True):
@@ -182,9 +183,9 @@ def test_other_encoders_lie_beside_the_model(name, tmp_path):
 def test_mmproj_names_the_encoder(tmp_path):
     model = other_pair("internvl", tmp_path, beside=False)
     config, tensors = gguf_twin.read(DATA / "smolvlm")
-    sees = {n: v for n, v in tensors.items() if re.search("vision|projector|connector", n)}
+    found = {n: v for n, v in tensors.items() if re.search("vision|projector|connector", n)}
     preprocessor = json.loads((DATA / "smolvlm/preprocessor_config.json").read_text())
-    gguf_twin.write(tmp_path / "idefics.gguf", *gguf_twin.encoder_of(config, preprocessor, sees))
+    gguf_twin.write(tmp_path / "idefics.gguf", *gguf_twin.encoder_of(config, preprocessor, found))
 
     def plan(*more):
         ran = subprocess.run([BUILD / "plateau", "plan", *more, "--memory-limit", "512M"], capture_output=True, text=True, timeout=60)
@@ -199,6 +200,11 @@ def test_mmproj_names_the_encoder(tmp_path):
     for name, why in refused.items():
         code, said = plan(model, "--mmproj", tmp_path / name)
         assert code == 1 and f"--mmproj {tmp_path / name}: " in said and why in said, said
+    packed = tmp_path / "tiny.plateau"
+    subprocess.run([BUILD / "plateau", "pack", model, packed, "--compute", "f32", "--mmproj", tmp_path / "other/seeing.gguf"], check=True,
+                   capture_output=True, timeout=120)
+    code, said = sees(packed, "internvl")
+    assert code == 0 and "16 values of features compared" in said, said
     code, said = plan(DATA / "internvl", "--mmproj", tmp_path / "other/seeing.gguf")
     assert code == 1 and "is not a GGUF model, whose vision encoder is a file of its own" in said, said
 

@@ -22,7 +22,7 @@ enum vision_role {
     VISION_ROLE_POSITIONS,  /* table of learned positions (vision_family.positions) */
     VISION_ROLE_FIRST_NORM, /* norm of the embedding with its position */
     VISION_ROLE_MIX_NORM,
-    VISION_ROLE_QKV, /* queries | keys | values in one tensor, instead of the next three */
+    VISION_ROLE_QKV, /* queries | keys | values in one tensor, or the next three */
     VISION_ROLE_Q,
     VISION_ROLE_K,
     VISION_ROLE_V,
@@ -88,6 +88,7 @@ struct vision_family {
     bool rms;                        /* norms are RMSNorms, without biases */
     double eps;                      /* default epsilon of norms */
     enum encode_rotation rotation;   /* rotation of queries and keys by row and column */
+    bool named_pairs;                /* GGUF files have rows that rotate together side by side */
     bool plain_scores;               /* scores have no factor; else one by the head's size */
     bool v_norm;                     /* each head of the values is normed, without a weight */
     bool pools;                      /* tokens are means of patches, else patches side by side */

@@ -76,6 +76,16 @@ static int bind_norm(struct binder *b, enum vision_role role, uint32_t index, ui
     return binder_vector(b, path_of(b, role, index, "bias", path), n, &ret->bias);
 }
 
+/* GGUF files of some encoders have the rows of queries and keys in the order of llama. */
+static int order_rows(struct binder *b, enum vision_role role, const char *path, struct linear_source *s)
+{
+    const struct vision_config *v = &b->config->vision;
+    if (!b->config->naming || !v->family->named_pairs || (role != VISION_ROLE_Q && role != VISION_ROLE_K))
+        return 0;
+    s->row_order = (struct tensor_reorder){0, 2, v->head_dim / 2, 1};
+    return s->has_bias ? err_set(b->e, -ENOTSUP, "tensor %s%s.bias is not supported", b->prefix, path) : 0;
+}
+
 /* Matrices of one input, [out, in] each, as one. */
 static int bind_linears(struct binder *b, const enum vision_role *roles, uint32_t count, uint32_t index,
                         uint32_t out, uint32_t in, struct vision_linear *ret)
@@ -88,6 +98,8 @@ static int bind_linears(struct binder *b, const enum vision_role *roles, uint32_
         r = binder_linear(b, path_of(b, roles[i], index, NULL, path), out, in, &s[i]);
         if (r == 0 && b->config->vision.family->biases && !s[i].has_bias)
             r = err_set(b->e, -EINVAL, "tensor %s%s.bias is missing", b->prefix, path);
+        if (r == 0)
+            r = order_rows(b, roles[i], path, &s[i]);
     }
     if (r == 0)
         r = binder_projection(b, s, count, &ret->w);
@@ -152,7 +164,9 @@ static int bind_fused(struct binder *b, uint32_t index, uint32_t n, struct visio
 static int bind_qkv(struct binder *b, uint32_t index, uint32_t n, struct vision_block *ret)
 {
     static const enum vision_role key_value[] = {VISION_ROLE_K, VISION_ROLE_V};
-    if (name_of(b, VISION_ROLE_QKV))
+    char path[BINDER_PATH_MAX];
+    const bool fused = name_of(b, VISION_ROLE_QKV), apart = name_of(b, VISION_ROLE_Q);
+    if (fused && !(apart && binder_has(b, path_of(b, VISION_ROLE_Q, index, "weight", path))))
         return bind_fused(b, index, n, ret);
     int r = bind_clipped(b, VISION_ROLE_Q, index, n, n, &ret->query);
     if (r == 0 && !b->config->vision.clipped)
