@@ -11,6 +11,7 @@
 #include "base/none.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define NS_PER_MS 1000000ull
 
@@ -50,12 +51,14 @@ static void move(void *arg, uint32_t from, uint32_t to)
 
 static struct block_pool_opts block_opts(const struct page_pool_opts *opts, struct page_pool *p)
 {
-    return (struct block_pool_opts){.blocks_max = opts->pages_max,
-                                    .block_bytes = opts->page_bytes,
-                                    .account = opts->kv,
-                                    .is_movable = is_movable,
-                                    .move = opts->move ? move : NULL,
-                                    .arg = p};
+    struct block_pool_opts ret = {.blocks_max = opts->pages_max,
+                                  .block_bytes = opts->page_bytes,
+                                  .account = opts->kv,
+                                  .is_movable = is_movable,
+                                  .move = opts->move ? move : NULL,
+                                  .arg = p};
+    memcpy(ret.beside, opts->beside, sizeof(ret.beside));
+    return ret;
 }
 
 size_t page_pool_arena_bytes(const struct page_pool_opts *opts)

@@ -19,8 +19,9 @@ struct page_pool;
 
 struct page_pool_opts {
     uint32_t pages_max; /* how many may exist, ever */
-    size_t page_bytes;  /* 32 tokens of K and V of all layers of the group */
+    size_t page_bytes;  /* 32 tokens of K and V of all layers of the group; of several shards, of the first */
     struct account *kv; /* reserved from before a unit is committed */
+    struct block_shard beside[SHARDS_MAX - 1]; /* block_pool_opts.beside */
     /* Called before a cached page is reused for another purpose; may be NULL if no page is ever kept. */
     void (*evict)(void *arg, uint32_t page);
     /* Moves a cached page: its bytes and all references by its index must have changed on return. NULL: pages

@@ -14,6 +14,10 @@ typedef struct {
 
 #define DEV_NULL ((dev_ptr){0})
 
+/* Devices that a model may be spread over. Each has a shard of it: some of its layers, with their parts of
+ * every page and state. The first shard also has all that is outside the layers. */
+#define SHARDS_MAX 8u
+
 static inline bool dev_is_null(dev_ptr p)
 {
     return p.at == 0;

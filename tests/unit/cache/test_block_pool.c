@@ -1,10 +1,12 @@
 /* States: one row each, committed before they are handed out, given back whole. */
 #include "test_blocks.h"
 #include "test_ledger.h"
+#include "test_rng.h"
 
 #include "cache/block_pool.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STATE_BYTES (UNIT_BYTES + UNIT_BYTES / 2)
@@ -107,6 +109,123 @@ TEST(bytes_are_copied_within_a_state_and_between_states)
     block_pool_give(p, s[0]);
     block_pool_give(p, s[1]);
     close_pool(p);
+}
+
+/* ---- blocks with a part on each of several devices ---- */
+
+#define SMALL_BYTES 64u
+#define LARGE_BYTES (UNIT_BYTES / 4)
+
+static struct account *of_shards[3];
+
+static struct block_pool *open_shards(uint32_t blocks_max, const uint64_t limits[3])
+{
+    struct block_pool *p = NULL;
+    for (size_t i = 0; i < COUNT_OF(of_shards); i++)
+        of_shards[i] = test_account(limits ? limits[i] : ACCOUNT_NO_LIMIT);
+    struct block_pool_opts opts = {.blocks_max = blocks_max,
+                                   .block_bytes = STATE_BYTES,
+                                   .account = of_shards[0],
+                                   .beside = {{SMALL_BYTES, of_shards[1]}, {LARGE_BYTES, of_shards[2]}}};
+    struct arena_opts a = {.bytes_max = block_pool_arena_bytes(&opts)};
+    assert_int_equal(arena_create(&a, &arena), 0);
+    assert_int_equal(block_pool_create(arena, &opts, &p), 0);
+    return p;
+}
+
+static void assert_units(uint32_t first, uint32_t second, uint32_t third)
+{
+    const uint32_t units[] = {first, second, third};
+    for (size_t i = 0; i < COUNT_OF(of_shards); i++)
+        assert_int_equal(account_numbers(of_shards[i]).used, units[i] * UNIT_BYTES);
+}
+
+static void close_shards(struct block_pool *p)
+{
+    block_pool_check(p);
+    block_pool_done(p);
+    arena_free(arena);
+    assert_units(0, 0, 0);
+}
+
+TEST(parts_of_a_block_come_and_go_together)
+{
+    struct block_pool *p = open_shards(8, NULL);
+    uint32_t s[5];
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(block_pool_take(p, &s[i]), 0);
+    assert_units(8, 1, 2);
+    block_pool_check(p);
+    block_pool_give(p, s[4]);
+    assert_int_equal(block_pool_spare_bytes(p), 3 * UNIT_BYTES);
+    assert_int_equal(block_pool_trim(p, 1, UINT64_MAX), 2 * UNIT_BYTES);
+    assert_units(7, 1, 1);
+    for (uint32_t i = 0; i < 4; i++)
+        block_pool_give(p, s[i]);
+    assert_int_equal(block_pool_trim(p, 100, UINT64_MAX), 8 * UNIT_BYTES + UNIT_BYTES);
+    close_shards(p);
+}
+
+TEST(a_block_that_one_device_refuses_changes_nothing_on_the_others)
+{
+    struct block_pool *p = open_shards(8, (const uint64_t[]){100 * UNIT_BYTES, UNIT_BYTES, UNIT_BYTES});
+    uint32_t s = 9;
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(block_pool_take(p, &s), 0);
+    /* The fifth lies in a second unit of the third device. */
+    assert_int_equal(block_pool_take(p, &s), -ENOMEM);
+    assert_units(6, 1, 1);
+    block_pool_check(p);
+    block_pool_give(p, 2);
+    assert_int_equal(block_pool_take(p, &s), 0);
+    assert_int_equal(s, 2);
+    close_shards(p);
+}
+
+TEST(a_block_has_the_bytes_of_its_parts_in_order)
+{
+    struct block_pool *p = open_shards(4, NULL);
+    const size_t all = STATE_BYTES + SMALL_BYTES + LARGE_BYTES;
+    uint8_t *bytes = malloc(2 * all);
+    uint32_t s[2];
+    assert_non_null(bytes);
+    for (size_t i = 0; i < all; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    assert_int_equal(block_pool_whole_bytes(p), all);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(block_pool_take(p, &s[i]), 0);
+    block_pool_put(p, s[0], 0, all, bytes);
+    block_pool_copy(p, s[0], s[1]);
+    for (size_t at = 0; at < all; at += STATE_BYTES / 3)
+        assert_int_equal(block_pool_get(p, s[1], at, MIN_OF(STATE_BYTES / 3, all - at), bytes + all + at), 0);
+    assert_memory_equal(bytes, bytes + all, all);
+    assert_memory_equal((char *)(uintptr_t)block_pool_base(p, 1).at + SMALL_BYTES, bytes + STATE_BYTES,
+                        SMALL_BYTES);
+    assert_true(dev_is_null(block_pool_base(p, 3)));
+    free(bytes);
+    close_shards(p);
+}
+
+TEST(blocks_of_several_devices_keep_their_invariants)
+{
+    struct block_pool *p = open_shards(16, (const uint64_t[]){20 * UNIT_BYTES, UNIT_BYTES, 3 * UNIT_BYTES});
+    struct rng r = {.seed = 1};
+    for (int i = 0; i < 2000; i++) {
+        uint32_t s = (uint32_t)rng_below(&r, 16);
+        switch (rng_below(&r, 3)) {
+        case 0:
+            (void)block_pool_take(p, &s);
+            break;
+        case 1:
+            if (block_pool_is_taken(p, s))
+                block_pool_give(p, s);
+            break;
+        default:
+            block_pool_trim(p, 1, UINT64_MAX);
+        }
+        block_pool_check(p);
+    }
+    close_shards(p);
 }
 
 TEST_MAIN()
