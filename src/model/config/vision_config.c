@@ -682,7 +682,7 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
         v.shape.edge_max = image_size(config);
     if (!r.error)
         read_image(&p, limits->tokens, &v);
-    if (!r.error && !p.error && !v.shape.linear && !t->no_videos)
+    if (!r.error && !p.error && vision_family_reads_videos(t))
         read_video(&q, &v);
     if (!r.error)
         cap(&p, &v.shape, limits->pixels_max);

@@ -378,3 +378,8 @@ const struct vision_family *vision_family_find(const char *model_type)
                 return &vision_families[i];
     return NULL;
 }
+
+const struct vision_family *vision_family_at(size_t index)
+{
+    return index < COUNT_OF(vision_families) ? &vision_families[index] : NULL;
+}

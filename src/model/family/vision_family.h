@@ -132,5 +132,12 @@ struct vision_family {
 
 /* The family of a model_type; NULL: its images are not computed. */
 const struct vision_family *vision_family_find(const char *model_type);
+/* Row `index` of the table; NULL behind the last one. */
+const struct vision_family *vision_family_at(size_t index);
+
+static inline bool vision_family_reads_videos(const struct vision_family *t)
+{
+    return !t->linear && !t->no_videos;
+}
 
 #endif
