@@ -73,6 +73,8 @@ anthropic, openai = Late("anthropic"), Late("openai")
 
 
 def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # a build without tests has not drawn the goldens' weights
+        subprocess.run([TOP / "tools/golden/seeded.py"], check=True)
     config.addinivalue_line("markers", "smoke: quick tests that also run under AddressSanitizer")
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
     config.addinivalue_line("markers", "hostile: generated hostile cases, a part of ./test of their own")

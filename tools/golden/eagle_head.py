@@ -17,17 +17,17 @@ HEADS, KV_HEADS, HEAD, MLP, ROWS, EPS, THETA = 4, 2, 6, 20, 40, 1e-5, 20000.0
 
 
 class Head:
-    def __init__(self, model, dtype, seed):
-        generator = torch.Generator().manual_seed(3000 + seed)
+    def __init__(self, model, dtype, draws):
+        generator = torch.Generator().manual_seed(3000 + draws.seed)
         config = model.config
         hidden, vocab = config.hidden_size, config.vocab_size
         self.model, self.hidden, self.layers = model, hidden, [0, 1, config.num_hidden_layers - 2]
 
         def matrix(rows, columns, gain=1.4):
-            return (gain * torch.randn(rows, columns, generator=generator) / columns ** 0.5).to(dtype)
+            return draws.like([rows, columns], dtype, gain / columns ** 0.5)
 
         def norm():
-            return (1 + 0.2 * torch.randn(hidden, generator=generator)).to(dtype)
+            return draws.like([hidden], dtype, 0.2, 1.0)
 
         at = "midlayer."
         self.tensors = {

@@ -9,7 +9,8 @@ eager attention, full attention masks, no cache. Run with a Python that has thes
 ENTRIES in golden_entries.py lists the goldens: the configuration, the first seed to try, and how the weights
 are saved. A seed is taken whose greedy tokens are clear and not all the same: every margin is above
 MARGIN_MIN, and DIFFERENT_MIN of them differ. --out DIR writes to another folder; --seeds N tries more seeds;
---list prints the names.
+--list prints the names. seeded.py's generator draws the weights, and a golden has their recipe, weights.json,
+instead of model.safetensors.
 
 golden.json has under `text`: `prompt` token ids; `argmax`, `max_logit` and `margin` (largest logit less the
 second one) at every prompt position; `logits_last`, after the last prompt token; `greedy`, 32 tokens without
@@ -34,21 +35,23 @@ MARGIN_MIN = 2e-3
 TILES_MARGIN_MIN = 1e-2
 DIFFERENT_MIN = 5
 GREEDY = 32
+KIB_MAX = 24  # size of a golden in the repository
 
 
 # ---- weights ----
 
-def random_like(torch, tensor, gain, generator):
+def random_like(draws, tensor, gain, dtype):
     """Random values of the size that the initial ones ask for: around a constant, or a matrix's."""
-    noise = torch.randn(tensor.shape, generator=generator)
     if tensor.dim() < 2:
-        return tensor.float() + 0.2 * noise
+        first = float(tensor[0] if tensor.dim() else tensor)
+        if bool((tensor == first).all()):
+            return draws.like(tensor.shape, dtype, 0.2, first)
+        return tensor + draws.like(tensor.shape, dtype, 0.2)
     inputs = tensor.shape[-1] if tensor.dim() < 4 else tensor[0].numel()
-    return gain * noise / inputs ** 0.5
+    return draws.like(tensor.shape, dtype, gain / inputs ** 0.5)
 
 
-def fill(torch, model, entry, seed):
-    generator = torch.Generator().manual_seed(seed)
+def fill(torch, model, entry, draws):
     dtype = getattr(torch, entry.dtype)
     done = set()  # tied tensors
     with torch.no_grad():
@@ -57,7 +60,7 @@ def fill(torch, model, entry, seed):
             if not tensor.is_floating_point() or tensor.data_ptr() in done:
                 continue
             done.add(tensor.data_ptr())
-            tensor.copy_(random_like(torch, tensor, entry.gain, generator).to(dtype).float())
+            tensor.copy_(random_like(draws, tensor.float(), entry.gain, dtype).to(dtype).float())
         if entry.weights:
             entry.weights(tensors)
             for tensor in tensors.values():
@@ -67,6 +70,7 @@ def fill(torch, model, entry, seed):
 def make_model(entry, seed):
     import torch
     import transformers
+    from draws import Draws
     from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,
                               AutoModelForSequenceClassification)
     torch.manual_seed(0)
@@ -76,8 +80,9 @@ def make_model(entry, seed):
             else AutoModelForSequenceClassification if entry.scores else AutoModelForCausalLM)
     make = getattr(transformers, entry.made_by)._from_config if entry.made_by else auto.from_config
     model = make(config, attn_implementation="eager").eval().float()
-    fill(torch, model, entry, seed)
-    return torch, model
+    draws = Draws(seed)
+    fill(torch, model, entry, draws)
+    return torch, model, draws
 
 
 # ---- computation ----
@@ -200,10 +205,9 @@ def scores_part(torch, model, entry, seed):
     return part
 
 
-def dense_matrices(torch, entry, seed):
-    generator = torch.Generator().manual_seed(2000 + seed)
+def dense_matrices(torch, entry, draws):
     widths = (entry.config["hidden_size"], *entry.dense)
-    return [torch.randn((n, k), generator=generator) / k ** 0.5 for k, n in zip(widths, entry.dense)]
+    return [draws.like((n, k), torch.float32, k ** -0.5) for k, n in zip(widths, entry.dense)]
 
 
 # ---- files ----
@@ -255,21 +259,24 @@ def empty(folder):
         old.rmdir() if old.is_dir() else old.unlink()
 
 
-def finish(name, folder, seed, transformers, parts, said):
-    kib_max = 300 if ENTRIES[name].served else 70
+def finish(name, folder, draws, transformers, parts, said):
+    """Recipes take the place of weights; configurations are one line."""
+    for path in folder.rglob("config.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()), separators=(",", ":")) + "\n")
+    whole = sum(draws.store(path) for path in sorted(folder.rglob("model.safetensors")))
     golden = {"transformers": transformers.__version__, "compute": "float32", **parts}
     (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
-    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-    print(f"{name}: seed {seed}, {size} bytes, {said}")
-    if size > kib_max << 10:
-        sys.exit(f"{name}: more than {kib_max} KiB: make it smaller")
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and f.name != "model.safetensors")
+    print(f"{name}: seed {draws.seed}, {size} bytes, of which {whole} are of weights, {said}")
+    if size > KIB_MAX << 10:
+        sys.exit(f"{name}: more than {KIB_MAX} KiB: make it smaller")
 
 
 def make_pooled(name, out):
     import transformers
     entry = ENTRIES[name]
-    torch, model = make_model(entry, entry.seed)
-    dense = dense_matrices(torch, entry, entry.seed)
+    torch, model, draws = make_model(entry, entry.seed)
+    dense = dense_matrices(torch, entry, draws)
     empty(out / name)
     if entry.pooling:
         parts = {"embedding": vectors_part(torch, model, entry, entry.seed, dense)}
@@ -278,19 +285,20 @@ def make_pooled(name, out):
         parts = {"rerank": scores_part(torch, model, entry, entry.seed)}
     save(torch, model, entry, out / name)
     values = [v["score"] for v in parts["rerank"]] if entry.scores else f"{len(entry.lengths)} vectors"
-    finish(name, out / name, entry.seed, transformers, parts, values)
+    finish(name, out / name, draws, transformers, parts, values)
 
 
 def make(name, out, seeds):
     import transformers
     entry = ENTRIES[name]
     for seed in range(entry.seed, entry.seed + seeds):
-        torch, model = make_model(entry, seed)
+        torch, model, draws = make_model(entry, seed)
         head = None
         if entry.mtp:
             import eagle_head
             import mtp_head
-            head = (eagle_head if entry.mtp == "eagle" else mtp_head).Head(model, getattr(torch, entry.dtype), seed)
+            kind = eagle_head if entry.mtp == "eagle" else mtp_head
+            head = kind.Head(model, getattr(torch, entry.dtype), draws)
         parts = {"text": text_part(torch, model, entry, seed)}
         clear = True
         if head:
@@ -318,7 +326,7 @@ def make(name, out, seeds):
         head.save(folder / "eagle")
     part = parts["text"]
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))
-    finish(name, folder, seed, transformers, parts,
+    finish(name, folder, draws, transformers, parts,
            f"least margin {min(part['greedy_margin'])}, largest logit {largest}, "
            f"{len(set(part['greedy']))} different greedy tokens")
 

@@ -30,15 +30,13 @@ def form_of(model_type, layers):
 class Head:
     """The last layers of `model` become the head's."""
 
-    def __init__(self, model, dtype, seed):
-        generator = torch.Generator().manual_seed(2000 + seed)
+    def __init__(self, model, dtype, draws):
         config, hidden = model.config, model.config.hidden_size
         self.form = form_of(config.model_type, config.num_hidden_layers - 1)
         self.model, self.layers = model, config.num_hidden_layers - self.form["layers"]
         norms = [self.form[k] for k in ("embedding", "hidden", "norm") if self.form[k]]
-        self.tensors = {name: (1 + 0.2 * torch.randn(hidden, generator=generator)).to(dtype) for name in norms}
-        self.tensors[self.form["pair"]] = \
-            (1.2 * torch.randn(hidden, 2 * hidden, generator=generator) / hidden ** 0.5).to(dtype)
+        self.tensors = {name: draws.like([hidden], dtype, 0.2, 1.0) for name in norms}
+        self.tensors[self.form["pair"]] = draws.like([hidden, 2 * hidden], dtype, 1.2 / hidden ** 0.5)
         self.blocks = list(model.model.layers)[self.layers:]
         if config.model_type in FORMS:
             del model.model.layers[self.layers:]
