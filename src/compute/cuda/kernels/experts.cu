@@ -183,41 +183,65 @@ DEVICE void put_pair(const cuda_tiles &a, const experts_shape &s, const lane_out
     }
 }
 
-/* Adds a unit of both panels to TILES times 8 columns; x: the lane's row of the first. */
+/* Codes and sides of a unit of a pair of panels. */
+template <uint32_t BITS> struct pair_unit {
+    uint4 q[2][stages<BITS>::PIECES];
+    raw_sides raw[2];
+};
+
+template <uint32_t BITS, bool WHOLE>
+DEVICE void read_pair_unit(pair_unit<BITS> &ret, const cuda_tiles &a, const experts_shape &s, uint32_t stage,
+                           uint32_t j)
+{
+    using st = stages<BITS>;
+    const uint32_t lane = threadIdx.x % LANES;
+#pragma unroll
+    for (uint32_t p = 0; p < 2; p++) {
+        ret.raw[p] = {};
+#pragma unroll
+        for (uint32_t i = 0; i < st::PIECES; i++)
+            ret.q[p][i] = read_piece(stage + (p * st::UNITS + j) * st::CODES + lane * 16 + i * 512);
+        if (BITS < 16) {
+            const uint32_t at = stage + s.lane_sides + (p * st::UNITS + j) * s.side;
+            if (!WHOLE && a.w.qparams == CUDA_F32) {
+                ret.raw[p].v[0] = read_word(at), ret.raw[p].v[2] = read_word(at + 4);
+                ret.raw[p].v[1] = read_word(at + 64), ret.raw[p].v[3] = read_word(at + 68);
+            } else {
+                ret.raw[p].v[0] = read_word(at), ret.raw[p].v[1] = read_word(at + 32);
+            }
+        }
+    }
+}
+
+/* Adds a unit of both panels to TILES times 8 columns; x: the lane's row of the first. Panels share one vote
+ * for the quick way to fragments, so that their instructions mix. */
 template <uint32_t BITS, bool WHOLE, uint32_t TILES>
 DEVICE void add_pair_unit(float (*c)[TILES][4], const cuda_tiles &a, const experts_shape &s, uint32_t stage,
                           uint32_t j, uint32_t x)
 {
-    using st = stages<BITS>;
-    const uint32_t lane = threadIdx.x % LANES;
-    uint32_t b[TILES][8];
+    pair_unit<BITS> in;
+    uint32_t b[TILES][8], f[2][16];
+    read_pair_unit<BITS, WHOLE>(in, a, s, stage, j);
 #pragma unroll
     for (uint32_t t = 0; t < TILES; t++)
         inputs_of(b[t], x + t * COLUMNS * 2 * UNIT);
+    if (BITS < 16 && WHOLE && !(BITS == 8 && is_float(a.w)) &&
+        __all_sync(0xffffffffu, has_room<BITS>(in.raw[0]) && has_room<BITS>(in.raw[1]))) {
 #pragma unroll
-    for (uint32_t p = 0; p < 2; p++) {
-        uint4 q[st::PIECES];
-        uint32_t f[16];
-        raw_sides raw = {};
+        for (uint32_t p = 0; p < 2; p++)
+            small_fragments<BITS>(f[p], in.q[p], lane_sides_of<WHOLE>(in.raw[p], a.w));
+    } else {
 #pragma unroll
-        for (uint32_t i = 0; i < st::PIECES; i++)
-            q[i] = read_piece(stage + (p * st::UNITS + j) * st::CODES + lane * 16 + i * 512);
-        if (BITS < 16) {
-            const uint32_t at = stage + s.lane_sides + (p * st::UNITS + j) * s.side;
-            if (!WHOLE && a.w.qparams == CUDA_F32) {
-                raw.v[0] = read_word(at), raw.v[2] = read_word(at + 4);
-                raw.v[1] = read_word(at + 64), raw.v[3] = read_word(at + 68);
-            } else {
-                raw.v[0] = read_word(at), raw.v[1] = read_word(at + 32);
-            }
-        }
-        unit_fragments<BITS, WHOLE>(f, q, raw, a.w);
+        for (uint32_t p = 0; p < 2; p++)
+            unit_fragments<BITS, WHOLE>(f[p], in.q[p], in.raw[p], a.w);
+    }
 #pragma unroll
-        for (uint32_t k = 0; k < 4; k++)
+    for (uint32_t k = 0; k < 4; k++)
+#pragma unroll
+        for (uint32_t p = 0; p < 2; p++)
 #pragma unroll
             for (uint32_t t = 0; t < TILES; t++)
-                mma(c[p][t], f + 4 * k, b[t][2 * k], b[t][2 * k + 1]);
-    }
+                mma(c[p][t], f[p] + 4 * k, b[t][2 * k], b[t][2 * k + 1]);
 }
 
 /* A pair of panels, all of its chains; `from`: the lane's next stage. */

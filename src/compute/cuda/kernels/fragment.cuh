@@ -264,7 +264,16 @@ template <bool WHOLE> DEVICE void float_fragments(uint32_t f[16], const uint4 *q
         f[i] = scaled<WHOLE>(s, i % 2, floats_up(small_floats(eight_of(q, i), i % 4 / 2)));
 }
 
-/* The A operands of a unit, of step j from f[4 j] on. All lanes of the warp call. */
+/* The A operands of a unit, of step j from f[4 j] on, where scales have room. */
+template <uint32_t BITS> DEVICE void small_fragments(uint32_t f[16], const uint4 *q, const lane_sides &s)
+{
+    const bf16x2 scales[2] = {scales_up<BITS>(s.scales[0]), scales_up<BITS>(s.scales[1])};
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i++)
+        f[i] = bits_of(__hfma2(small_codes<BITS>(q, i / 4, i % 4), scales[i % 2], s.biases[i % 2]));
+}
+
+/* The A operands of a unit in any case. All lanes of the warp call. */
 template <uint32_t BITS, bool WHOLE>
 DEVICE void unit_fragments(uint32_t f[16], const uint4 *q, const raw_sides &raw, const cuda_matrix &m)
 {
@@ -276,10 +285,7 @@ DEVICE void unit_fragments(uint32_t f[16], const uint4 *q, const raw_sides &raw,
         return;
     }
     if (BITS < 16 && WHOLE && __all_sync(0xffffffffu, has_room<BITS>(raw))) {
-        const bf16x2 scales[2] = {scales_up<BITS>(s.scales[0]), scales_up<BITS>(s.scales[1])};
-#pragma unroll
-        for (uint32_t i = 0; i < 16; i++)
-            f[i] = bits_of(__hfma2(small_codes<BITS>(q, i / 4, i % 4), scales[i % 2], s.biases[i % 2]));
+        small_fragments<BITS>(f, q, s);
         return;
     }
 #pragma unroll
