@@ -47,15 +47,15 @@ enum encode_positions {
 
 /* Properties of an encoder that its private arrays depend on. */
 struct encode_shape {
-    uint32_t hidden, heads, head_dim;
-    uint32_t patch, merge;  /* pixels of a patch's edge; patches of a token's edge */
-    uint32_t frames;        /* frames of a patch, 1 or 2 */
-    uint32_t window;        /* tokens of a window's edge; 0: there are no windows */
-    uint32_t slice_max;     /* patches of one operation */
-    uint32_t read_max;      /* values of a patch that a product reads, at most */
-    enum compute_mode mode; /* mode of the weights */
-    bool class_row;         /* after all patches comes one row more, the class token's */
-    bool channels_last;     /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
+    uint32_t hidden, heads, head_dim; /* heads 0: there is no attention */
+    uint32_t patch, merge;            /* pixels of a patch's edge; patches of a token's edge */
+    uint32_t frames;                  /* frames of a patch, 1 or 2 */
+    uint32_t window;                  /* tokens of a window's edge; 0: there are no windows */
+    uint32_t slice_max;               /* patches of one operation */
+    uint32_t read_max;                /* values of a patch that a product reads, at most */
+    enum compute_mode mode;           /* mode of the weights */
+    bool class_row;                   /* after all patches comes one row more, the class token's */
+    bool channels_last;               /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     enum encode_rotation rotation;
     enum encode_positions positions;
     bool plain_scores;                                 /* scores have no factor */

@@ -39,7 +39,7 @@ static struct encode_shape shape_of(const struct config *c)
     const bool class_row = v->family->tensors[VISION_ROLE_CLASS] != NULL;
     uint64_t most = DIV_UP(v->shape.pixels_max, (uint64_t)v->shape.patch * v->shape.patch) + class_row;
     struct encode_shape s = {.hidden = v->hidden,
-                             .heads = v->heads,
+                             .heads = v->depth > 0 ? v->heads : 0,
                              .head_dim = v->head_dim,
                              .patch = v->shape.patch,
                              .merge = v->shape.merge,
@@ -75,7 +75,7 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
     a->merged =
         b->encode_rows(a->x.at, MAX_OF(vision_merged(v), v->window > 0 || proj ? v->out : 0), true, s->sums);
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
-    a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false, s->sums);
+    a->y = b->encode_rows(dev_add(base, used), v->depth > 0 ? 2 * v->hidden : 0, false, s->sums);
     a->squeezed = b->encode_rows(a->y.at, vision_squeezed(v), true, s->sums);
     used += MAX_OF(rows_bytes(&a->y, n), rows_bytes(&a->squeezed, tokens));
     const uint32_t mid = (v->gated ? 2 : 1) * v->intermediate;
@@ -111,7 +111,8 @@ void vision_encoder_cost(const struct config *c, struct model_vision *ret)
     uint64_t fixed = image_bytes(c, 0, 0);
     ret->encode_patch_bytes = DIV_UP(image_bytes(c, patches, patches) - fixed, patches);
     /* A last page that is not full, and the rounding of each array. */
-    ret->encode_fixed_bytes = fixed + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
+    const uint64_t kept = v->depth > 0 ? 2 * v->hidden : 0; /* a patch's keys and values */
+    ret->encode_fixed_bytes = fixed + PAGE_TOKENS * kept * sizeof(float) + 8 * ALIGN;
 }
 
 /* Commits `bytes` of the encoder's memory. Errors are those of vision_encoder_begin(). */

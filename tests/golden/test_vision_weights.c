@@ -460,6 +460,19 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
     assert_int_equal(reserved(parent), 0);
 }
 
+TEST(an_encoder_without_blocks_keeps_no_keys)
+{
+    if (test_device_is_fake())
+        skip();
+    struct model_shape s;
+    struct err e = {{0}};
+    const struct model_parts parts = {.vision = true};
+    assert_int_equal(
+        model_probe_at(PLATEAU_SOURCE_DIR "/tests/golden/data/gemma4_unified_vl", &parts, &s, &e), 0);
+    /* A patch's values of the residual stream, 16 floats, and its part of the number of a page. */
+    assert_int_equal(s.vision.encode_patch_bytes, 16 * sizeof(float) + 1);
+}
+
 TEST(memory_comes_a_unit_a_call)
 {
     if (test_device_is_fake()) /* whose accounts are not below the test's root */

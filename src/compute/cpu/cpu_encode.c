@@ -56,7 +56,7 @@ static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patch
     a->column_sums = take(&r, n * sizeof(float *));
     a->column_quants = take(&r, n * sizeof(void *));
     a->column_y = take(&r, n * sizeof(float *));
-    a->kv = take(&r, pages * PAGE_TOKENS * 2 * s->hidden * sizeof(float));
+    a->kv = take(&r, pages * PAGE_TOKENS * 2 * s->heads * s->head_dim * sizeof(float));
     a->pages = take(&r, pages * sizeof(uint32_t));
     a->cosines = take(&r, encode_axes(s) * edge * (s->head_dim / 4) * sizeof(float));
     a->sines = take(&r, encode_axes(s) * edge * (s->head_dim / 4) * sizeof(float));

@@ -77,9 +77,10 @@ static void expect_only(struct json_read *r, const struct vision_family *t)
 
 static void read_grid(struct json_read *r, struct vision_config *v)
 {
-    const char *key =
-        v->family->positions == ENCODE_POSITIONS_SMOOTH ? "num_patches" : "num_position_embeddings";
-    uint32_t positions = json_read_u32(r, key, 1, VISION_GRID_MAX * VISION_GRID_MAX);
+    const bool smooth = v->family->positions == ENCODE_POSITIONS_SMOOTH;
+    const char *key = smooth ? "num_patches" : "num_position_embeddings";
+    const uint32_t edge = smooth ? VISION_SMOOTH_MAX : VISION_GRID_MAX;
+    uint32_t positions = json_read_u32(r, key, 1, edge * edge);
     v->grid = (uint32_t)lround(sqrt(positions));
     if (v->grid * v->grid != positions)
         json_read_fail(r, -ENOTSUP, "%s is %u, which is not a square", key, positions);

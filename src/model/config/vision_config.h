@@ -21,7 +21,8 @@ struct vision_family;
 #define VISION_DEEPSTACK_MAX 8
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
-#define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
+#define VISION_GRID_MAX      1024 /* largest edge of a grid of learned positions */
+#define VISION_SMOOTH_MAX    32 /* edge of one that is resized: a small image reads many positions a patch */
 #define VISION_AXIS_MAX      65536      /* most positions of one axis */
 #define VISION_EDGE_MAX      8192       /* longer edge of an image */
 #define VISION_TILES_MAX     64         /* tiles of an image */

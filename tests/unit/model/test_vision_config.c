@@ -393,6 +393,7 @@ TEST(images_of_lfm2_vl_have_tiles_beyond_their_tokens)
     refuses(LFM2, "{\"use_thumbnail\":false}", -ENOTSUP, "use_thumbnail is false");
     refuses(LFM2, "{\"encoder_patch_size\":14}", -ENOTSUP, "encoder_patch_size is 14; supported is 16");
     refuses(LFM2_BUT_PATCHES "250}}", NULL, -ENOTSUP, "num_patches is 250, which is not a square");
+    refuses(LFM2_BUT_PATCHES "1089}}", NULL, -EINVAL, "num_patches");
 }
 
 /* The keys of a published file, without text_config. */
