@@ -72,6 +72,30 @@ static void print_lines(const struct plan *plan, uint32_t domain, uint64_t floor
         plain_error("no memory for the table of accounts");
 }
 
+static const struct table_column place_columns[] = {
+    {"part", false, 0}, {"place", false, 0}, {"weights", true, 0}};
+
+/* Prints where the parts of a model on a device lie. */
+static void print_placement(const struct planning *p)
+{
+    const char *list[PLAN_PLACES_MAX];
+    const struct placement_names places = plan_places(&p->plan.process, list);
+    struct placement_walk w = {.started = false};
+    struct table t;
+    char what[48];
+    table_init(&t, place_columns, COUNT_OF(place_columns));
+    while (placement_next(&p->model.parts.placement, &p->model.sizes, &w)) {
+        table_cell(&t, "%s", placement_row_text(&w.row, what, sizeof(what)));
+        table_cell(&t, "%s", places.names[w.row.domain]);
+        table_cell(&t, "%s", bytes_text(w.row.bytes).text);
+    }
+    plain_printf(stdout,
+                 "\nWhat of %s lies where (--place); keys, values and states lie with their layers:\n\n",
+                 p->plan.model.name);
+    if (table_end(&t, stdout) < 0)
+        plain_error("no memory for the table of places");
+}
+
 /* Prints the layouts of a page and of a recurrent state. */
 static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 {
@@ -162,6 +186,7 @@ static void print_table(const struct planning *p)
         print_others(device_choices_named(p->devices, plan->device.name));
         putchar('\n');
         print_lines(plan, plan->model.domain, plan->device.floor_bytes, plan->device.limit_bytes);
+        print_placement(p);
     }
     plain_printf(
         stdout,
@@ -245,6 +270,23 @@ static void json_windows(const struct plan *plan, struct json_out *j)
     json_put_u64(j, "sequence_bytes", plan_sequence_bytes(m, plan->max_model_len));
 }
 
+static void json_placement(const struct planning *p, struct json_out *j)
+{
+    struct placement_walk w = {.started = false};
+    static const char *const parts[] = {
+        [PLACEMENT_REST] = "rest", [PLACEMENT_LAYERS] = "layers", [PLACEMENT_EXPERTS] = "experts"};
+    json_open_array(j, "placement");
+    while (placement_next(&p->model.parts.placement, &p->model.sizes, &w)) {
+        json_open(j, NULL);
+        JSON_PUT_STRINGS(j, {"part", parts[w.row.part]}, {"domain", domain_name(&p->plan, w.row.domain)});
+        if (w.row.part != PLACEMENT_REST)
+            JSON_PUT_U64S(j, {"first", w.row.first}, {"last", w.row.last});
+        json_put_u64(j, "weight_bytes", w.row.bytes);
+        json_close(j);
+    }
+    json_close(j);
+}
+
 static void json_speculation(const struct planning *p, struct json_out *j)
 {
     const struct model_plan_drafting *t = &p->model.drafting_takes;
@@ -295,6 +337,7 @@ static void json_model(const struct planning *p, struct json_out *j)
     json_layouts(&p->model.shape, j);
     json_windows(plan, j);
     json_domains(plan, j);
+    json_placement(p, j);
     json_speculation(p, j);
     json_accounts(plan, j);
     json_close(j);

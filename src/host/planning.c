@@ -296,27 +296,81 @@ static enum model_kind kind_of(const struct planning *p, const char *dir, struct
     return use.kind;
 }
 
-static int probe(struct planning *p, const char *dir, struct err *e)
+/* ---- placement ---- */
+
+/* The places of the process, and the model's own. */
+static int find_places(struct planning *p, const struct device_choice *device, struct plan_process *process,
+                       struct err *e)
 {
-    struct model_files *files;
-    int r = model_plan_open_files(dir, p->settings->model.mmproj, &files, e);
+    if (p->process)
+        *process = *p->process;
+    else
+        planning_process(p, true, process);
+    return device_choice_domain(device, process, &p->model.domain, e);
+}
+
+/* Each part on the model's device, but for what --place says. */
+static int place(struct planning *p, const struct device_choice *device, struct err *e)
+{
+    const char *list[PLAN_PLACES_MAX];
+    struct plan_process process;
+    struct placement_wish wish = {.count = 0};
+    struct placement placement;
+    int r = find_places(p, device, &process, e);
+    if (r == 0)
+        r = placement_parse(p->settings->model.place ? p->settings->model.place : "", &wish, e);
     if (r < 0)
         return r;
-    r = model_plan_probe(&p->model, files, e);
+    const struct placement_names places = plan_places(&process, list);
+    placement_all(&p->model.sizes, p->model.domain, &placement);
+    r = placement_apply(&wish, &places, &placement, e);
+    if (r == 0)
+        r = placement_check(&placement, p->model.domain, &places, e);
+    p->model.parts.placement = placement;
+    if (r == 0 && placement_any_apart(&placement))
+        return err_set(e, -ENOTSUP, "--place: experts of a model on %s are not computed on the CPU",
+                       places.names[p->model.domain]);
+    return r;
+}
+
+static int probe(struct planning *p, const struct device_choice *device, const char *dir,
+                 struct model_files *files, struct err *e)
+{
+    int r = model_plan_probe(&p->model, files, e);
+    p->unreadable = r < 0;
     if (r == 0)
         p->kind = kind_of(p, dir, files);
-    if (r == 0 && p->files)
-        *p->files = files;
-    else
-        model_files_close(files);
-    return r;
+    return r == 0 ? place(p, device, e) : r;
+}
+
+static int plan_files(struct planning *p, const struct device_choice *device, const char *dir,
+                      struct model_files *files, struct err *e)
+{
+    struct plan_process process;
+    struct plan_refusal why = {0};
+    int r = probe(p, device, dir, files, e);
+    if (r < 0)
+        return r;
+    p->sees |= p->model.shape.vision.present;
+    p->model.agents = agents_of(p);
+    p->model.shows_prefixes = p->settings->model.replicas > 1;
+    p->model.tells_prefixes = p->serves && p->settings->events.endpoint;
+    if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
+        return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
+                       p->model.agents);
+    r = make(p, device, &process, &why, e);
+    if (r == -ENODEV)
+        return r;
+    if (r == -EINVAL)
+        return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",
+                       p->settings->model.engine.max_model_len, p->model.name, why.context_max);
+    return r < 0 ? refuse(p, p->model.name, &why, e) : 0;
 }
 
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
 {
-    struct plan_process process;
-    struct plan_refusal why = {0};
     struct device_choice device;
+    struct model_files *files;
     int r = device_choose(p->settings, &device, e);
     if (r < 0)
         return r;
@@ -339,24 +393,16 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
         r = find_draft(p, e);
     if (r < 0)
         return r;
-    r = probe(p, dir, e);
+    r = model_plan_open_files(dir, p->settings->model.mmproj, &files, e);
     p->unreadable = r < 0;
     if (r < 0)
         return r;
-    p->sees |= p->model.shape.vision.present;
-    p->model.agents = agents_of(p);
-    p->model.shows_prefixes = p->settings->model.replicas > 1;
-    p->model.tells_prefixes = p->serves && p->settings->events.endpoint;
-    if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
-        return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
-                       p->model.agents);
-    r = make(p, &device, &process, &why, e);
-    if (r == -ENODEV)
-        return r;
-    if (r == -EINVAL)
-        return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",
-                       p->settings->model.engine.max_model_len, name, why.context_max);
-    return r < 0 ? refuse(p, name, &why, e) : 0;
+    r = plan_files(p, &device, dir, files, e);
+    if (r == 0 && p->files)
+        *p->files = files;
+    else
+        model_files_close(files);
+    return r;
 }
 
 const char *planning_compute(const struct planning *p)

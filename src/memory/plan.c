@@ -156,6 +156,15 @@ uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
     return domain == 0 ? p->ceiling_bytes : p->devices[domain - 1].ceiling_bytes;
 }
 
+struct placement_names plan_places(const struct plan_process *p, const char *list[PLAN_PLACES_MAX])
+{
+    ASSERT(p->device_count < PLAN_PLACES_MAX);
+    list[0] = "cpu";
+    for (uint32_t i = 0; i < p->device_count; i++)
+        list[i + 1] = p->devices[i].name;
+    return (struct placement_names){list, p->device_count + 1};
+}
+
 /* Bytes of the machine, and bytes of the device if the model computes on one. */
 struct need {
     uint64_t machine, device;

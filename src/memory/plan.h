@@ -14,6 +14,7 @@
 #include "base/page_tokens.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
+#include "memory/placement.h"
 
 /* A device's memory, as the plan sees it. */
 struct plan_domain {
@@ -194,6 +195,10 @@ uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length);
 uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain);
 /* The ceiling of a domain. */
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain);
+
+/* Returns the names of the places of such a process, which lie in `list` and in its devices. */
+#define PLAN_PLACES_MAX (1 + DOMAINS_MAX)
+struct placement_names plan_places(const struct plan_process *p, const char *list[PLAN_PLACES_MAX]);
 
 /* Returns the bytes that a load reserves in all domains together. */
 static inline uint64_t plan_load_bytes(const struct plan *p)

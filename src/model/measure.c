@@ -87,8 +87,15 @@ int measure_source_turn(struct source *s, const struct device *device, uint64_t 
 
 static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 {
+    const uint64_t used = b->used, experts = b->experts_bytes;
     *ret = (struct layer){.config = &b->config->layer[index]};
-    return layer_bind(b, index, ret);
+    int r = layer_bind(b, index, ret);
+    if (r == 0 && b->sizes) {
+        b->sizes->experts_bytes[index] = b->experts_bytes - experts;
+        b->sizes->layer_bytes[index] = b->used - used - b->sizes->experts_bytes[index];
+        b->sizes->rest_bytes -= b->used - used;
+    }
+    return r;
 }
 
 static int bind_final_norm(struct binder *b, struct norm *ret)
@@ -135,9 +142,11 @@ int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_ma
 }
 
 /* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
-static int measure_text(const struct config *c, const struct source *s, struct measured *ret, struct err *e)
+static int measure_text(const struct config *c, const struct model_parts *p, const struct source *s,
+                        struct measured *ret, struct err *e)
 {
-    struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
+    struct binder b = {
+        .checkpoint = s->checkpoint, .config = c, .sizes = p->sizes, .scratch = s->arena, .e = e};
     struct model_ends ends;
     struct vision_weights vision_weights;
     const struct bind_targets nowhere = {.ends = &ends, .vision = &vision_weights};
@@ -145,9 +154,14 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     if (!b.found)
         return err_set(e, -ENOMEM, "no memory left for a table of %u tensors",
                        checkpoint_count(s->checkpoint));
+    if (p->sizes)
+        *p->sizes = (struct placement_sizes){.layers = c->layers};
     int r = binder_init(&b);
     if (r == 0)
         r = measure_bind(&b, &nowhere, &ret->text_mark);
+    if (p->sizes)
+        p->sizes->rest_bytes += b.used;
+    b.sizes = NULL;
     if (r == 0)
         r = unread_check(&b, e);
     b.found = NULL;
@@ -302,14 +316,14 @@ static void take_mode(struct config *c, const struct binder *b)
 static int measure_text_auto(struct config *c, const struct model_parts *p, const struct source *s,
                              struct measured *ret, struct err *e)
 {
-    int r = measure_text(c, s, ret, e);
+    int r = measure_text(c, p, s, ret, e);
     const bool again = r == 0 && p->compute == COMPUTE_AUTO && c->compute == COMPUTE_INT16 &&
                        !ret->text.fast && !ret->text.halves && c->backend->prefers_bf16 &&
                        c->backend->prefers_bf16();
     if (!again)
         return r;
     c->compute = COMPUTE_BF16;
-    return measure_text(c, s, ret, e);
+    return measure_text(c, p, s, ret, e);
 }
 
 /* Wishes that change nothing are errors. */

@@ -12,6 +12,7 @@
 #include "compute/shape.h"
 #include "memory/dev.h"
 #include "memory/ledger.h"
+#include "memory/placement.h"
 
 #include <stdatomic.h>
 
@@ -57,6 +58,8 @@ struct model_parts {
     /* With a draft model's own load: bytes of a page of the target's first group, where its K and V lie. All
      * its groups have the same pages. 0: pages of its own. */
     size_t page_stride;
+    struct placement placement;    /* zeros: all parts are on the model's device */
+    struct placement_sizes *sizes; /* gets the bytes of the text model's parts; NULL: not wanted */
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */

@@ -85,7 +85,7 @@ int model_plan_open_files(const char *dir, const char *mmproj, struct model_file
 }
 
 /* Only a probe shows whether the MTP head is complete. */
-int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
+static int probe_parts(struct model_plan *p, struct model_files *files, struct err *e)
 {
     struct model_shape plain;
     struct model_parts parts = p->parts;
@@ -115,6 +115,16 @@ int model_plan_probe(struct model_plan *p, struct model_files *files, struct err
     p->drafting_takes.page_bytes = p->shape.page_bytes - plain.page_bytes;
     p->drafting_takes.state_bytes = p->shape.state_bytes - plain.state_bytes;
     return 0;
+}
+
+int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
+{
+    p->parts.sizes = &p->sizes;
+    int r = probe_parts(p, files, e);
+    p->parts.sizes = NULL;
+    if (r == 0)
+        p->sizes.rest_bytes += p->shape.mtp_weight_bytes;
+    return r;
 }
 
 /* The draft model is loaded after the model, and its tokenizer freed before. */

@@ -34,6 +34,7 @@ struct model_plan {
     /* Read from the files by model_plan_probe(). */
     struct drafting_opts drafting;
     struct model_shape shape;
+    struct placement_sizes sizes; /* bytes of the parts in these places */
     struct model_plan_drafting drafting_takes;
     uint64_t tokenizer_bytes;
     uint64_t grammar_vocab_bytes; /* 0: no constrained decoding */

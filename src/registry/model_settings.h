@@ -29,6 +29,7 @@ struct model_options {
     const char *template_kwargs;                          /* a JSON object; NULL: none */
     const char *tool_format, *reasoning_format; /* names of chat_syntax.h; NULL or "auto": find them */
     const char *draft_model;                    /* NULL: none */
+    const char *place;                          /* rules of placement.h; NULL: none */
     const char *mmproj;                         /* file of the vision encoder; NULL: find one */
     const char *fingerprint, *cache_namespace;  /* fingerprint_opts */
     struct speculation speculation;             /* but for `way`, which is in `spec` */

@@ -308,15 +308,19 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
     const char *halves = model_kv_smaller(s); /* beside a shorter context */
-    LOG_INFO(
-        "model_loaded",
-        "model=%s form=\"%s\" context=%u%s%s device=%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
-        "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
-        e->known.id, s->form, plan_context(plan), s->longrope ? " longrope=" : "",
-        s->longrope ? s->longrope : "", e->served.device, compute_mode_name(s->compute), (ull)s->weight_bytes,
-        (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-        model_kv_dtype(s), plan_context(plan) / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
-        (ull)(took_ns / NS_PER_MS));
+    const char *list[PLAN_PLACES_MAX];
+    const struct placement_names places = plan_places(&plan->process, list);
+    char placed[PLACEMENT_TEXT_BYTES];
+    LOG_INFO("model_loaded",
+             "model=%s form=\"%s\" context=%u%s%s device=%s placement=\"%s\" compute=%s weights_bytes=%llu "
+             "set_aside_bytes=%llu kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
+             e->known.id, s->form, plan_context(plan), s->longrope ? " longrope=" : "",
+             s->longrope ? s->longrope : "", e->served.device,
+             placement_text(&e->now.parts.placement, &places, placed, sizeof(placed)),
+             compute_mode_name(s->compute), (ull)s->weight_bytes, (ull)plan_load_bytes(plan),
+             (ull)plan_sequence_bytes(&plan->model, plan->max_model_len), model_kv_dtype(s),
+             plan_context(plan) / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
+             (ull)(took_ns / NS_PER_MS));
     if (s->unknown_keys[0])
         LOG_WARN(
             "unknown_keys",

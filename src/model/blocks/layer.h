@@ -35,7 +35,7 @@ struct latent_weights {
 struct delta_weights {
     struct projection in; /* qkv | z | b | a; block_kda: qkv | b | decays | z, or the low ranks of both */
     struct projection out;
-    struct projection decay_high, gate_high; /* block_kda: from low ranks; out 0: there are none */
+    struct projection decay_high, gate_high; /* block_kda: from low ranks; out 0: none */
     dev_ptr conv;                            /* [taps][channels] */
     dev_ptr decay;                           /* [value_heads]: -exp(A_log) */
     dev_ptr dt_bias;                         /* [value_heads]; block_kda: [key_heads][key_dim] */

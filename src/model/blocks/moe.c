@@ -133,6 +133,7 @@ int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
 {
     uint32_t experts = b->config->experts, count;
     size_t mark = arena_mark(b->scratch);
+    const uint64_t used = b->used;
     struct linear_source *parts = ARENA_ARRAY(b->scratch, struct linear_source, (size_t)experts * 2);
     int r = parts ? 0 : err_set(b->e, -ENOMEM, "no memory left for a table of %u experts", experts);
     if (r == 0)
@@ -144,6 +145,7 @@ int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
     if (r == 0)
         r = binder_experts(b, parts, experts, 1, &ret->down);
     arena_rewind(b->scratch, mark);
+    b->experts_bytes += b->used - used;
     return r;
 }
 
@@ -299,8 +301,8 @@ void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
     compute_experts(s, w, step_normed(s));
 }
 
-/* Experts in a narrower space than the residual stream. The shared one's result is added first, since the
- * sum of the others has a projection behind it. */
+/* Experts in a narrower space than the residual stream. The shared one's result is added first: the sum of
+ * the others is the input of a projection. */
 static void forward_latent(struct step *s, const struct moe_weights *w, struct act mid)
 {
     const uint32_t width = w->latent_in.out;

@@ -19,6 +19,7 @@
 struct checkpoint;
 struct norm;
 struct packers;
+struct placement_sizes;
 struct projection;
 struct weight;
 struct weight_memory;
@@ -34,9 +35,10 @@ struct binder {
     /* Set by the caller. */
     const struct checkpoint *checkpoint;
     const struct config *config;
-    struct arena *scratch;        /* rewound after every use */
-    bool *found;                  /* [tensors of the checkpoint]: set once it is; NULL: not kept */
-    struct weight_memory *memory; /* NULL while measuring */
+    struct arena *scratch;         /* rewound after every use */
+    struct placement_sizes *sizes; /* gets the bytes of layers and experts; NULL: not wanted */
+    bool *found;                   /* [tensors of the checkpoint]: set once it is; NULL: not kept */
+    struct weight_memory *memory;  /* NULL while measuring */
     uint64_t ready;          /* bytes at its begin that are packed already: there only places are bound */
     struct device *device;   /* that packs; not used while measuring */
     struct packers *packers; /* the threads that pack; not used while measuring */
@@ -56,12 +58,13 @@ struct binder {
     bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */
     struct linear_source output; /* the output matrix, found by binder_embedding */
     /* Counted. */
-    uint64_t used;         /* bytes of packed memory */
-    uint64_t taken_from;   /* begin of the last take: all bytes before it are complete */
-    uint64_t digest;       /* digest of the layout of these bytes: places, sizes, forms of matrices */
-    uint64_t vision_bytes; /* part of it: the vision encoder's */
-    uint64_t source_bytes; /* bytes of the tensors bound */
-    uint64_t packed_bytes; /* part of it: bytes read until now */
+    uint64_t used;          /* bytes of packed memory */
+    uint64_t taken_from;    /* begin of the last take: all bytes before it are complete */
+    uint64_t digest;        /* digest of the layout of these bytes: places, sizes, forms of matrices */
+    uint64_t vision_bytes;  /* part of it: the vision encoder's */
+    uint64_t experts_bytes; /* bytes of packed experts */
+    uint64_t source_bytes;  /* bytes of the tensors bound */
+    uint64_t packed_bytes;  /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
     struct weight_forms forms; /* forms of the matrices */
