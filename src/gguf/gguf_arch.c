@@ -150,6 +150,37 @@ static const struct gguf_key hy_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key laguna_keys[] = {
+    {"expert_weights_scale", "moe_routed_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {NULL, NULL},
+};
+static const struct gguf_apart laguna_apart = {
+    .heads_listed = true, .kv_times = 1, .full_divisor = 1, .full_every = 4, .gating = true};
+
+static const struct gguf_key mimo_keys[] = {
+    {"attention.value_length", "v_head_dim"},
+    {"attention.value_scale", "attention_value_scale"},
+    {"expert_count", "n_routed_experts"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {NULL, NULL},
+};
+static const struct gguf_apart mimo_apart = {.kv_times = 2, .full_divisor = 1};
+
+static const struct gguf_key step_keys[] = {
+    {"expert_count", "n_routed_experts"},
+    {"expert_shared_feed_forward_length", "share_expert_dim"},
+    {"expert_weights_norm", "norm_expert_weight"},
+    {"expert_weights_scale", "moe_router_scaling_factor"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {"moe_every_n_layers", "moe_every_n_layer"},
+    {NULL, NULL},
+};
+static const struct gguf_apart step_apart = {
+    .window_heads = "num_sliding_attention_heads", .kv_times = 1, .full_divisor = 2};
+
 static const struct gguf_key mistral4_keys[] = {
     {"attention.temperature_scale", "rope.llama_4_scaling_beta"},
     {"expert_group_count", "n_group"},
@@ -391,10 +422,14 @@ static const struct gguf_arch archs[] = {
     {"kimi-linear", GGUF_NAMES, .experts = true, .latent = true, .model_type = "kimi_linear",
      .keys = kimi_keys, .kinds = {"linear_attention", "full_attention"},
      .facts = "{\"norm_topk_prob\": true}", .naming.own = kimi_names},
+    {"laguna", GGUF_NAMES, .experts = true, .model_type = "laguna", .keys = laguna_keys,
+     .apart = &laguna_apart},
     {"lfm2", GGUF_NAMES, .model_type = "lfm2", .keys = lfm_keys, .kinds = {"conv", "full_attention"},
      .facts = "{\"block_auto_adjust_ff_dim\": false}", .naming.own = norm_of_embedding},
     {"lfm2moe", GGUF_NAMES, .experts = true, .model_type = "lfm2_moe", .keys = lfm_keys,
      .kinds = {"conv", "full_attention"}, .naming.own = norm_of_embedding},
+    {"mimo2", GGUF_NAMES, .experts = true, .dense = "first_k_dense_replace", .model_type = "mimo_v2_flash",
+     .keys = mimo_keys, .apart = &mimo_apart},
     {"minimax-m2", GGUF_NAMES, .experts = true, .model_type = "minimax_m2", .keys = minimax_keys},
     {"mistral3", GGUF_NAMES, .needs = "attention.temperature_scale", .model_type = "ministral3",
      .keys = ministral_keys, .facts = "{\"sliding_window\": null, \"rope_parameters\": {\"mscale\": 1}}",
@@ -411,7 +446,13 @@ static const struct gguf_arch archs[] = {
     {"olmo2", GGUF_NAMES, .model_type = "olmo2"},
     {"olmoe", GGUF_NAMES, .experts = true, .model_type = "olmoe"},
     {"phi3", GGUF_NAMES, .model_type = "phi3", .naming.own = fused_up},
+    /* Files leave out the factors of longrope, which published configurations have alike. */
+    {"phimoe", GGUF_NAMES, .experts = true, .model_type = "phimoe",
+     .facts = "{\"rope_parameters\": {\"short_mscale\": 1.243163121016122, \"long_mscale\": "
+              "1.243163121016122}}"},
     {"seed_oss", GGUF_NAMES, .model_type = "seed_oss", .naming.own = norm_after_attention},
+    {"step35", GGUF_NAMES, .experts = true, .limits = true, .model_type = "step3p5", .keys = step_keys,
+     .apart = &step_apart},
     {"smollm3", GGUF_NAMES, .model_type = "smollm3", .naming.own = apart, .naming.ordered = paired},
 };
 

@@ -27,6 +27,16 @@ struct gguf_kinds {
     const char *mlp;            /* layers without keys whose feed_forward_length is over 0; NULL: `without` */
 };
 
+/* Differences between layers with a window and the others. */
+struct gguf_apart {
+    bool heads_listed;        /* num_attention_heads_per_layer lists heads of queries */
+    const char *window_heads; /* key of config.json: heads of queries in layers with a window; NULL: none */
+    uint32_t kv_times;        /* KV heads in layers with a window, for each of another layer */
+    uint32_t full_divisor;    /* layers without a window rotate this part of rope.dimension_count */
+    uint32_t full_every;      /* the first of this many layers has no window in a file without a list */
+    bool gating;              /* the count of gates says whether heads or values have them */
+};
+
 struct gguf_arch {
     const char *name;       /* general.architecture */
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
@@ -45,7 +55,9 @@ struct gguf_arch {
     const char *dense; /* key of config.json: how many layers at the begin have no router, which no metadata
                           say; NULL: they do */
     struct gguf_kinds kinds;
-    uint32_t score_by_width; /* a model of this many layers scales scores by hidden / heads; 0: none */
+    const struct gguf_apart *apart; /* NULL: all layers have the same numbers */
+    bool limits;                    /* True if metadata have bounds of activations of each layer */
+    uint32_t score_by_width;        /* a model of this many layers scales scores by hidden / heads; 0: none */
     struct tensor_naming naming;
 };
 

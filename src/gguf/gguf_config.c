@@ -2,6 +2,7 @@
 #include "gguf/gguf_view.h"
 
 #include "base/check.h"
+#include "gguf/gguf_apart.h"
 #include "gguf/gguf_arch.h"
 #include "gguf/gguf_latent.h"
 #include "gguf/gguf_layers.h"
@@ -100,7 +101,7 @@ static int check_numbers(struct gguf_meta *v)
     if (groups > 1 && !json_object_get(v->root, "n_group"))
         return err_set(v->e, -ENOTSUP, "metadata %s.expert_group_count: %llu is not supported", v->arch->name,
                        (ull)groups);
-    if (local > 0 && rotate > 0 &&
+    if (local > 0 && rotate > 0 && !v->arch->apart &&
         local != (v->arch->two_sizes ? gguf_meta_number(v, "attention.key_length_swa") : rotate))
         return err_set(v->e, -ENOTSUP,
                        "metadata %s.rope.dimension_count_swa: %llu is not supported beside "
@@ -145,6 +146,10 @@ static int fill(struct gguf_meta *v)
         r = gguf_latent_copy_router(v);
     if (r == 0)
         r = gguf_layers_copy_windows(v);
+    if (r == 0)
+        r = gguf_apart_copy(v);
+    if (r == 0)
+        r = gguf_layers_copy_limits(v);
     if (r == 0)
         r = gguf_layers_copy_recurrent(v);
     if (r == 0)

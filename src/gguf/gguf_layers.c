@@ -14,14 +14,14 @@ int gguf_layers_copy_windows(struct gguf_meta *v)
     struct gguf_walk w = {.value = value};
     struct gguf_item item;
     uint64_t every = 0;
-    const bool list = value && value->list && value->type == GGUF_BOOL;
+    const bool list = value && value->list && (value->type == GGUF_BOOL || v->arch->apart);
     if (gguf_meta_number(v, "attention.sliding_window") == 0 ||
         !(list || (gguf_u64(value, &every) && every > 0)))
         return 0;
+    const uint64_t layers = MIN_OF(gguf_meta_number(v, "block_count"), GGUF_LAYERS_MAX);
     json_t *kinds = json_array();
-    for (uint64_t i = 0;
-         list ? gguf_next(&w, &item) : i < MIN_OF(gguf_meta_number(v, "block_count"), GGUF_LAYERS_MAX); i++) {
-        const bool windowed = list ? item.flag : (i + 1) % every != 0;
+    for (uint64_t i = 0; list ? i < layers && gguf_next(&w, &item) : i < layers; i++) {
+        const bool windowed = list ? item.flag || item.number > 0 : (i + 1) % every != 0;
         json_array_append_new(kinds, json_string(windowed ? "sliding_attention" : "full_attention"));
     }
     return gguf_meta_set(v, v->root, "layer_types", kinds);
@@ -172,6 +172,26 @@ int gguf_layers_count_dense(struct gguf_meta *v)
     return gguf_meta_set_number(v, v->arch->dense, count);
 }
 
+static int copy_numbers(struct gguf_meta *v, const struct gguf_value *value, const char *name)
+{
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    if (!value)
+        return 0;
+    json_t *numbers = json_array();
+    while (json_array_size(numbers) < GGUF_LAYERS_MAX && gguf_next(&w, &item))
+        json_array_append_new(numbers, gguf_meta_json(&item));
+    return gguf_meta_set(v, v->root, name, numbers);
+}
+
+int gguf_layers_copy_limits(struct gguf_meta *v)
+{
+    if (!v->arch->limits)
+        return 0;
+    int r = copy_numbers(v, gguf_meta_find(v, "swiglu_clamp_exp"), "swiglu_limits");
+    return r == 0 ? copy_numbers(v, gguf_meta_find(v, "swiglu_clamp_shexp"), "swiglu_limits_shared") : r;
+}
+
 /* Their keys have no architecture in front. */
 int gguf_layers_copy_xielu(struct gguf_meta *v)
 {
@@ -180,15 +200,7 @@ int gguf_layers_copy_xielu(struct gguf_meta *v)
                                             {"xielu.beta", "xielu_beta"},
                                             {"xielu.eps", "xielu_eps"}};
     int r = 0;
-    for (size_t i = 0; v->arch->xielu && r == 0 && i < COUNT_OF(lists); i++) {
-        struct gguf_walk w = {.value = gguf_find(&v->file->head, lists[i].key)};
-        struct gguf_item item;
-        if (!w.value)
-            continue;
-        json_t *numbers = json_array();
-        while (json_array_size(numbers) < GGUF_LAYERS_MAX && gguf_next(&w, &item))
-            json_array_append_new(numbers, gguf_meta_json(&item));
-        r = gguf_meta_set(v, v->root, lists[i].name, numbers);
-    }
+    for (size_t i = 0; v->arch->xielu && r == 0 && i < COUNT_OF(lists); i++)
+        r = copy_numbers(v, gguf_find(&v->file->head, lists[i].key), lists[i].name);
     return r;
 }

@@ -17,6 +17,8 @@ int gguf_layers_copy_two_sizes(struct gguf_meta *v);
 
 /* Sets how many layers at the begin are dense, as gguf_arch.dense says. */
 int gguf_layers_count_dense(struct gguf_meta *v);
+/* Sets bounds of activations, as gguf_arch.limits says. */
+int gguf_layers_copy_limits(struct gguf_meta *v);
 /* Sets the numbers of xIELU, as gguf_arch.xielu says: a list of each, of all layers. */
 int gguf_layers_copy_xielu(struct gguf_meta *v);
 

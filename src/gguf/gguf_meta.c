@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define ROPE "rope." /* in front of a key of rope_parameters (struct gguf_key) */
+#define ROPE  "rope."                /* in front of a key of rope_parameters (struct gguf_key) */
+#define HEADS "attention.head_count" /* in front of keys that count heads */
 
 const struct gguf_value *gguf_meta_find(const struct gguf_meta *v, const char *key)
 {
@@ -28,17 +29,18 @@ bool gguf_meta_is_zero(const struct gguf_item *item)
 }
 
 /* The value, or the one that all values of a list are. Numbers that differ between layers have no key. Zeros
- * among others are of layers of another kind, where the architecture has kinds. Of an architecture with heads
- * of two sizes it is the first value: gguf_layers_copy_two_sizes() has the others. */
+ * among others are of layers of another kind, where the architecture has kinds. Heads of two sizes or counts
+ * give the first value: gguf_layers_copy_two_sizes() and gguf_apart_copy() have the others. */
 static int only_value(struct gguf_meta *v, const char *key, const struct gguf_value *value,
                       struct gguf_item *ret)
 {
     struct gguf_walk w = {.value = value};
     struct gguf_item next;
-    const bool kinds = v->arch->kinds.with != NULL;
+    const bool kinds = v->arch->kinds.with != NULL,
+               first = v->arch->two_sizes || (v->arch->apart && strncmp(key, HEADS, strlen(HEADS)) == 0);
     if (!gguf_next(&w, ret))
         return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
-    while (!v->arch->two_sizes && gguf_next(&w, &next)) {
+    while (!first && gguf_next(&w, &next)) {
         if (kinds && gguf_meta_is_zero(ret))
             *ret = next;
         else if (!same_item(ret, &next) && !(kinds && gguf_meta_is_zero(&next)))

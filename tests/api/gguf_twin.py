@@ -362,6 +362,56 @@ def apertus(c):
     return {**common({**c, "head_dim": c["hidden_size"] // c["num_attention_heads"]}), **c["xielu"]} if r else {}
 
 
+GATED_NAMES = {
+    "self_attn.g_proj": "attn_gate", "mlp.experts.e_score_correction_bias": "exp_probs_b.bias", "self_attn.attention_sink_bias": "attn_sinks.weight",
+    "self_attn.sinks": "attn_sinks.weight", **{f"mlp.shared_expert.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")},
+    **{f"share_expert.{n}_proj": f"ffn_{n}_shexp" for n in ("gate", "up", "down")}, "moe.gate": "ffn_gate_inp", "moe.router_bias": "exp_probs_b.bias",
+    **{f"moe.{n}_proj": f"ffn_{n}_exps" for n in ("gate", "up", "down")},
+}
+
+
+def two_kinds(c, full=1):
+    """Windows and rotations of each kind; layers without a window rotate 1 / `full` of what the file says."""
+    main, local = (c["rope_parameters"].get(k) for k in ("full_attention", "sliding_attention"))
+    rotate = [int(c["head_dim"] * r.get("partial_rotary_factor", 1)) for r in (main, local or main)]
+    return {**common({**c, "rope_parameters": main}), "attention.sliding_window": c["sliding_window"], "rope.dimension_count": rotate[0] * full,
+            "attention.sliding_window_pattern": [k == "sliding_attention" for k in c["layer_types"]],
+            **({"rope.freq_base_swa": float(local["rope_theta"]), "rope.dimension_count_swa": rotate[1]} if local else {}),
+            **(yarn({"rope_parameters": main}) if main["rope_type"] == "yarn" else {})}
+
+
+def laguna(c):
+    return {**two_kinds(c), **experts(c, "num_experts", "moe_intermediate_size"), "attention.head_count": c["num_attention_heads_per_layer"],
+            "expert_weights_norm": True, "expert_weights_scale": c["moe_routed_scaling_factor"], "expert_gating_func": 2,
+            "expert_shared_feed_forward_length": c["shared_expert_intermediate_size"], "leading_dense_block_count": c["mlp_layer_types"].index("sparse")}
+
+
+def mimo2(c):
+    windows = [int(k == "sliding_attention") for k in c["layer_types"]]
+    return {**two_kinds(c), **experts(c, "n_routed_experts", "moe_intermediate_size"), "attention.sliding_window_pattern": windows,
+            "attention.head_count_kv": [c["num_key_value_heads"] << w for w in windows], "attention.value_length": c["v_head_dim"],
+            "attention.value_scale": c["attention_value_scale"]}
+
+
+def step35(c):
+    other, windows = c["attention_other_setting"], [k == "sliding_attention" for k in c["layer_types"][:c["num_hidden_layers"]]]
+    more = {**c, "num_key_value_heads": c["num_attention_groups"], "num_experts_per_tok": c["moe_top_k"], "rope_theta": c["rope_theta"][0],
+            "layer_types": c["layer_types"][:c["num_hidden_layers"]], "rope_parameters": {
+                kind: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": part}
+                for kind, theta, part in zip(c["layer_types"], c["rope_theta"], c["partial_rotary_factors"])}}
+    return {**two_kinds(more, 2), **experts(more, "moe_num_experts", "moe_intermediate_size"), "expert_weights_norm": True, "moe_every_n_layers": 1,
+            "attention.head_count": [other["num_attention_heads"] if w else c["num_attention_heads"] for w in windows],
+            "attention.head_count_kv": [c["num_attention_groups"]] * len(windows), "expert_weights_scale": c["moe_router_scaling_factor"],
+            "expert_shared_feed_forward_length": c["share_expert_dim"], "leading_dense_block_count": int(c["moe_layers_enum"].split(",")[0]),
+            "swiglu_clamp_exp": c["swiglu_limits"][:len(windows)], "swiglu_clamp_shexp": c["swiglu_limits_shared"][:len(windows)]}
+
+
+def phimoe(c):
+    return {**common(c), **experts(c, "num_local_experts", "intermediate_size"), "attention.sliding_window": c["sliding_window"],
+            "rope.dimension_count": c["hidden_size"] // c["num_attention_heads"], "rope.scaling.attn_factor": 1.19,
+            "rope.scaling.original_context_length": c["original_max_position_embeddings"]}
+
+
 def pairs_of_heads(c, name, values):
     heads = {"attn_q": c["num_attention_heads"], "attn_k": c["num_key_value_heads"]}.get(name.split(".")[2] if name.startswith("blk") else "")
     return name, paired(values, heads) if heads else values
@@ -511,6 +561,10 @@ FAMILIES = {
     "minimax_m2": ("minimax-m2", minimax, MINIMAX_NAMES, as_is),
     "olmoe": ("olmoe", olmoe, {}, as_is),
     "afmoe": ("afmoe", afmoe, AFMOE_NAMES, as_is),
+    "laguna": ("laguna", laguna, GATED_NAMES, as_is),
+    "mimo_v2_flash": ("mimo2", mimo2, GATED_NAMES, as_is),
+    "step3p5": ("step35", step35, GATED_NAMES, raised_norms),
+    "phimoe": ("phimoe", phimoe, MINIMAX_NAMES, as_is),
     "apertus": ("apertus", apertus, APERTUS_NAMES, as_is),
     "cohere2_moe": ("cohere2moe", cohere2_moe, {}, as_is),
     "exaone_moe": ("exaone-moe", exaone_moe, {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, as_is),

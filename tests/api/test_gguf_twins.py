@@ -67,6 +67,56 @@ def test_afmoe(tmp_path):
     same({k: v for k, v in config.items() if k != "global_attn_every_n_layers"}, tensors, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["laguna", "laguna_values", "mimo_v2_flash", "step3p5"])
+def test_layers_with_a_window_have_other_heads_and_rotations(name, tmp_path):
+    """A file of mimo2 has no groups of experts."""
+    config, tensors = gguf_twin.read(DATA / name)
+    same({**config, "n_group": 1, "topk_group": 1} if name == "mimo_v2_flash" else config, tensors, tmp_path)
+
+
+def test_laguna_without_a_list_of_windows(tmp_path):
+    """A file without one means that each fourth layer has none, from the first."""
+    config, tensors = gguf_twin.read(DATA / "laguna")
+    config["layer_types"] = ["full_attention", *["sliding_attention"] * 2]
+
+    def without(arch, keys, found):
+        return arch, {k: v for k, v in keys.items() if "pattern" not in k}, found
+    same(config, tensors, tmp_path, change=without)
+
+
+def test_step3p5_with_frequencies_of_llama3(tmp_path):
+    """A file has factors for a whole head, of which layers without a window rotate a half."""
+    config, tensors = gguf_twin.read(DATA / "step3p5")
+
+    def scaled(arch, keys, found):
+        return arch, keys, found | {"rope_freqs.weight": gguf_twin.Values([4], array.array("f", [1, 2, 1, 1]))}
+    (_, plain), (_, twin) = logits_of(config, tensors, tmp_path, change=scaled)
+    assert plain != twin and max(abs(x - y) for x, y in zip(plain, twin)) < 5
+
+
+@pytest.mark.parametrize("list_of, says", [("attention.head_count", "6 of layer 2 is not supported beside 4 of layers of its kind"),
+                                           ("attention.head_count_kv", "4 in layers with a window is not supported beside 2; 2 is")])
+def test_heads_that_differ_in_layers_of_one_kind_are_refused(list_of, says, tmp_path):
+    arch, keys, found = gguf_twin.twin_of(*gguf_twin.read(DATA / "step3p5"))
+    keys[list_of] = [4, 4, 6] if list_of == "attention.head_count" else [2, 4, 4]
+    gguf_twin.write(tmp_path / "model.gguf", arch, keys, found)
+    ran = subprocess.run([BUILD / "tests/api/model_logits", tmp_path], capture_output=True, text=True, timeout=120)
+    assert says in ran.stdout + ran.stderr
+
+
+def test_phimoe(tmp_path):
+    """A file has no factor of longrope's scores, and means the published ones."""
+    config, tensors = gguf_twin.read(DATA / "phimoe")
+    rope = config["rope_parameters"]
+    rope["short_mscale"] = rope["long_mscale"] = 1.243163121016122
+    config["router_jitter_noise"] = 0.01
+
+    def factors(arch, keys, found):
+        lists = {f"rope_factors_{n}.weight": gguf_twin.Values([2], array.array("f", rope[f"{n}_factor"])) for n in ("short", "long")}
+        return arch, keys, found | lists
+    same(config, tensors, tmp_path, change=factors)
+
+
 def test_cohere2_moe(tmp_path):
     """A file means the mean of shared and chosen experts, which a sigmoid chooses."""
     config, tensors = gguf_twin.read(DATA / "cohere2_moe_sum")
