@@ -111,7 +111,7 @@ COMMANDS = subprocess.run([PROGRAM, "manual", "--names"], capture_output=True, t
 def test_every_option_in_a_document_exists():
     helped = "".join(subprocess.run([PROGRAM, c, "--help-all"], capture_output=True, text=True).stdout for c in COMMANDS)
     flags = set(re.findall(r"^  (--[a-z-]+)", helped, re.M))
-    for name in ("getting-started", "tuning", "nginx", "troubleshooting", "upgrading", "how-it-works", "operations", "ssd-cache", "speculation"):
+    for name in ("getting-started", "tuning", "troubleshooting", "upgrading", "how-it-works", "operations", "ssd-cache", "speculation"):
         text = (ROOT / f"docs/{name}.md").read_text()
         # Options of other programs: ./run, podman, numactl, groupadd.
         others = {"--offline", "--time", "--cpunodebind", "--membind", "--version", "--system"}

@@ -33,7 +33,7 @@ RUNS = ("plateau", "build/plateau", "./plateau", "curl", "printf", "openssl")
 NOT_HERE = {
     "sudo": "root", "sudoedit": "root", "#": "a comment", "systemctl": "systemd", "journalctl": "systemd", "groupadd": "root", "chgrp": "root", "docker": "docker",
     "podman": "podman", "./run": "tools/fresh runs it", "./test": "tools/fresh runs it", "make": "builds", "ninja": "builds",
-    "cmake": "builds", "tools/install-packages": "root", "tools/fresh": "root", "build/mkmodel": "not a part of the program",
+    "cmake": "builds", "tools/install-packages": "root", "tools/fresh": "root", "tools/fleet/fleet.py": "routers", "build/mkmodel": "not a part of the program",
     "build/bench/run": "not a part of the program", "build/bench/run/gpu_bench": "a GPU", "build/gpu-check": "a GPU", "bench/peers.py": "other servers", "bench/gates/gate.py": "a GPU", "llama-server": "another server", "numactl": "numactl",
     "source": "a shell", "claude": "clients.md says how it was tried", "aider": "as claude", "litellm": "as claude", "lm_eval": "as claude", "export": "of those two",
     "llm": "test_llm", "ssh": "another machine", "git": "the network"}

@@ -1,4 +1,4 @@
-"""docs/nginx.md's configuration in a real nginx: TLS, streams, Stop, clients that leave, keys, uploads."""
+"""docs/scale-out.md's nginx for real: TLS, streams, Stop, clients that leave, keys, uploads."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 if not os.path.exists(NGINX) or not shutil.which("openssl"):
     pytest.skip("nginx and openssl are not installed", allow_module_level=True)
 
-DOCUMENT = (TOP / "docs/nginx.md").read_text()
+DOCUMENT = (TOP / "docs/scale-out.md").read_text()
 KEYS = {"ann": "sk-of-ann", "bob": "sk-of-bob"}
 
 
