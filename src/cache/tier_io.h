@@ -46,6 +46,7 @@ struct tier_arrival {
 enum tier_why {
     TIER_IDLE,    /* the engine has nothing else to do; it stays in the pools */
     TIER_LEASED,  /* a lease of the tier lacks it; it stays in the pools */
+    TIER_COMMON,  /* a second request has it in its prompt's head; it stays in the pools */
     TIER_EVICTED, /* its place is needed: the last chance to keep it */
     TIER_END      /* the engine ends, and the pools with it */
 };
@@ -54,6 +55,15 @@ struct tier_offer {
     enum tier_kind kind;
     uint32_t share; /* its tenant's: share_list_of() */
     enum tier_why why;
+};
+
+/* A question to a tier that does not know its entries itself. */
+struct tier_query {
+    const struct prefix_key *keys; /* [count]; copied */
+    uint32_t count;
+    uint32_t page_first; /* pages of the first group count from here on */
+    uint32_t end_first;  /* a prefix is of use if it has more pages than this */
+    uint64_t tag;
 };
 
 /* Room for a copy, between write_begin() and write_end(). */
@@ -94,6 +104,15 @@ struct tier_io {
      * of earlier reads; UINT64_MAX: the tier cannot read. */
     uint64_t (*read_ns)(void *arg, const struct prefix_key *keys, uint32_t count,
                         const uint32_t first[TIER_KINDS]);
+    /* Begins to find out for has() which of these keys the tier has; the client's wake follows. False: no
+     * query began. NULL: has() always knows. */
+    bool (*query)(void *arg, const struct tier_query *query);
+    /* True while the query of this tag is under way. cancel() ends it. */
+    bool (*queries)(void *arg, uint64_t tag);
+    /* A second request has these entries in its prompt's head, of each kind from keys[first[kind]] on.
+     * NULL: the tier does not need to know. */
+    void (*common)(void *arg, const struct prefix_key *keys, uint32_t count,
+                   const uint32_t first[TIER_KINDS]);
     /* Requests bytes; an arrival with `tag` and `index` follows. 0, -EAGAIN (no room: try again after the
      * next arrival, or later), -ENOENT, -ENODEV (the tier is off). */
     int (*read)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index);
