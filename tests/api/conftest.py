@@ -103,6 +103,12 @@ def until(check, seconds=60, every=0.02):
         time.sleep(every)
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Open:
     """A request of its own connection, sent and not yet answered: light, and easy to leave."""
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -12,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from conftest import ADMIN_KEY, TOP, Server, until
+from conftest import ADMIN_KEY, TOP, Server, free_port, until
 
 NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 if not os.path.exists(NGINX) or not shutil.which("openssl"):
@@ -20,12 +19,6 @@ if not os.path.exists(NGINX) or not shutil.which("openssl"):
 
 DOCUMENT = (TOP / "docs/scale-out.md").read_text()
 KEYS = {"ann": "sk-of-ann", "bob": "sk-of-bob"}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def configuration(folder, port, upstream):
