@@ -21,6 +21,10 @@
 #define MARKED                                                                                               \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "    \
     "?[\\p{P}\\p{S}]+"
+#define OF_THREE "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
+#define ASIAN                                                                                                \
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e00-"    \
+    "\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
 #define HAN_NOT   "\\p{M}&&[^\\p{Han}]]"
 #define HAN_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}" HAN_NOT
 #define HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}" HAN_NOT
@@ -82,6 +86,15 @@ static const struct gguf_pre pres[] = {
                   "[^\\r\\n\\p{L}\\p{N}]?" HAN_UPPER "+" HAN_LOWER "*" ENDINGS "\\p{N}{1,3}" REST}},
     {.names = {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
      .patterns = {"\\p{N}{1,3}", KANA, MARKED "[\\r\\n]*" BLANKS}},
+    {.names = {"afmoe"}, .patterns = {OF_THREE, ASIAN, MARKED "[\\r\\n]*" BLANKS}},
+    {.names = {"exaone-moe"},
+     .patterns = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: "
+                  "\\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = {"tiny_aya"}, .patterns = {"\\d{1,3}(?=(?:\\d{3})*\\b)", WORDS "\\p{N}{1,3}" SLASHES}},
+    /* The file cuts a run of numbers in front of each three digits from its end, (?=(\d{3})+(?!\d)): the
+     * second pattern has the parts between these cuts. */
+    {.names = {"superbpe"},
+     .patterns = {"\\p{N}+", "\\d{1,3}(?=(?:\\d{3})*(?!\\p{N}))|\\p{N}(?:(?!(?:\\d{3})+(?!\\d))\\p{N})*"}},
     {.names = {"spark2_5"}, .patterns = {"\\p{N}{1,3}", KANA, MARKED "|[\\r\\n]|\\s+(?!\\S)|\\s+", "\\p{N}"}},
     {.names = {"deepseek-llm"},
      .patterns = {"[\\r\\n]", "\\s?" CASE_PAIRS, "\\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", "\\s+$",

@@ -1,8 +1,10 @@
 /* split_regex.c - runs a compiled expression: alternatives in their order, backtracking within one class.
  *
- * A hand-written rule is faster (pretok.c has the commonest models' rules). This file runs all others. The
- * items after a group are a chain of continuations on the stack. Its depth is bounded by the expression: no
- * group repeats. */
+ * A hand-written rule is faster (pretok.c has the commonest models' rules). This file runs all others.
+ * The items after a group are a chain of continuations on the stack. Its depth is bounded by the
+ * expression, since rounds of a group that repeats are a loop. That is exact for two kinds of groups, and
+ * the parser refuses the others. Rounds of one length can be given back one by one. A group that nothing
+ * follows never gives one back: the expression has matched after any round. */
 #include "tokenizer/split_regex.h"
 
 #include "tokenizer/split_regex_program.h"
@@ -20,6 +22,8 @@
 #define STEPS_PER_LOOK ((uint32_t)1 << 16)
 /* A short text may need the square of its length. */
 #define STEPS_BASE ((uint64_t)1 << 16)
+/* A group that repeats within (?= reads a run of digits to its end from each third one. */
+#define STEPS_OF_REPEATS ((uint64_t)1 << 20)
 /* A pattern whose alternatives all start with the same repetition, and go back over it, takes about two steps
  * of each item for a byte. */
 #define STEPS_PER_ITEM     4
@@ -74,7 +78,7 @@ void split_budget_init(struct split_budget *b, const struct wanted *wanted)
 void split_budget_add(struct split_budget *b, const struct split_regex *r, size_t bytes)
 {
     uint64_t per_byte = (uint64_t)STEPS_PER_ITEM * (r->item_count + r->alt_count);
-    b->steps += MIN_OF(per_byte, (uint64_t)STEPS_PER_BYTE_MAX) * bytes;
+    b->steps += MIN_OF(per_byte, (uint64_t)STEPS_PER_BYTE_MAX) * bytes + (r->repeats ? STEPS_OF_REPEATS : 0);
 }
 
 struct slice split_regex_source(const struct split_regex *r)
@@ -173,6 +177,45 @@ static size_t match_alts(struct matching *m, const struct regex_item *i, size_t 
     return found;
 }
 
+/* A group that repeats, and the items after it. */
+static size_t match_rounds(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
+                           const struct rest *rest)
+{
+    const struct regex_item *i = &m->r->items[alt->item + item];
+    uint32_t count = 0;
+    size_t end = at;
+    for (size_t next; count < i->max; count++, end = next) {
+        next = match_alts(m, i, end, NULL);
+        if (next == STOPPED)
+            return STOPPED;
+        if (next == NO_MATCH || (next == end && count >= i->min))
+            break;
+    }
+    if (count < i->min)
+        return NO_MATCH;
+    for (;; count--) {
+        size_t found = match(m, alt, item + 1, end, rest);
+        if (found != NO_MATCH || count == i->min || i->chars == 0)
+            return found;
+        for (uint32_t k = 0; k < i->chars; k++)
+            end = char_back(m->in, end);
+    }
+}
+
+static bool is_word_at(const struct split_text *in, size_t at)
+{
+    uint32_t code;
+    split_text_next(in, at, &code);
+    return unicode_is_word(code);
+}
+
+static bool is_boundary(const struct split_text *in, size_t at)
+{
+    const bool before = at > 0 && is_word_at(in, char_back(in, at)),
+               after = at < in->text.len && is_word_at(in, at);
+    return before != after;
+}
+
 /* The end of a match of the items from `item` on and of `rest`; NO_MATCH, STOPPED. */
 static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
                     const struct rest *rest)
@@ -194,6 +237,10 @@ static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t it
         bool ends = at == m->in->text.len || m->in->text.ptr[at] == '\n';
         return ends ? match(m, alt, item + 1, at, rest) : NO_MATCH;
     }
+    if (i->kind == ITEM_BOUNDARY)
+        return is_boundary(m->in, at) ? match(m, alt, item + 1, at, rest) : NO_MATCH;
+    if (i->max > 1)
+        return match_rounds(m, alt, item, at, rest);
     struct rest behind = {alt, item + 1, rest};
     size_t found = match_alts(m, i, at, &behind);
     return found == NO_MATCH && i->min == 0 ? match(m, alt, item + 1, at, rest) : found;

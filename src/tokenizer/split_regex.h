@@ -1,10 +1,11 @@
 /* split_regex.h - the regular expressions of tokenizer.json, which split text or replace parts of it.
  *
  * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested, &&), greedy
- * and possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
- * Everything else is refused at load. Compiled once, then read from any thread. A match never spans more than
- * the text given. A search may go back over what it has read: a pattern of k repetitions in a row takes n^k
- * steps. So a budget bounds the steps of all searches of a text, in proportion to its length. */
+ * and possessive quantifiers of one class, groups, (?i: of ASCII letters, (?=, (?!, \b and $. A group may
+ * repeat if its rounds have one length, or if nothing follows it. Everything else is refused at load.
+ * Compiled once, then read from any thread. A match never spans more than the text given. A search may go
+ * back over what it has read: a pattern of k repetitions in a row takes n^k steps. So a budget bounds the
+ * steps of all searches of a text, in proportion to its length. */
 #ifndef PLATEAU_TOKENIZER_SPLIT_REGEX_H
 #define PLATEAU_TOKENIZER_SPLIT_REGEX_H
 

@@ -318,15 +318,14 @@ static int parse_quantifier(struct parsing *p, struct regex_item *i)
     else if (take(p, SLICE("+")))
         i->max = UINT32_MAX;
     else if (take(p, SLICE("{")))
-        return i->kind == ITEM_SET ? parse_braces(p, i) : refuse(p, "a group that repeats");
+        return i->kind == ITEM_SET || i->kind == ITEM_GROUP ? parse_braces(p, i)
+                                                            : refuse(p, "this quantifier");
     else
         quantified = false;
     if (quantified && (ahead(p, SLICE("?")) || ahead(p, SLICE("*"))))
         r = refuse(p, "a quantifier that is not greedy");
     else if (quantified && i->kind != ITEM_SET && i->kind != ITEM_GROUP)
-        r = refuse(p, "a quantifier of $, (?= or (?!");
-    else if (quantified && i->kind == ITEM_GROUP && i->max > 1)
-        r = refuse(p, "a group that repeats");
+        r = refuse(p, "a quantifier of $, \\b, (?= or (?!");
     else if (quantified && take(p, SLICE("+"))) {
         i->possessive = true;
         if (i->kind == ITEM_GROUP)
@@ -368,6 +367,8 @@ static int parse_item(struct parsing *p, struct regex_item *ret)
     *ret = (struct regex_item){.kind = ITEM_SET, .min = 1, .max = 1};
     if (take(p, SLICE("["))) {
         r = parse_class(p, &ret->set);
+    } else if (take(p, SLICE("\\b"))) {
+        *ret = (struct regex_item){.kind = ITEM_BOUNDARY};
     } else if (take(p, SLICE("\\"))) {
         struct regex_part part;
         bool single;
@@ -435,7 +436,7 @@ static bool alts_match_nothing(const struct split_regex *r, uint32_t alt, uint32
 
 static bool item_matches_nothing(const struct split_regex *r, const struct regex_item *i)
 {
-    return i->min == 0 || i->kind == ITEM_AHEAD || i->kind == ITEM_END ||
+    return i->min == 0 || i->kind == ITEM_AHEAD || i->kind == ITEM_END || i->kind == ITEM_BOUNDARY ||
            (i->kind == ITEM_GROUP && alts_match_nothing(r, i->alt, i->alt_count));
 }
 
@@ -450,6 +451,48 @@ static bool alts_match_nothing(const struct split_regex *r, uint32_t alt, uint32
             return true;
     }
     return false;
+}
+
+/* Characters of each alternative; 0: they differ. */
+static uint32_t chars_of(const struct split_regex *r, const struct regex_item *group)
+{
+    uint32_t chars = 0;
+    for (uint32_t k = 0; k < group->alt_count; k++) {
+        const struct regex_alt *alt = &r->alts[group->alt + k];
+        uint32_t own = 0;
+        for (uint32_t n = 0; n < alt->item_count; n++) {
+            const struct regex_item *i = &r->items[alt->item + n];
+            if (i->kind != ITEM_SET || i->min != i->max || i->max > SPLIT_REGEX_BYTES_MAX)
+                return 0;
+            own += i->max;
+        }
+        if (own == 0 || (k > 0 && own != chars))
+            return 0;
+        chars = own;
+    }
+    return chars;
+}
+
+/* `last`: nothing follows the alternatives. A round of a group that repeats is matched by itself. */
+static int check_repeats(struct parsing *p, uint32_t alt, uint32_t count, bool last)
+{
+    int r = 0;
+    ASSERT(alt + count <= p->r->alt_count);
+    for (uint32_t k = alt; r == 0 && k < alt + count; k++) {
+        const struct regex_alt *a = &p->r->alts[k];
+        for (uint32_t n = 0; r == 0 && n < a->item_count; n++) {
+            struct regex_item *i = &p->r->items[a->item + n];
+            const bool ends = last && n + 1 == a->item_count, repeats = i->kind == ITEM_GROUP && i->max > 1;
+            if (i->kind != ITEM_GROUP && i->kind != ITEM_AHEAD)
+                continue;
+            p->r->repeats |= repeats;
+            i->chars = repeats ? chars_of(p->r, i) : 0;
+            if (repeats && i->chars == 0 && (!ends || i->min > 1))
+                return refuse(p, "a group that repeats, with rounds of several lengths in front of others,");
+            r = check_repeats(p, i->alt, i->alt_count, repeats || i->kind == ITEM_AHEAD || ends);
+        }
+    }
+    return r;
 }
 
 static void find_starts(struct split_regex *r, uint32_t alt, uint32_t count)
@@ -488,6 +531,9 @@ static int finish(struct parsing *p, struct split_regex **ret)
         return refuse(p, "this parenthesis");
     if (alts_match_nothing(p->r, p->r->top, p->r->top_count))
         return refuse(p, "a pattern that can match nothing");
+    int r = check_repeats(p, p->r->top, p->r->top_count, true);
+    if (r < 0)
+        return r;
     find_starts(p->r, p->r->top, p->r->top_count);
     *ret = p->r;
     return 0;

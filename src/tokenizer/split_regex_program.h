@@ -30,11 +30,12 @@ struct regex_set {
 };
 
 struct regex_item {
-    enum { ITEM_SET, ITEM_GROUP, ITEM_AHEAD, ITEM_END } kind;
+    enum { ITEM_SET, ITEM_GROUP, ITEM_AHEAD, ITEM_END, ITEM_BOUNDARY } kind;
     bool negated;    /* ITEM_AHEAD */
     bool possessive; /* ITEM_SET */
     uint32_t set;
     uint32_t min, max;
+    uint32_t chars;          /* characters of each round of a group that repeats; 0: they differ */
     uint32_t alt, alt_count; /* a group's alternatives in regex_alt_of[] */
 };
 
@@ -50,6 +51,7 @@ struct split_regex {
     struct regex_alt *alts;
     uint32_t item_count, set_count, part_count, alt_count;
     uint32_t top, top_count; /* alternatives of the whole expression */
+    bool repeats;            /* True if a group repeats */
     struct slice source;     /* its first bytes, for messages */
     uint64_t starts[2];      /* ASCII characters with which a match can start */
 };

@@ -208,7 +208,15 @@ SPARK = [DEEPSEEK_V3[0], DEEPSEEK_V3[1], isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\
 YOUTU = [isolated("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"),
          isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)]
 SPACES = "".join(rf"\s{{{n}}}(?!\S)|" for n in ["512", "256", "128", "64", "32", "16", "8", "4", "1,2"]) + r"\s{1}"
+ASIAN = ("[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f"
+         "\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+")
+EXAONE_MOE = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?"
+              r"|\s*[\r\n]|\s+(?!\S)|\s+")
+NUMBERS = ["1234567 12 123 1234", "a1234567b _1234_ 1234.5678", "12½345 1234½ ½1234567 ²²²²", "१२३४५ ٣٤٥٦7", "1" * 700, "x" * 3000,
+           "in the middle of a b c d", "a b  c\nd é à l'été", "ก ข ค 가 나 다라", "e\u0301 e\u0301\u0301f g\u0301 "]
 GGUF_PRE = {
+    "afmoe": [isolated(r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"), isolated(ASIAN), DEEPSEEK_V3[2]], "exaone-moe": [isolated(EXAONE_MOE)],
+    "tiny_aya": [isolated(r"\d{1,3}(?=(?:\d{3})*\b)"), *O200K], "superbpe": [isolated(r"\p{N}+"), isolated(r"(?=(\d{3})+(?!\d))")],
     "jais-2": [isolated(QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1).replace(r"\s+(?!\S)|\s+", SPACES))],
     "qwen2 hunyuan stablelm2 grok-2": [isolated(QWEN2)],
     "qwen35": [isolated(QWEN2.replace(r"\p{L}+|", r"[\p{L}\p{M}]+|").replace(r" ?[^\s\p{L}", r" ?[^\s\p{L}\p{M}"))],
@@ -241,7 +249,7 @@ def test_pre_of_gguf_files(pre, splits, tmp_path):
     ours = Ours(tmp_path, gguf_file(tmp_path / "m.gguf", model="gpt2", pre=pre, tokens=sorted(ids, key=ids.get),
                                     merges=[" ".join(m) for m in file["model"]["merges"]]))
     assert ours.says == "ok"
-    for text in texts(random.Random(SEED)):
+    for text in [*texts(random.Random(SEED)), *NUMBERS]:
         want = t.encode(text, add_special_tokens=False).ids
         assert ours.encode(text) == want, (SEED, text)
     ours.close()

@@ -38,6 +38,31 @@ static const char *const in_use[] = {
     "[\\p{Han}]+|" WORD
     "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+|" WORD
     "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*|" REST,
+    WORD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|" REST,
+};
+
+/* Groups that repeat, and where the parts of a text end. */
+static const struct {
+    const char *pattern, *text;
+    size_t ends[8]; /* 0: no more */
+} repeating[] = {
+    {"\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567 89", {1, 4, 7, 10}},
+    {"\\d{1,3}(?=(?:\\d{3})*\\b)", "1234567x", {0}},
+    {"(?:ab|cd)*ab", "abcdab cdcd ab", {6, 14}},
+    {"(?:ab){2,3}a|b", "ababa abab ababababa", {5, 8, 10, 18, 19}},
+    {"x(?:a|bc*)*|y", "xabccay", {6, 7}},
+    {"x(?:(?:a| a)*b)*|y", "xa ababaay", {0}},
+    {"(?:a*)+b|c", "c", {0}}, /* refused: rounds of several lengths in front of others */
+    {"a(?:b?)*|c", "abbc", {3, 4}},
+    {"\\bxy\\b|z",
+     "xyxy xy \xce\xb1"
+     "xy z",
+     {7, 14}},
+    {"(?:\xce\xb1\xce\xb2)*\xce\xb1"
+     "c",
+     "\xce\xb1\xce\xb2\xce\xb1\xce\xb2\xce\xb1"
+     "c",
+     {11}},
 };
 
 static struct split_regex *compile(struct arena *a, const char *pattern)
@@ -97,6 +122,55 @@ TEST(a_search_that_goes_back_ends_with_its_budget)
             free((char *)text.ptr);
         }
     }
+    arena_free(a);
+}
+
+TEST(groups_repeat_as_in_an_engine_that_goes_back)
+{
+    struct arena *a;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    for (size_t i = 0; i < COUNT_OF(repeating); i++) {
+        struct split_regex *r = NULL;
+        struct err e = {{0}};
+        struct split_budget b;
+        if (split_regex_compile(a, slice_of(repeating[i].pattern), &r, &e) < 0) {
+            assert_non_null(strstr(e.text, "a group that repeats"));
+            assert_int_equal(repeating[i].ends[0], 0);
+            continue;
+        }
+        split_budget_init(&b, NULL);
+        split_budget_add(&b, r, strlen(repeating[i].text));
+        const struct split_text in = {slice_of(repeating[i].text), false, &b};
+        size_t from = 0, n = 0;
+        for (struct split_match m; from < in.text.len; from = m.end) {
+            m = split_regex_find(r, &in, from);
+            assert_int_equal(m.error, 0);
+            if (m.start == m.end)
+                break;
+            if (m.end != repeating[i].ends[n++])
+                fail_msg("%s on \"%s\": part %zu ends at %zu", repeating[i].pattern, repeating[i].text, n,
+                         m.end);
+        }
+        assert_int_equal(repeating[i].ends[n], 0);
+    }
+    arena_free(a);
+}
+
+/* One round after the other on a stack of 256 KiB would not do. */
+TEST(a_group_repeats_without_a_deeper_stack)
+{
+    struct arena *a;
+    struct split_budget b;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    struct split_regex *r = compile(a, "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+");
+    struct slice text = repeated("a b", 3000000);
+    split_budget_init(&b, NULL);
+    split_budget_add(&b, r, text.len);
+    const struct split_text in = {text, false, &b};
+    struct split_match m = split_regex_find(r, &in, 0);
+    assert_int_equal(m.error, 0);
+    assert_int_equal(m.end, text.len);
+    free((char *)text.ptr);
     arena_free(a);
 }
 

@@ -112,6 +112,8 @@ TEST(what_cannot_be_used_is_named)
         {"pre_tokenizer.pretokenizers.0.behavior", "\"Other\"", "behavior"},
         {"pre_tokenizer.pretokenizers.0.pattern", "{}", "1 to 4096"},
         {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"(a+)+b\"}", "a group that repeats"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"(?:a|bc){2,}\"}", "a group that repeats"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"\\\\b*a\"}", "a quantifier of $, \\b"},
         {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a|b*\"}", "can match nothing"},
         {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a+?\"}", "not greedy"},
         {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"(?<=a)b\"}", "this kind of group"},
