@@ -230,6 +230,48 @@ def test_other_encoders_lie_beside_the_model(name, tmp_path):
     assert ran.returncode == 0 or name == "gemma3_vl", said
 
 
+CHAT_NAMES = [
+    (r"^vision_tower\.embeddings\.patch_embeddings\.projection", "vision_model.embeddings.patch_embedding"),
+    (r"^vision_tower\.embeddings\.cls_token", "vision_model.embeddings.class_embedding"),
+    (r"^vision_tower\.embeddings\.position_embeddings", "vision_model.embeddings.position_embedding"),
+    (r"^vision_tower\.encoder\.layer", "vision_model.encoder.layers"), (r"layernorm_before", "norm1"), (r"layernorm_after", "norm2"),
+    (r"attention\.projection_layer", "attn.proj"), (r"lambda_(\d)", r"ls\1"), (r"^multi_modal_projector\.layer_norm", "mlp1.0"),
+    (r"^multi_modal_projector\.linear_1", "mlp1.1"), (r"^multi_modal_projector\.linear_2", "mlp1.3"),
+]
+
+
+def original_of_internvl(config, tensors):
+    """The configuration and tensors as the files of OpenGVLab have them: q, k and v in one tensor."""
+    vision, found = config["vision_config"], {}
+    for name, values in tensors.items():
+        for pattern, to in CHAT_NAMES:
+            name = re.sub(pattern, to, name)
+        found[name] = values
+    for name in [n for n in found if ".attention.q_proj." in n]:
+        parts = [found.pop(name.replace("q_proj", f"{n}_proj")) for n in "qkv"]
+        stack = gguf_twin.stacked(parts)
+        found[name.replace("attention.q_proj", "attn.qkv")] = stack.shaped(3 * parts[0].shape[0], *parts[0].shape[1:])
+    own = {k: vision[k][0] if isinstance(vision[k], list) else vision[k] for k in ("hidden_size", "intermediate_size", "num_hidden_layers",
+                                                                                    "num_attention_heads", "patch_size", "image_size", "layer_norm_eps")}
+    return {"model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "llm_config": config["text_config"], "downsample_ratio": 0.5,
+            "vision_config": {**own, "model_type": "intern_vit_6b", "norm_type": "layer_norm", "qkv_bias": True, "qk_normalization": False, "hidden_act": "gelu"},
+            "ps_version": "v2", "select_layer": -1, "max_dynamic_patch": 12, "min_dynamic_patch": 1, "dynamic_image_size": True, "use_thumbnail": True,
+            "force_image_size": own["image_size"], "pad2square": False, "template": "internvl2_5"}, found
+
+
+def test_original_files_of_internvl(tmp_path):
+    config, tensors = gguf_twin.read(DATA / "internvl")
+    token = config["image_token_id"]
+    config, tensors = original_of_internvl(config, tensors)
+    gguf_twin.write_safetensors(tmp_path, config, tensors)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {str(token): {"content": "<IMG_CONTEXT>"}}}))
+    code, said = sees(tmp_path, "internvl")
+    assert code == 0 and "16 values of features compared" in said, said
+    gguf_twin.write_safetensors(tmp_path, {**config, "ps_version": "v1"}, tensors)
+    code, said = sees(tmp_path, "internvl")
+    assert code != 0 and "ps_version 'v1' is not supported; v2 is" in said, said
+
+
 def test_mmproj_names_the_encoder(tmp_path):
     model = other_pair("internvl", tmp_path, beside=False)
     config, tensors = gguf_twin.read(DATA / "smolvlm")

@@ -6,6 +6,7 @@
 #include "model/blocks/blocks.h"
 #include "model/config/config.h"
 #include "model/config/json_read.h"
+#include "model/family/vision_family.h"
 #include "weights/model_json.h"
 
 #include <math.h>
@@ -56,7 +57,9 @@ static void check_vision(const struct config *c, struct slice text)
         return;
     ASSERT(v.head_dim * v.heads == v.hidden && v.head_dim % 4 == 0 && v.out == c->hidden);
     ASSERT(v.shape.pixels_min > 0 && v.shape.pixels_min <= v.shape.pixels_max);
-    ASSERT(v.deepstack_count <= VISION_DEEPSTACK_MAX && v.grid <= VISION_GRID_MAX);
+    ASSERT(v.deepstack_count <= VISION_DEEPSTACK_MAX);
+    ASSERT(v.grid <= (v.family->budget ? VISION_AXIS_MAX : VISION_GRID_MAX));
+    ASSERT(model_image_parts_max(&v.shape) <= VISION_TILES_MAX + 1);
     for (uint32_t i = 0; i < v.deepstack_count; i++)
         ASSERT(v.deepstack[i] < v.depth);
 }

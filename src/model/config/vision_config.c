@@ -12,6 +12,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void expect(struct json_read *r, const char *key, uint32_t wanted)
 {
@@ -62,10 +64,9 @@ static uint32_t merge_of(struct json_read *r, struct json_read *top, const struc
 }
 
 /* Refuses values of keys that are not computed. */
-static void expect_only(struct json_read *r, const struct vision_family *t)
+static void expect_only(struct json_read *r, const struct vision_only only[6])
 {
-    for (size_t i = 0; i < COUNT_OF(t->only) && t->only[i].key; i++) {
-        const struct vision_only *o = &t->only[i];
+    for (const struct vision_only *o = only; o < only + 6 && o->key; o++) {
         const char *word = o->word ? json_read_string_or(r, o->key, o->word) : NULL;
         if (word && strcmp(word, o->word) != 0)
             json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; %s is", o->key, word, o->word);
@@ -183,7 +184,8 @@ static void read_merge(struct json_read *r, struct json_read *top, struct vision
     }
     v->shape.patch = read_both(r, "patch_size", VISION_PATCH_MAX);
     v->shape.merge = merge_of(r, top, v->family);
-    expect_only(r, v->family);
+    expect_only(r, v->family->only);
+    expect_only(top, v->family->only_beside);
     if (v->family->pools)
         read_pool(r, top, v);
 }
@@ -288,10 +290,11 @@ static void read_vision(const json_t *config, const struct config *text, struct 
 /* Features are those of the last block, and the projector's activation is GELU. */
 static void expect_projector(struct json_read *r)
 {
-    const json_t *layer = json_read_get(r, "vision_feature_layer");
+    const char *key = either(r, "vision_feature_layer", "select_layer");
+    const json_t *layer = json_read_get(r, key);
     const char *act = json_read_string_or(r, "projector_hidden_act", "gelu");
     if (layer && json_integer_value(layer) != -1)
-        json_read_fail(r, -ENOTSUP, "vision_feature_layer is not -1, which is not supported");
+        json_read_fail(r, -ENOTSUP, "%s is not -1, which is not supported", key);
     if (strcmp(act, "gelu") != 0)
         json_read_fail(r, -ENOTSUP, "projector_hidden_act '%.40s' is not supported; gelu is", act);
 }
@@ -440,6 +443,15 @@ static uint32_t read_inner(struct json_read *r, const char *key, const char *inn
     return n;
 }
 
+/* Reads how many tiles an image may have. */
+static void read_counts(struct json_read *r, struct vision_config *v)
+{
+    const struct vision_tiles *t = v->family->tiles;
+    struct model_tiles *to = &v->shape.tiles;
+    to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
+    to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
+}
+
 /* Reads how an image is split; a tile has as many patches as the table of positions. */
 static void read_tiles(struct json_read *r, struct vision_config *v)
 {
@@ -451,8 +463,8 @@ static void read_tiles(struct json_read *r, struct vision_config *v)
         to->count_max = json_read_bool_or(r, "do_image_splitting", true) ? 0 : 1;
     } else {
         read_edge(r, &v->shape);
-        to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
-        to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
+        if (!t->beside)
+            read_counts(r, v);
     }
     to->edge = v->shape.edge_max;
     if (to->edge / v->shape.patch != v->grid)
@@ -477,8 +489,7 @@ static void read_token_tiles(struct json_read *r, struct vision_config *v)
     expect(r, "encoder_patch_size", v->shape.patch);
     expect(r, "downsample_factor", v->shape.merge);
     to->edge = json_read_u32_or(r, "tile_size", 1, VISION_EDGE_MAX, t->edge);
-    to->count_min = json_read_u32_or(r, t->min.key, 1, VISION_TILES_MAX, t->min.absent);
-    to->count_max = json_read_u32_or(r, t->max.key, to->count_min, VISION_TILES_MAX, t->max.absent);
+    read_counts(r, v);
     to->area_above = (double)most * (double)token * json_read_f64_or(r, "max_pixels_tolerance", 0, 1e6, 2);
     if (!json_read_bool_or(r, "do_image_splitting", true))
         to->count_min = to->count_max = 1;
@@ -681,6 +692,8 @@ int vision_config_read(const json_t *config, const json_t *image, const json_t *
         read_tokens(&r, text, &v.shape);
     if (!r.error && (t->size == IMAGE_BY_LONGEST || t->size == IMAGE_FIXED))
         v.shape.edge_max = image_size(config);
+    if (!r.error && t->tiles && t->tiles->beside)
+        read_counts(&r, &v);
     if (!r.error)
         read_image(&p, limits->tokens, &v);
     if (!r.error && !p.error && vision_family_reads_videos(t))
@@ -712,11 +725,28 @@ static int find_file(struct model_files *files, const char *name, const json_t *
     return r == -ENOENT ? 0 : r;
 }
 
+/* Sets the id of the image token where only the tokenizer's files have it. */
+static int find_image_token(struct model_files *files, const char *word, json_t *config, struct err *e)
+{
+    json_t *tokenizer = NULL, *each;
+    const char *id;
+    int r = find_file(files, "tokenizer_config.json", NULL, "", &tokenizer, e);
+    json_object_foreach(json_object_get(tokenizer, "added_tokens_decoder"), id, each) {
+        const char *text = json_string_value(json_object_get(each, "content"));
+        if (text && strcmp(text, word) == 0)
+            json_object_set_new(config, "image_token_id", json_integer(strtoll(id, NULL, 10)));
+    }
+    json_decref(tokenizer);
+    return r;
+}
+
 int vision_config_load(struct model_files *files, const struct config *text,
                        const struct vision_limits *limits, struct vision_config *ret, struct err *e)
 {
     json_t *config = NULL, *processor = NULL, *image = NULL, *video = NULL;
     int r = model_json(files, "config.json", &config, e);
+    if (r == 0 && text->vision_family->image_word)
+        r = find_image_token(files, text->vision_family->image_word, config, e);
     if (r == 0)
         r = find_file(files, "processor_config.json", NULL, "", &processor, e);
     if (r == 0)

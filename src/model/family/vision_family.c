@@ -76,6 +76,12 @@
     .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \
     .marks = &gemma4_marks, .linear = true, .windowed_ways = true, .everywhere = true
 
+#define INTERN_PARTS                                                                                         \
+    .frames = 1, .eps = 1e-6, .eps_key = "layer_norm_eps", .merge_eps = 1e-5, .token_norm = true,            \
+    .mid_of_text = true, .activation = "gelu", .everywhere = true, .merge_key = "downsample_ratio",          \
+    .merge = 2, .size = IMAGE_FIXED, .mean = IMAGENET_MEAN, .std = IMAGENET_STD, .marks = &internvl_marks,   \
+    .linear = true
+
 static const struct model_image_marks pixtral_marks = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"};
 
 static const struct model_image_marks gemma3_marks = {
@@ -96,6 +102,9 @@ static const struct model_image_marks idefics_marks = {
     .tokens = {"<fake_token_around_image>", "<global-img>"}};
 
 static const struct vision_tiles internvl_tiles = {.min = {"min_patches", 1}, .max = {"max_patches", 12}};
+
+static const struct vision_tiles intern_chat_tiles = {
+    .beside = true, .min = {"min_dynamic_patch", 1}, .max = {"max_dynamic_patch", 12}};
 
 static const struct vision_tiles idefics_tiles = {.longest = 4 * 364};
 
@@ -301,22 +310,33 @@ static const struct vision_family vision_families[] = {
               {"use_qk_norm", NULL, false},
               {"use_mean_pooling", NULL, true},
               {"use_absolute_position_embeddings", NULL, true}},
-     .frames = 1,
-     .eps = 1e-6,
-     .eps_key = "layer_norm_eps",
-     .merge_eps = 1e-5,
-     .token_norm = true,
-     .mid_of_text = true,
-     .activation = "gelu",
-     .everywhere = true,
-     .merge_key = "downsample_ratio",
-     .merge = 2,
-     .size = IMAGE_FIXED,
-     .mean = IMAGENET_MEAN,
-     .std = IMAGENET_STD,
-     .marks = &internvl_marks,
      .tiles = &internvl_tiles,
-     .linear = true},
+     INTERN_PARTS},
+    {.names = {"internvl_chat"}, /* InternVL in its original files */
+     .prefixes = {""},
+     .roots = {"vision_model."},
+     .tensors = {[VISION_ROLE_PATCHES] = "@embeddings.patch_embedding",
+                 [VISION_ROLE_CLASS] = "@embeddings.class_embedding",
+                 [VISION_ROLE_POSITIONS] = "@embeddings.position_embedding",
+                 [VISION_ROLE_MIX_NORM] = "@encoder.layers.#.norm1",
+                 [VISION_ROLE_QKV] = "@encoder.layers.#.attn.qkv",
+                 [VISION_ROLE_OUT] = "@encoder.layers.#.attn.proj",
+                 [VISION_ROLE_MIX_FACTORS] = "@encoder.layers.#.ls1",
+                 [VISION_ROLE_MLP_NORM] = "@encoder.layers.#.norm2",
+                 [VISION_ROLE_UP] = "@encoder.layers.#.mlp.fc1",
+                 [VISION_ROLE_DOWN] = "@encoder.layers.#.mlp.fc2",
+                 [VISION_ROLE_MLP_FACTORS] = "@encoder.layers.#.ls2",
+                 [VISION_ROLE_MERGE_NORM] = "mlp1.0",
+                 [VISION_ROLE_MERGE_UP] = "mlp1.1",
+                 [VISION_ROLE_MERGE_DOWN] = "mlp1.3"},
+     .only = {{"norm_type", "layer_norm", false}, {"qk_normalization", NULL, false}},
+     .only_beside = {{"ps_version", "v2", false},
+                     {"pad2square", NULL, false},
+                     {"dynamic_image_size", NULL, true},
+                     {"use_thumbnail", NULL, true}},
+     .image_word = "<IMG_CONTEXT>",
+     .tiles = &intern_chat_tiles,
+     INTERN_PARTS},
     {.names = {"idefics3", "smolvlm"},
      .prefixes = {"model.", ""},
      .roots = {"vision_model."},

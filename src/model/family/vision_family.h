@@ -63,6 +63,7 @@ struct vision_number {
 /* How images become tiles. With `longest`, the default of size.longest_edge, max_image_size.longest_edge is a
  * tile's edge and do_image_splitting wants them; else as many as these keys allow, of the nearest ratio. */
 struct vision_tiles {
+    bool beside; /* these keys are in config.json, as is use_thumbnail */
     uint32_t longest;
     uint32_t
         edge; /* default of tile_size: images have as many tokens as their area, or tiles beyond a limit */
@@ -111,16 +112,18 @@ struct vision_family {
     bool token_norm;            /* the merger's norm is over a token's patches together */
     bool mid_of_text;           /* the merger's middle is as wide as the text */
     struct vision_only only[6];
-    uint32_t filter;                 /* model_vision.filter */
-    bool windows;                    /* attention of most blocks stays in windows of tokens (window_size) */
-    bool patches_unbiased;           /* the patch embedding has no bias, although blocks have some */
-    bool wide_merger;                /* intermediate_size is the merger's, out_hidden_size the blocks' */
-    bool sections_apart;             /* sections of the text's rotation lie one after the other */
-    bool counts_frames;              /* bounds of an image's area are of both its frames together */
-    bool no_videos;                  /* videos have positions in time that are not computed */
-    uint64_t pixels_min, pixels_max; /* IMAGE_BY_AREA: where the preprocessor's file has none */
-    uint32_t patches_max;            /* IMAGE_PADDED: where the preprocessor's file has none */
-    uint32_t merge;                  /* default of patches of a token's edge */
+    struct vision_only only_beside[6]; /* the only values of keys beside vision_config */
+    const char *image_word;            /* text of the image token; NULL: config.json has its id */
+    uint32_t filter;                   /* model_vision.filter */
+    bool windows;                      /* attention of most blocks stays in windows of tokens (window_size) */
+    bool patches_unbiased;             /* the patch embedding has no bias, although blocks have some */
+    bool wide_merger;                  /* intermediate_size is the merger's, out_hidden_size the blocks' */
+    bool sections_apart;               /* sections of the text's rotation lie one after the other */
+    bool counts_frames;                /* bounds of an image's area are of both its frames together */
+    bool no_videos;                    /* videos have positions in time that are not computed */
+    uint64_t pixels_min, pixels_max;   /* IMAGE_BY_AREA: where the preprocessor's file has none */
+    uint32_t patches_max;              /* IMAGE_PADDED: where the preprocessor's file has none */
+    uint32_t merge;                    /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
     const struct model_image_marks *marks;
