@@ -16,6 +16,16 @@ struct linear_source;
 
 #define COMPUTE_ARRAYS_MAX 16
 
+/* Experts in the machine's memory of a model on a device (op_experts.machine): the widest of their rows, and
+ * the mode and the sums of their weights. in 0: there are none. */
+struct experts_opts {
+    uint32_t in, rows, mid, out;
+    enum compute_mode mode;
+    unsigned sums;
+    const struct backend *backend; /* the CPU's */
+    struct device *cpu;            /* device that computes them; not read for a cost */
+};
+
 /* Options of a workspace. */
 struct compute_opts {
     const struct compute_shape *shape; /* stays */
@@ -23,6 +33,7 @@ struct compute_opts {
     uint32_t array_count;
     enum compute_mode mode; /* mode of the weights */
     unsigned sums;          /* sums that all their products need of their input beside it: weight.sums */
+    struct experts_opts experts;
     uint32_t tokens_max, seqs_max, logits_max; /* limits of one step */
     struct device *device;                     /* outlives the workspace */
     /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
@@ -49,7 +60,7 @@ struct backend {
     /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */
     bool (*prefers_bf16)(void);
 
-    /* Cost of a workspace; only shape, arrays, mode and sums are read. */
+    /* Cost of a workspace; only shape, arrays, mode, sums and experts are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);
     /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
     int (*open)(const struct compute_opts *o, struct compute **ret);

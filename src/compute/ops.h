@@ -322,6 +322,19 @@ struct op_route {
     const struct projection *reader; /* the projection that reads out */
 };
 
+/* The chosen experts' results of x, a row of `out` for each pair: the product of `up` with the token's row,
+ * its activation, and the product of `down` with that. With `machine` the weights lie in the machine's memory
+ * (compute_opts.experts): the CPU computes them with its own chains. Else `rows` is spoilt. Fails with its
+ * device only. */
+struct op_experts {
+    const struct projection *up, *down;
+    enum glu_function function;
+    struct glu_clip clip;
+    bool plain;
+    bool machine;
+    struct act x, rows, mid, out; /* rows: outputs of `up`; mid: its first values, inputs of `down` */
+};
+
 /* Row i of y = norm(h), or without a weight h itself, of the token logit_columns[i]: rows of logits, then
  * rows of values. Fails with its device only. */
 struct op_gather {
@@ -401,6 +414,7 @@ struct op_copy_row {
     X(backend, short_conv, op_short_conv)                                                                    \
     X(backend, glu, op_glu)                                                                                  \
     X(backend, route, op_route)                                                                              \
+    X(backend, experts, op_experts)                                                                          \
     X(backend, gather, op_gather)                                                                            \
     X(backend, finish, op_finish)                                                                            \
     X(backend, values, op_values)                                                                            \
@@ -494,6 +508,21 @@ static inline void compute_project_glu(struct compute *c, const struct op_produc
     }
     compute_project(c, p, 1);
     compute_glu(c, a);
+}
+
+/* The experts with the two products and the activation of the backend itself. */
+static inline void compute_experts_here(struct compute *c, const struct op_experts *a)
+{
+    const struct op_product up = {.w = a->up, .x = a->x, .y = a->rows, .columns = COLUMNS_EXPERTS},
+                            down = {.w = a->down, .x = a->mid, .y = a->out, .columns = COLUMNS_EXPERTS};
+    compute_project_glu(c, &up,
+                        &(struct op_glu){.function = a->function,
+                                         .clip = a->clip,
+                                         .plain = a->plain,
+                                         .in = a->rows,
+                                         .out = a->mid,
+                                         .reader = a->down});
+    compute_project(c, &down, 1);
 }
 
 /* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is

@@ -67,5 +67,8 @@ int fingerprint_make(struct model_files *files, const struct model_shape *shape,
                  shape->quant ? "/" : "", quant, groups, shape->state_bytes, cpu_flags,
                  shape->longrope ? " rope=" : "", shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
+    if (opts->experts != 0)
+        len += snprintf(ret->layout + len, sizeof(ret->layout) - (size_t)len, " x=%x", opts->experts);
+    ASSERT(len < (int)sizeof(ret->layout));
     return 0;
 }

@@ -15,6 +15,7 @@ struct store_identity;
 
 struct fingerprint_opts {
     const char *given;     /* digits in place of the files' fingerprint; NULL: that one */
+    unsigned experts;      /* experts in the machine's memory: which, and how they compute; 0: as the rest */
     const char *namespace; /* part of the identity: models of other ones share nothing; NULL: none */
 };
 

@@ -61,9 +61,12 @@ static void add_devices(const struct planning *p, struct plan_process *ret)
     struct err ignored;
     if (!p->devices)
         (void)device_choose_all(p->settings, &chosen, &ignored); /* planning_make() reports it */
-    for (uint32_t i = 0; i < all->count; i++)
+    for (uint32_t i = 0; i < all->count; i++) {
         if (all->list[i].memory.name)
             ret->devices[ret->device_count++] = all->list[i].memory;
+        if (all->list[i].backend == &backend_fake)
+            ret->threads_bytes += device_stack_bytes(p->workers); /* beside the CPU's */
+    }
 }
 
 void planning_process(struct planning *p, bool least, struct plan_process *ret)
@@ -138,6 +141,9 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
 {
     char where[DOMAIN_HOLDER_BYTES] = "";
     const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
+    const char *apart = placement_any_apart(&p->model.parts.placement)
+                            ? " Its experts lie in the machine's memory already (--place)."
+                            : "";
     char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96], agents[160] = "", draft[128] = "";
     const char *elsewhere = "";
     const struct model_vision *v = &p->model.shape.vision;
@@ -172,11 +178,11 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
                         : " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
-        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s%s",
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s%s%s%s",
         name, where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context,
         seqs,
         context[0] || seqs[0] || why->agents_max ? "" : " No shorter context or smaller batch would fit.",
-        agents, image_sched, draft, elsewhere);
+        agents, image_sched, draft, apart, elsewhere);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
@@ -298,6 +304,13 @@ static enum model_kind kind_of(const struct planning *p, const char *dir, struct
 
 /* ---- placement ---- */
 
+static bool has_device(const struct settings *o)
+{
+    struct device_choice c;
+    struct err ignored;
+    return device_choose(o, &c, &ignored) == 0 && c.memory.name;
+}
+
 /* The places of the process, and the model's own. */
 static int find_places(struct planning *p, const struct device_choice *device, struct plan_process *process,
                        struct err *e)
@@ -309,8 +322,19 @@ static int find_places(struct planning *p, const struct device_choice *device, s
     return device_choice_domain(device, process, &p->model.domain, e);
 }
 
-/* Each part on the model's device, but for what --place says. */
-static int place(struct planning *p, const struct device_choice *device, struct err *e)
+/* Measures the model once more, with the placement that it has now. */
+static int probe_placed(struct planning *p, struct model_files *files, struct err *e)
+{
+    const struct placement placement = p->model.parts.placement;
+    p->model.parts = p->given;
+    p->model.parts.placement = placement;
+    return model_plan_probe(&p->model, files, e);
+}
+
+/* Puts each part on the model's device, but for --place. A part in the machine has the CPU's form, so the
+ * model is measured again. */
+static int place(struct planning *p, const struct device_choice *device, struct model_files *files,
+                 struct err *e)
 {
     const char *list[PLAN_PLACES_MAX];
     struct plan_process process;
@@ -327,20 +351,39 @@ static int place(struct planning *p, const struct device_choice *device, struct 
     if (r == 0)
         r = placement_check(&placement, p->model.domain, &places, e);
     p->model.parts.placement = placement;
-    if (r == 0 && placement_any_apart(&placement))
-        return err_set(e, -ENOTSUP, "--place: experts of a model on %s are not computed on the CPU",
-                       places.names[p->model.domain]);
-    return r;
+    p->placed = wish.count > 0;
+    return r == 0 && placement_any_apart(&placement) ? probe_placed(p, files, e) : r;
 }
 
 static int probe(struct planning *p, const struct device_choice *device, const char *dir,
                  struct model_files *files, struct err *e)
 {
+    p->given = p->model.parts;
     int r = model_plan_probe(&p->model, files, e);
     p->unreadable = r < 0;
     if (r == 0)
         p->kind = kind_of(p, dir, files);
-    return r == 0 ? place(p, device, e) : r;
+    return r == 0 ? place(p, device, files, e) : r;
+}
+
+/* Without --place, a model that does not fit on the last device to try has its experts in the machine. */
+static bool may_part(const struct planning *p, const struct plan_refusal *why)
+{
+    struct settings next = *p->settings;
+    return !p->placed && p->model.shape.routed && why->domain > 0 &&
+           !(device_choose_next(&next) && has_device(&next));
+}
+
+static int make_placed(struct planning *p, const struct device_choice *device, struct model_files *files,
+                       struct plan_process *process, struct plan_refusal *why, struct err *e)
+{
+    int r = make(p, device, process, why, e);
+    if (r != -ENOMEM || !may_part(p, why))
+        return r;
+    *why = (struct plan_refusal){.domain = 0};
+    placement_experts(&p->model.parts.placement, 0);
+    r = probe_placed(p, files, e);
+    return r == 0 ? make(p, device, process, why, e) : r;
 }
 
 static int plan_files(struct planning *p, const struct device_choice *device, const char *dir,
@@ -358,8 +401,8 @@ static int plan_files(struct planning *p, const struct device_choice *device, co
     if (p->model.agents > 0 && p->model.prefix_cache_bytes == 0)
         return err_set(e, -EINVAL, "--agents %u: agents need the prefix cache, and --host-cache is 0",
                        p->model.agents);
-    r = make(p, device, &process, &why, e);
-    if (r == -ENODEV)
+    r = make_placed(p, device, files, &process, &why, e);
+    if (r < 0 && why.context_max == 0) /* no plan was made */
         return r;
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",

@@ -26,6 +26,8 @@ struct planning {
     /* Filled by planning_make. */
     struct model_plan model;
     enum model_kind kind;     /* MODEL_GENERATES where the files do not say */
+    bool placed;              /* --place is given */
+    struct model_parts given; /* model.parts before the files are read */
     const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
     struct plan plan;
     struct model_files **files; /* gets the files that it read, open; NULL: they are closed */

@@ -225,6 +225,14 @@ static int open_device_memory(struct runtime *rt, uint32_t i)
     return 0;
 }
 
+/* Models on devices may have experts in the machine's memory. */
+static int open_cpu(struct runtime *rt, uint32_t workers, struct err *e)
+{
+    struct device_choice cpu = {.backend = &backend_cpu};
+    int r = device_choice_open(&cpu, workers, rt->threads, &rt->devices[0]);
+    return r < 0 ? device_choice_refuse(&cpu, r, e) : 0;
+}
+
 static int open_devices(struct runtime *rt, struct device_choices *c, uint32_t workers, struct err *e)
 {
     for (uint32_t k = 0; k < c->count; k++) {
@@ -238,7 +246,7 @@ static int open_devices(struct runtime *rt, struct device_choices *c, uint32_t w
         if (r < 0)
             return device_choice_refuse(&c->list[k], r, e);
     }
-    return 0;
+    return rt->devices[0] ? 0 : open_cpu(rt, workers, e);
 }
 
 /* Takes the devices; who gave them closes the others. */

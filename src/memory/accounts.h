@@ -24,6 +24,7 @@ enum account_id {
     ACCOUNT_CONTEXT, /* on a device: the driver's context, with the kernels */
     ACCOUNT_MODEL,   /* one for each loaded model, by its id */
     ACCOUNT_WEIGHTS,
+    ACCOUNT_EXPERTS, /* in the machine, of a model on a device */
     ACCOUNT_LOADING,
     ACCOUNT_WORKSPACE,
     ACCOUNT_RECORDED_STEPS,

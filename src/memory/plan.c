@@ -183,7 +183,8 @@ static uint64_t model_computing_bytes(const struct plan_model *m)
 
 static uint64_t model_machine_bytes(const struct plan_model *m)
 {
-    return m->host_bytes + m->recorded_host_bytes + m->draft_host_bytes + m->tables_bytes +
+    ASSERT(m->domain > 0 || m->experts_bytes == 0);
+    return m->experts_bytes + m->host_bytes + m->recorded_host_bytes + m->draft_host_bytes + m->tables_bytes +
            m->tokenizer_bytes;
 }
 
@@ -540,6 +541,8 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
     const struct model_line lines[] = {
         {COMPUTING, 1, "weights", m->weight_bytes, m->weight_bytes,
          m->mapped ? "of the packed file, shared by processes" : "packed", m->mapped},
+        {m->experts_bytes ? BESIDE : NOWHERE, 1, "experts", m->experts_bytes, m->experts_bytes,
+         "computed by the CPU, see --place"},
         {MACHINE, 1, "loading", 0, 0, "only while loading, see below"},
         {COMPUTING, 1, "workspace", m->workspace_bytes, m->workspace_bytes, "of one step"},
         {BESIDE, 1, "workspace", m->host_bytes, m->host_bytes, "the host's part"},

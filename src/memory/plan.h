@@ -53,9 +53,10 @@ struct plan_model {
     uint32_t domain; /* 0: it computes in the machine's memory; i: in that of devices[i - 1] */
     uint32_t context_max, page_tokens, seqs, queue;
     uint64_t weight_bytes;
-    bool mapped;        /* they are pages of a packed file */
-    uint64_t mtp_bytes; /* weights of the MTP head; 0: no head, or not used */
-    bool mtp_mapped;    /* the head is part of weight_bytes; mtp_bytes: of its draft vocabulary */
+    uint64_t experts_bytes; /* experts in the machine's memory, of a model that computes elsewhere */
+    bool mapped;            /* they are pages of a packed file */
+    uint64_t mtp_bytes;     /* weights of the MTP head; 0: no head, or not used */
+    bool mtp_mapped;        /* the head is part of weight_bytes; mtp_bytes: of its draft vocabulary */
     /* The draft model: weights and workspace in the memory of its domain, and in the machine's beside that
      * tables and the host's part of the workspace; zeros: there is none. */
     uint64_t draft_bytes, draft_host_bytes;
@@ -131,7 +132,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 37
+#define PLAN_LINES_MAX 38
 
 /* The part of a plan on a device. */
 struct plan_device {

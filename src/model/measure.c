@@ -87,13 +87,13 @@ int measure_source_turn(struct source *s, const struct device *device, uint64_t 
 
 static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 {
-    const uint64_t used = b->used, experts = b->experts_bytes;
+    const uint64_t used = b->used + b->other.used, experts = b->experts_bytes;
     *ret = (struct layer){.config = &b->config->layer[index]};
     int r = layer_bind(b, index, ret);
     if (r == 0 && b->sizes) {
         b->sizes->experts_bytes[index] = b->experts_bytes - experts;
-        b->sizes->layer_bytes[index] = b->used - used - b->sizes->experts_bytes[index];
-        b->sizes->rest_bytes -= b->used - used;
+        b->sizes->layer_bytes[index] = b->used + b->other.used - used - b->sizes->experts_bytes[index];
+        b->sizes->rest_bytes -= b->used + b->other.used - used;
     }
     return r;
 }
@@ -145,8 +145,12 @@ int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_ma
 static int measure_text(const struct config *c, const struct model_parts *p, const struct source *s,
                         struct measured *ret, struct err *e)
 {
-    struct binder b = {
-        .checkpoint = s->checkpoint, .config = c, .sizes = p->sizes, .scratch = s->arena, .e = e};
+    struct binder b = {.checkpoint = s->checkpoint,
+                       .config = c,
+                       .sizes = p->sizes,
+                       .placement = c->backend->apart ? &p->placement : NULL,
+                       .scratch = s->arena,
+                       .e = e};
     struct model_ends ends;
     struct vision_weights vision_weights;
     const struct bind_targets nowhere = {.ends = &ends, .vision = &vision_weights};
@@ -160,7 +164,7 @@ static int measure_text(const struct config *c, const struct model_parts *p, con
     if (r == 0)
         r = measure_bind(&b, &nowhere, &ret->text_mark);
     if (p->sizes)
-        p->sizes->rest_bytes += b.used;
+        p->sizes->rest_bytes += b.used + b.other.used;
     b.sizes = NULL;
     if (r == 0)
         r = unread_check(&b, e);
@@ -363,9 +367,13 @@ int measure_model(struct config *c, const struct model_parts *parts, struct mode
         r = find_vector_head(c, files, &ret->text, s, e);
     if (r == 0)
         take_mode(c, &ret->text);
+    c->experts_apart = ret->text.other.used > 0;
+    c->experts_sums = ret->text.other.sums;
     if (r < 0 || !parts->mtp)
         return r;
     ret->mtp = ret->text;
+    ret->mtp.placement = NULL;
+    ret->mtp.other = (struct binder_memory){0};
     ret->mtp.e = &ret->mtp_absent;
     r = parts->eagle ? measure_eagle(c, parts->eagle, s, &ret->mtp, &ret->head_mark)
                      : measure_head(c, files, &ret->mtp, &ret->head_mark);

@@ -23,6 +23,7 @@
 #include "compute/backend.h"
 #include "compute/device.h"
 #include "memory/accounts.h"
+#include "memory/domain.h"
 #include "weights/checkpoint.h"
 #include "weights/model_files.h"
 
@@ -42,13 +43,15 @@ struct model {
     struct model_shape shape;
     struct config config;
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
-    struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
+    struct account *experts_account; /* experts in the machine's memory; NULL: none, or uncounted */
+    struct account *host_account;    /* the host's part of the workspace; NULL: workspace_account */
     /* NULL: the backend records no steps there, or they are uncounted. */
     struct account *recorded_account, *recorded_host_account;
     struct charge recorded, recorded_host;             /* to these */
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct packed packed;                              /* while it loads */
     struct weight_memory weights, mtp_memory;
+    struct weight_memory experts;         /* experts in the machine's memory */
     struct weight_memory draft_memory;    /* the draft vocabulary where the head is mapped */
     struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
     struct layer *layers;                 /* [config.layers] */
@@ -122,6 +125,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                     : c->ropes[0].beyond          ? "long"
                                                   : "short",
         .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
+        .experts_bytes = weight_memory_round(b->other.used),
         .mapped = packed->bundle != NULL,
         .checkpoint_bytes = packed->bundle ? packed->bundle->at.bytes : checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(c, packed, measured)),
@@ -286,7 +290,8 @@ static int open_recorded(struct account *parent, uint64_t bytes, struct account 
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     const struct model_workspace w =
-        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, opts->device->workers);
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max,
+                              m->config.experts_apart ? opts->cpu->workers : opts->device->workers);
     struct account *host = m->host_account ? m->host_account : m->workspace_account;
     int r = m->shape.ranges ? create_range(m, opts, w.device_bytes)
                             : create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
@@ -334,6 +339,23 @@ static int prepare_packing(struct binder *b, struct packers *packers, const stru
     int r = weight_memory_init(memory, opts->device->domain, account, b->used);
     b->used = b->digest = b->source_bytes = 0;
     return r == 0 ? 0 : err_set(e, r, "%llu bytes of weights are more than is left", (ull)bytes);
+}
+
+/* As `prepare_packing()`, but of the experts in the machine's memory, after it. */
+static int prepare_experts(struct model *m, struct binder *b, const struct model_opts *opts, struct err *e)
+{
+    struct account *account = NULL;
+    if (b->other.used == 0)
+        return 0;
+    int r = measure_account(opts->parent, ACCOUNT_EXPERTS, &account);
+    m->experts_account = account;
+    if (r == 0 && account)
+        account_set_planned(account, m->shape.experts_bytes);
+    if (r == 0)
+        r = weight_memory_init(&m->experts, domain_machine(), account, b->other.used);
+    b->other = (struct binder_memory){.memory = &m->experts, .device = opts->cpu};
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes of experts are more than is left", (ull)m->shape.experts_bytes);
 }
 
 /* Maps `used` bytes of a region of the packed file: the binder finds places alone. */
@@ -443,6 +465,8 @@ static int pack(struct model *m, const struct measured *measured, struct source 
     struct binder b = measured->text;
     int r = m->packed.bundle ? map_weights(m, &b, measured, s, opts, e)
                              : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
+    if (r == 0)
+        r = prepare_experts(m, &b, opts, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
@@ -450,6 +474,7 @@ static int pack(struct model *m, const struct measured *measured, struct source 
     struct bind_mark text;
     r = measure_bind(&b, &to, &text);
     ASSERT(r < 0 || (b.used == measured->text.used && b.digest == measured->text.digest));
+    ASSERT(r < 0 || b.other.used == measured->text.other.used);
     if (r < 0 || !m->shape.mtp)
         return r;
     return (m->shape.eagle ? pack_eagle : pack_head)(m, measured, s, opts, e);
@@ -533,6 +558,7 @@ void model_free(struct model *m)
     if (m->step && m->step->compute)
         compute_close(m->step->compute);
     weight_memory_done(&m->weights);
+    weight_memory_done(&m->experts);
     weight_memory_done(&m->mtp_memory);
     weight_memory_done(&m->draft_memory);
     weight_memory_done(&m->workspace_range);
@@ -540,6 +566,7 @@ void model_free(struct model *m)
     arena_free(m->workspace);
     arena_free(m->tables);
     account_close(m->weights_account);
+    account_close(m->experts_account);
     account_close(m->workspace_account);
     account_close(m->host_account);
     account_close(m->recorded_account);

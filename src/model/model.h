@@ -154,6 +154,7 @@ struct model_shape {
     size_t state_bytes; /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     uint32_t state_pending_max; /* tokens whose inputs a state has room for; 0: none */
     uint64_t weight_bytes;      /* packed */
+    uint64_t experts_bytes;     /* packed experts in the machine's memory, of a model on a device; 0: none */
     bool mapped;                /* they lie in a packed file, else in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes; /* during the load: tables of its tensors, and a piece of one */
@@ -194,6 +195,7 @@ struct model_opts {
     uint32_t context;    /* tokens of the longest sequence; 0: the model's own limit */
     struct model_parts parts;
     struct device *device; /* outlives the model; of parts.backend */
+    struct device *cpu;    /* computes experts that parts.placement has in the machine; NULL: it has none */
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;

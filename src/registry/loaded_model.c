@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "chat/chat_syntax.h"
+#include "compute/backend.h"
 #include "compute/device.h"
 #include "constraint/grammar_cache.h"
 #include "engine/engine.h"
@@ -275,6 +276,7 @@ static struct model_opts model_opts_of(const struct load *l)
                                .context = s->plan.max_model_len,
                                .parts = parts,
                                .device = o->device,
+                               .cpu = o->cpu,
                                .parent = l->h->account,
                                .device_parent = l->h->device_account,
                                .progress = o->progress,
@@ -296,6 +298,19 @@ static int load_draft(struct load *l)
                : draft_model_load(&l->h->draft, &s->draft, &opts, &s->shape, l->h->tokenizer, l->e);
 }
 
+/* On a device whose products are not the CPU's, experts in the machine's memory decide bits. */
+static unsigned experts_mark(const struct load *l)
+{
+    const struct placement *p = &l->opts->settings->parts.placement;
+    unsigned mark = l->opts->cpu ? l->opts->cpu->flags : 0;
+    if (!placement_any_apart(p) || l->opts->device->backend->integers)
+        return 0;
+    for (uint32_t i = 0; i < p->layers; i++)
+        mark = (mark ^ placement_is_apart(p, i)) * 16777619u; /* FNV-1 */
+    ASSERT(l->opts->cpu);
+    return mark | 1;
+}
+
 /* A model without a fingerprint writes nothing to disk. */
 static struct store *find_store(struct load *l, struct store_identity *ret)
 {
@@ -303,7 +318,8 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    const struct fingerprint_opts opts = {s->options.fingerprint, s->options.cache_namespace};
+    const struct fingerprint_opts opts = {
+        .given = s->options.fingerprint, .experts = experts_mark(l), .namespace = s->options.cache_namespace};
     int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, &opts, ret, &e);
     if (r == 0 && (l->h->draft.model || s->parts.eagle))
         r = draft_model_mark(&s->draft, ret, &e);

@@ -49,6 +49,7 @@ struct loaded_model_opts {
     struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
     struct holders *holders;               /* engine_opts.holders */
     struct device *device;
+    struct device *cpu;       /* model_opts.cpu */
     struct store *store;      /* engine_opts.store */
     struct kv_events *events; /* NULL: none */
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets

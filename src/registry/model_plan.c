@@ -120,6 +120,7 @@ static int probe_parts(struct model_plan *p, struct model_files *files, struct e
 int model_plan_probe(struct model_plan *p, struct model_files *files, struct err *e)
 {
     p->parts.sizes = &p->sizes;
+    p->drafting_takes = (struct model_plan_drafting){0};
     int r = probe_parts(p, files, e);
     p->parts.sizes = NULL;
     if (r == 0)
@@ -171,6 +172,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .seqs = seqs,
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,
+        .experts_bytes = s->experts_bytes,
         .mapped = s->mapped,
         .mtp_bytes = s->eagle ? 0 : s->mtp_weight_bytes,
         .draft_bytes = s->eagle ? s->mtp_weight_bytes : 0,

@@ -230,6 +230,7 @@ static int load(struct entry *e, struct registry_failure *why)
                                      .ledger = r->opts.ledger,
                                      .holders = r->opts.holders,
                                      .device = registry_device_of(e),
+                                     .cpu = e->registry->opts.devices[0],
                                      .make_room = make_room,
                                      .progress = on_progress,
                                      .step = on_step,

@@ -14,6 +14,7 @@ from conftest import MODEL, PROGRAM, TOP, all_returned, refused, serving, settle
 from test_ssd import answer, prompt_of, serving_from, wait_written
 
 FAKE = ("--device", "fake:0")
+PARTED = FAKE + ("--place", "experts=cpu")
 
 
 def roots(server):
@@ -44,7 +45,7 @@ def test_a_restart_on_the_other_device_finds_the_same_prefixes(tmp_path, first, 
 
 
 def test_who_gives_up_its_pages_on_the_device_loses_no_token():
-    """Pages for three, and eight that want them."""
+    """Pages for three, and eight that want them. Experts in the machine leave as little to pages here."""
     prompts = [prompt_of(i, 280 + 10 * i) for i in range(8)]
     fields = {"temperature": 0, "max_tokens": 100, "ignore_eos": True, "return_token_ids": True}
     options = ["--spec", "off", "--max-image-pixels", 0, "--max-model-len", 1024, "--max-num-seqs", 8]
@@ -58,7 +59,7 @@ def test_who_gives_up_its_pages_on_the_device_loses_no_token():
         with serving(*FAKE, *options) as wide:
             want = list(pool.map(lambda prompt: ask(wide, prompt), prompts))
             assert wide.status()["models"][0]["preemptions"] == 0
-        with serving(*FAKE, *options, "--device-memory-limit", "63M") as tight:
+        with serving(*PARTED, *options, "--device-memory-limit", "49M") as tight:
             assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 100 for p in prompts) // 2
             assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == want
             assert tight.status()["models"][0]["preemptions"] > 0
@@ -120,7 +121,7 @@ def test_a_plan_has_a_line_for_the_context_and_room_beside_it():
     def domain(found):
         return next(d for d in found["models"][0]["domains"] if d["name"] == "fake:0")
 
-    options = ["--max-model-len", "1024", "--device-memory-limit"]
+    options = ["--max-model-len", "1024", "--place", "experts=fake:0", "--device-memory-limit"]
     _, without = plan("--device", "fake:0", *options, "100M")
     _, found = plan("--device", "fake:0,context=6", *options, "106M")
     (line,) = [a for a in found["models"][0]["accounts"] if a["name"] == "context"]
@@ -259,7 +260,8 @@ def two_models(tmp_path, *sections):
     for name in ("one", "two"):
         (tmp_path / name).symlink_to(MODEL)
     config = tmp_path / "plateau.ini"
-    config.write_text("".join(f"[model {name}]\ndevice = {device}\n" for name, device in sections))
+    config.write_text("".join(f"[model {name}]\ndevice = {device}\n" + "".join(f"place = {p}\n" for p in place)
+                              for name, device, *place in sections))
     return [tmp_path / "one", tmp_path / "two", "--config", config, "--max-model-len", 1024, "--max-num-seqs", 2]
 
 
@@ -288,14 +290,77 @@ def test_a_section_has_its_models_device(tmp_path, default, sections):
 
 
 def test_a_lost_device_closes_its_own_models(tmp_path):
-    with serving(*two_models(tmp_path, ("one", "fake:0,seed=2,lost=40"))) as server:
+    with serving(*two_models(tmp_path, ("one", "fake:0,seed=2,lost=40", "experts=cpu"))) as server:
+        def experts():
+            models = {a["name"]: a["children"] for a in roots(server)["process"]["children"]}
+            return sum(a["used_bytes"] for a in models.get("one", []) if a["name"] == "experts")
+
         want = tokens_of(server, "two")
+        assert experts() == next(a["planned_bytes"] for model in roots(server)["process"]["children"]
+                                 for a in model["children"] if a["name"] == "experts") > 0
         until(lambda: status(server, "one") != 200)
         until(lambda: server.said("event=device_lost device=fake:0"))
+        until(lambda: experts() == 0)  # they come with the model's next request
         assert tokens_of(server, "two") == want
         until(lambda: status(server, "one") == 200)
         until(lambda: server.said("event=device_reopened device=fake:0"))
         assert not server.said("event=model_unloaded model=two")
+
+
+def test_experts_in_the_machine_give_the_tokens_of_the_cpu(tmp_path):
+    """Drafts, chunks, prefix hits and a batch included; an unload gives both memories back."""
+    with serving(*two_models(tmp_path, ("one", "fake:0", "experts 1-5=cpu"))) as server:
+        prompts = [prompt_of(i, 40 + 90 * i) for i in range(4)]
+        ask = {"max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+
+        def tokens(model, prompt):
+            reply = server.post("/v1/completions", model=model, prompt=prompt, **ask)
+            assert reply.status_code == 200, reply.text
+            return reply.json()["choices"][0]["token_ids"]
+
+        want = [tokens("two", p) for p in prompts]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(lambda p: tokens("one", p), prompts)) == want
+        assert [tokens("one", p) for p in prompts] == want
+        assert server.said('placement="fake:0: the rest and layers 0-7 and experts 0, cpu: experts 1-5, fake:0: experts 6-7"')
+        assert server.memory()["sums_hold"]
+        assert server.http.post("/v1/models/one/unload").status_code == 200
+        until(lambda: roots(server)["fake:0"]["used_bytes"] == 0)
+        assert "one" not in {a["name"] for a in roots(server)["process"]["children"]}
+        assert tokens("one", prompts[0]) == want[0]
+
+
+def planned(*options):
+    got = subprocess.run([PROGRAM, "plan", "--json", MODEL, *map(str, options)], capture_output=True, text=True, timeout=60)
+    return json.loads(got.stdout)["models"][0] if got.returncode == 0 else got.stderr
+
+
+def test_experts_that_do_not_fit_on_the_device_are_in_the_machine():
+    def bytes_of(plan, domain):
+        return sum(row["weight_bytes"] for row in plan["placement"] if row["domain"] == domain)
+
+    options = [*FAKE, "--max-model-len", 1024, "--max-num-seqs", 2, "--device-memory-limit"]
+    whole = planned(*options, "1G")
+    least = whole["domains"][1]["floor_bytes"]
+    assert bytes_of(whole, "machine") == 0
+    assert bytes_of(planned(*options, least), "machine") == 0
+    parted = planned(*options, least - 1)
+    assert [row["domain"] for row in parted["placement"]] == ["fake:0", "fake:0", "machine"]
+    assert bytes_of(parted, "fake:0") + bytes_of(parted, "machine") == bytes_of(whole, "fake:0")
+    (experts,) = [a for a in parted["accounts"] if a["name"] == "experts"]
+    assert experts["domain"] == "machine" and 0 <= experts["limit_bytes"] - bytes_of(parted, "machine") < 2 << 20
+    assert parted["speculation"] == whole["speculation"]
+    assert "does not fit on device fake:0" in planned(*options, least - 1, "--place", "experts=fake:0")
+    less = parted["domains"][1]["floor_bytes"] - 1
+    assert "lie in the machine's memory already" in planned(*options, less)
+
+
+@pytest.mark.parametrize("rules, why", [("experts=gpu", "the place cpu, cuda:N or fake:N is expected"),
+                                        ("layers 0-3=cpu", "layers 0-3 of a model on fake:0 cannot be computed on cpu"),
+                                        ("experts=cuda:0", "the process computes on cpu, fake:0"),
+                                        ("experts 5-8=cpu", "the model has layers 0 to 7")])
+def test_rules_of_place_that_do_not_hold_are_refused(rules, why):
+    assert why in planned(*FAKE, "--place", rules)
 
 
 def test_auto_places_each_model_where_it_fits(tmp_path):

@@ -83,6 +83,25 @@ TEST(a_fake_device_holds_every_golden)
     every_golden_holds("--device fake --batch 3", NULL);
 }
 
+/* One of each kind: shared and none, latent, plain, with biases, beside an MLP, between bounds, in groups. */
+TEST(experts_in_the_machine_hold_their_goldens)
+{
+    static const char *const names[] = {
+        "qwen3_5_moe", "gpt_oss", "deepseek_v3_mtp", "nemotron_h_latent", "gemma4", "phimoe",
+        "step3p5",     "mixtral", "lfm2_moe",        "granitemoeshared",  "laguna"};
+    char args[1024], said[16384];
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(args, sizeof(args), "--device fake --experts-cpu --spread --batch 3 " GOLDEN_DATA("%s"),
+                 names[i]);
+        int status = run_golden(args, said, sizeof(said));
+        if (status != 0)
+            print_message("%s", said);
+        assert_int_equal(status, 0);
+        assert_non_null(strstr(said, "experts in the machine"));
+        assert_non_null(strstr(said, "the same bits"));
+    }
+}
+
 static bool has_gpu(void)
 {
     char said[4096];

@@ -33,6 +33,13 @@ TEST(families_hold_in_bf16)
     holds("--compute bf16", names, count_of(COUNT(names), 3));
 }
 
+/* The CPU computes between two kernels. */
+TEST(experts_in_the_machine_hold)
+{
+    static const char *const names[] = {"qwen3_5_moe", "gpt_oss", "nemotron_h_latent"};
+    holds("--experts-cpu --compute bf16", names, count_of(COUNT(names), 1));
+}
+
 TEST(vision_encoders_hold)
 {
     static const char *const names[] = {"glm4v_vl", "gemma4_unified_vl", "qwen2_5_vl",

@@ -38,7 +38,7 @@ struct options {
     enum kv_form kv_form;
     uint32_t chunk, batch, threads, sequences; /* 0: the default */
     unsigned cpu_flags;
-    bool fake, cuda, spread;
+    bool fake, cuda, spread, experts_cpu;
     uint32_t cuda_index;
     const char *model; /* NULL: the golden's own directory */
 };
@@ -51,7 +51,7 @@ struct golden {
     const struct options *opts;
     const char *dir;
     struct golden_file file;
-    struct device *device;
+    struct device *device, *cpu; /* cpu: NULL without --experts-cpu */
     struct model *model;
     struct runner *runner;
     struct runner_sequence *sequences;
@@ -89,6 +89,7 @@ static void usage(FILE *out)
           "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
           "  --device X     cpu, cuda:N (a GPU), or fake: a device that finds what leaks through the compute "
           "contract\n"
+          "  --experts-cpu  experts in the machine's memory, the rest on the device\n"
           "  --spread       each prompt in one of the variants, and with drafts one distance ahead\n"
           "  --help         this text\n",
           out);
@@ -398,6 +399,25 @@ static int open_device(const struct options *o, struct device **ret)
     return o->fake ? fake_device_open(&fake, ret) : cpu_device_open(workers, o->cpu_flags, NULL, ret);
 }
 
+/* All layers are on the device. */
+static int place_experts(struct golden *g, struct model_opts *opts, struct err *e)
+{
+    struct placement_sizes sizes;
+    struct model_shape shape;
+    struct model_parts parts = opts->parts;
+    parts.backend = g->device->backend;
+    parts.sizes = &sizes;
+    int r = model_probe_at(g->opts->model ? g->opts->model : g->dir, &parts, &shape, e);
+    if (r == 0)
+        r = cpu_device_open(device_default_workers(), g->opts->cpu_flags, NULL, &g->cpu);
+    if (r < 0)
+        return r;
+    placement_all(&sizes, 1, &opts->parts.placement);
+    placement_experts(&opts->parts.placement, 0);
+    opts->cpu = g->cpu;
+    return 0;
+}
+
 /* On the CPU the same on every machine: what is not quantised computes in f32. */
 static enum compute_mode mode_of(const struct options *o)
 {
@@ -424,6 +444,10 @@ static int load(struct golden *g, struct err *e)
                   .eagle = g->file.mtp > 0 && access(eagle, F_OK) == 0 ? eagle : NULL,
                   .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .device = g->device};
+    if (o->experts_cpu)
+        r = place_experts(g, &opts, e);
+    if (r < 0)
+        return r;
     r = model_load_at(o->model ? o->model : g->dir, &opts, &g->model, e);
     if (r < 0)
         return r;
@@ -441,6 +465,7 @@ static void close_golden(struct golden *g)
     runner_free(g->runner);
     model_free(g->model);
     device_close(g->device);
+    device_close(g->cpu);
     for (uint32_t i = 0; i < g->sequence_count; i++) {
         free((void *)g->sequences[i].prompt);
         free(g->sequences[i].generated);
@@ -470,8 +495,10 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
     if (r == 0)
         r = load(&g, &e);
     if (r == 0) {
-        printf("%s: kernels %s, %u workers, compute %s, K and V %s\n", dir, g.device->tier, g.device->workers,
-               compute_mode_name(model_shape(g.model)->compute), kv_form_name(model_shape(g.model)->kv_form));
+        const struct model_shape *s = model_shape(g.model);
+        printf("%s: kernels %s, %u workers, compute %s, K and V %s%s\n", dir, g.device->tier,
+               g.device->workers, compute_mode_name(s->compute), kv_form_name(s->kv_form),
+               s->experts_bytes > 0 ? ", experts in the machine" : "");
         device_turn_begin(g.device);
         r = see_images(&g, &e);
         if (r == 0 && g.file.case_count > 0)
@@ -526,12 +553,19 @@ static bool parse_kv_form(const char *name, enum kv_form *ret)
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'},    {"compute", required_argument, NULL, 'c'},
-        {"kv-dtype", required_argument, NULL, 'v'}, {"chunk", required_argument, NULL, 'k'},
-        {"batch", required_argument, NULL, 'b'},    {"threads", required_argument, NULL, 't'},
-        {"cpu", required_argument, NULL, 'u'},      {"device", required_argument, NULL, 'd'},
-        {"spread", no_argument, NULL, 's'},         {"sequences", required_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},           {0},
+        {"model", required_argument, NULL, 'm'},
+        {"compute", required_argument, NULL, 'c'},
+        {"kv-dtype", required_argument, NULL, 'v'},
+        {"chunk", required_argument, NULL, 'k'},
+        {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'},
+        {"cpu", required_argument, NULL, 'u'},
+        {"device", required_argument, NULL, 'd'},
+        {"spread", no_argument, NULL, 's'},
+        {"experts-cpu", no_argument, NULL, 'x'},
+        {"sequences", required_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         bool ok = true;
@@ -564,6 +598,9 @@ static int parse_options(int argc, char **argv, struct options *o)
             break;
         case 's':
             o->spread = true;
+            break;
+        case 'x':
+            o->experts_cpu = true;
             break;
         case 'u':
             ok = parse_cpu(optarg, &o->cpu_flags);

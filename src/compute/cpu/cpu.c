@@ -3,6 +3,7 @@
  * The workspace is a list of arrays, each with its bytes per model, token, sequence or worker. Cost and
  * layout both come from this list, so the plan cannot drift from the allocation. */
 #include "compute/cpu/cpu.h"
+#include "compute/cpu/cpu_experts.h"
 
 #include "compute/batch.h"
 #include "compute/layout.h"
@@ -117,7 +118,8 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));
     if (s->experts)
         need = list_experts(c, s, need);
-    need = list_attention(c, s, need);
+    if (s->kv_count > 0)
+        need = list_attention(c, s, need);
     if (state_pending_max(s))
         NEED(&c->recurrent_scratch, PER_WORKER,
              FLOATS(MAX_OF(KERN_DELTA_SCRATCH(s->key_dim), KERN_SSM_SCRATCH(s->ssm.state))));
@@ -137,10 +139,13 @@ struct compute_cost cpu_cost(const struct compute_opts *o)
     uint32_t count = list_needs(&c, o, needs);
     for (uint32_t i = 0; i < count; i++)
         sums[needs[i].per] += needs[i].bytes;
-    return (struct compute_cost){.device = {.fixed = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(c),
-                                            .token = sums[PER_TOKEN],
-                                            .seq = sums[PER_SEQ],
-                                            .worker = sums[PER_WORKER]}};
+    struct compute_cost cost = {.device = {.fixed = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(c),
+                                           .token = sums[PER_TOKEN],
+                                           .seq = sums[PER_SEQ],
+                                           .worker = sums[PER_WORKER]}};
+    if (o->experts.in > 0)
+        cpu_experts_cost(o, &cost.host);
+    return cost;
 }
 
 /* ---- a step ---- */
@@ -230,5 +235,5 @@ int cpu_open(const struct compute_opts *o, struct compute **ret)
             return -ENOMEM;
     }
     *ret = &c->compute;
-    return 0;
+    return o->experts.in > 0 ? cpu_experts_open(o, &c->experts) : 0;
 }

@@ -20,6 +20,7 @@
 #include "memory/dev.h"
 
 struct batch_seq;
+struct cpu_experts;
 
 /* Tokens of one sequence whose absolute positions share position / 16. Attention takes a span as a block of
  * queries. Two spans never write into the same cache line of a page. */
@@ -110,6 +111,7 @@ struct cpu {
     const float **pair_x, **pair_sums;  /* [pairs], in the order of the sort */
     const void **pair_quants;
     float **pair_y;
+    struct cpu_experts *experts;   /* experts of a device, in the machine's memory; NULL: none */
     struct draft_best *draft_best; /* [seqs][cpu_draft_tiles_max] */
     /* Per worker. */
     float *attention_scratch;   /* [workers][attention_floats] */
@@ -281,6 +283,8 @@ void cpu_each_token(struct cpu *c, cpu_row_fn *fn, const void *arg, uint32_t val
 typedef void cpu_part_fn(struct cpu *c, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void cpu_each_part(struct cpu *c, cpu_part_fn *fn, const void *arg, uint32_t width);
 
+/* Sorts the pairs by their experts. (cpu_moe.c) */
+void cpu_sort_pairs(struct cpu *c);
 /* out = f(gate) * up, n values each, or f(gate) where up is NULL. out may be gate. */
 void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip clip, float *out,
                     const float *gate, const float *up, uint32_t n);

@@ -169,7 +169,7 @@ static void route_token(struct cpu *c, const void *arg, uint32_t t)
 }
 
 /* Pairs in the order of their experts: a counting sort. */
-static void sort_pairs(struct cpu *c)
+void cpu_sort_pairs(struct cpu *c)
 {
     uint32_t experts = c->shape->experts, pairs = c->tokens * c->shape->top_k;
     memset(c->expert_begin, 0, (experts + 1) * sizeof(c->expert_begin[0]));
@@ -188,5 +188,5 @@ void cpu_route(struct compute *compute, const struct op_route *a)
 {
     struct cpu *c = cpu_of(compute);
     cpu_each_token(c, route_token, a, 10 * (c->shape->experts + a->out.width));
-    sort_pairs(c);
+    cpu_sort_pairs(c);
 }

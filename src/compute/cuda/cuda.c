@@ -5,6 +5,7 @@
  * are laid out side by side in host memory first. Logits of at most seqs_max tokens stay on the device until
  * the step's end; more of them go to the host in parts (cuda_project.c). */
 #include "compute/batch.h"
+#include "compute/cpu/cpu_experts.h"
 #include "compute/cuda/cuda_step.h"
 #include "compute/rope.h"
 #include "compute/row_sample.h"
@@ -148,7 +149,10 @@ struct compute_cost cuda_cost(const struct compute_opts *o)
     device.token += host.token;
     device.seq += host.seq;
     struct compute_cost cost = {.device = device, .host = host};
-    cuda_records_cost(o->shape, &cost);
+    if (o->experts.in > 0)
+        cpu_experts_cost(o, &cost.host);
+    else
+        cuda_records_cost(o->shape, &cost);
     return cost;
 }
 
@@ -367,5 +371,7 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
         arena_alloc(o->host_memory, batch_token_bytes() * o->tokens_max +
                                         batch_seq_bytes(o->shape) * o->seqs_max + BATCH_ARRAYS * ALIGN);
     *ret = &c->compute;
-    return c->staging ? 0 : -ENOMEM;
+    if (!c->staging)
+        return -ENOMEM;
+    return o->experts.in > 0 ? cpu_experts_open(o, &c->experts) : 0;
 }

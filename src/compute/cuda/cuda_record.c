@@ -38,8 +38,8 @@ void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret)
 static bool can_record(const struct cuda *c)
 {
     const struct batch *b = c->in;
-    return b->token_count <= CUDA_RECORD_TOKENS && b->logit_count <= c->seqs_max && b->value_count == 0 &&
-           b->image_count == 0 && !b->best && !c->device->profile;
+    return !c->experts && b->token_count <= CUDA_RECORD_TOKENS && b->logit_count <= c->seqs_max &&
+           b->value_count == 0 && b->image_count == 0 && !b->best && !c->device->profile;
 }
 
 static struct cuda_record *find(struct cuda *c, uint32_t key)

@@ -104,7 +104,8 @@ struct cuda {
     uint32_t *meet;           /* bf16 mode: where blocks of a product meet, 2 words */
     uint32_t *attend_ended;   /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
-    char *staging; /* staging of the batch */
+    struct cpu_experts *experts; /* experts in the machine's memory; NULL: none */
+    char *staging;               /* staging of the batch */
     struct cuda_ropes host_ropes;
     const struct rope_tables *ropes_of; /* that `ropes` hold; NULL: none yet */
     const uint64_t *valid_of;           /* that `valid` holds; NULL: none yet */

@@ -66,6 +66,7 @@ struct mlp_weights {
 
 struct moe_weights {
     enum route_shared shared;
+    bool machine;              /* up and down lie in the machine's memory; the model is on a device */
     dev_ptr correction;        /* [experts]; null: none */
     dev_ptr expert_scale;      /* [experts]; null: none */
     float limit, shared_limit; /* bounds of activations: of experts, and of the shared one; 0: none */

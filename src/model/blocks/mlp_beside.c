@@ -86,7 +86,7 @@ static void forward(struct step *s, const struct layer *l)
     norm(s, step_residual(s), step_normed(s), w->norm_router, &w->moe.in);
     step_project(s, &w->moe.in, step_normed(s), logits);
     moe_route(s, &w->moe, logits, none);
-    norm(s, step_residual(s), step_normed(s), w->norm_experts, &w->moe.up);
+    norm(s, step_residual(s), step_normed(s), w->norm_experts, w->moe.machine ? NULL : &w->moe.up);
     moe_compute(s, &w->moe, none);
     s->pending = (struct residual){.kind = RESIDUAL_EXPERTS,
                                    .out = step_out(s),

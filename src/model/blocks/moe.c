@@ -133,6 +133,7 @@ int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
 {
     uint32_t experts = b->config->experts, count;
     size_t mark = arena_mark(b->scratch);
+    ret->machine = binder_enter_machine(b, layer);
     const uint64_t used = b->used;
     struct linear_source *parts = ARENA_ARRAY(b->scratch, struct linear_source, (size_t)experts * 2);
     int r = parts ? 0 : err_set(b->e, -ENOMEM, "no memory left for a table of %u experts", experts);
@@ -146,6 +147,8 @@ int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
         r = binder_experts(b, parts, experts, 1, &ret->down);
     arena_rewind(b->scratch, mark);
     b->experts_bytes += b->used - used;
+    if (ret->machine)
+        binder_leave_machine(b);
     return r;
 }
 
@@ -249,7 +252,7 @@ static void arrays(const struct config *c, const struct layer_config *l,
 static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
 {
     ret[0] = &l->moe.in;
-    ret[1] = l->moe.latent_in.out > 0 ? &l->moe.latent_in : &l->moe.up;
+    ret[1] = l->moe.latent_in.out > 0 ? &l->moe.latent_in : l->moe.machine ? NULL : &l->moe.up;
 }
 
 void moe_route(struct step *s, const struct moe_weights *w, struct act in, struct act out)
@@ -276,21 +279,18 @@ void moe_route(struct step *s, const struct moe_weights *w, struct act in, struc
 }
 
 /* The chosen experts' results of x. */
-static void compute_experts(struct step *s, const struct moe_weights *w, struct act x)
+static void compute_experts_of(struct step *s, const struct moe_weights *w, struct act x)
 {
-    const struct act up = step_act(ARRAY_PAIR_UP, w->up.out), pair_mid = step_act(ARRAY_PAIR_UP, w->down.in);
-    const struct act pair_out = step_act(ARRAY_PAIR_OUT, w->down.out);
-    const struct op_glu glu = {.function = step_glu_within(s, w->limit),
-                               .plain = s->config->family->experts->plain,
-                               .clip = step_clip(s, w->limit),
-                               .in = up,
-                               .out = pair_mid,
-                               .reader = &w->down};
-    compute_project_glu(s->compute,
-                        &(struct op_product){.w = &w->up, .x = x, .y = up, .columns = COLUMNS_EXPERTS}, &glu);
-    compute_project(
-        s->compute,
-        &(struct op_product){.w = &w->down, .x = pair_mid, .y = pair_out, .columns = COLUMNS_EXPERTS}, 1);
+    compute_experts(s->compute, &(struct op_experts){.up = &w->up,
+                                                     .down = &w->down,
+                                                     .function = step_glu_within(s, w->limit),
+                                                     .clip = step_clip(s, w->limit),
+                                                     .plain = s->config->family->experts->plain,
+                                                     .machine = w->machine,
+                                                     .x = x,
+                                                     .rows = step_act(ARRAY_PAIR_UP, w->up.out),
+                                                     .mid = step_act(ARRAY_PAIR_UP, w->down.in),
+                                                     .out = step_act(ARRAY_PAIR_OUT, w->down.out)});
 }
 
 void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
@@ -298,7 +298,7 @@ void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
     /* The shared expert's, beside the route on a GPU. */
     if (w->shared != ROUTE_SHARED_NONE)
         step_project(s, &w->shared_out, mid, step_out(s));
-    compute_experts(s, w, step_normed(s));
+    compute_experts_of(s, w, step_normed(s));
 }
 
 /* Experts in a narrower space than the residual stream. The shared one's result is added first: the sum of
@@ -315,8 +315,8 @@ static void forward_latent(struct step *s, const struct moe_weights *w, struct a
         s->pending.scale = s->config->residual_scale;
         step_add(s);
     }
-    compute_norm(s->compute, &(struct op_norm){.h = latent, .y = x, .readers = {&w->up}});
-    compute_experts(s, w, x);
+    compute_norm(s->compute, &(struct op_norm){.h = latent, .y = x, .readers = {w->machine ? NULL : &w->up}});
+    compute_experts_of(s, w, x);
     compute_scale(s->compute, &(struct op_scale){.x = latent, .count = 1, .parts = {{width, 0}}});
     compute_norm(s->compute, &(struct op_norm){.add = {.kind = RESIDUAL_EXPERTS,
                                                        .out = step_act(ARRAY_OUT, 0),

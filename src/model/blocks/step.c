@@ -75,6 +75,21 @@ static uint32_t list_needs(struct step *s, const struct config *c, struct need r
     return COUNT_OF(needs) - (c->mtp_count ? 0 : 3);
 }
 
+static struct experts_opts experts_of(const struct config *c, struct device *cpu)
+{
+    const uint32_t width = c->expert_latent > 0 ? c->expert_latent : c->hidden;
+    return c->experts_apart
+               ? (struct experts_opts){.in = width,
+                                       .rows = 2 * c->expert_intermediate,
+                                       .mid = c->expert_intermediate,
+                                       .out = width,
+                                       .mode = c->compute == COMPUTE_INT8 ? COMPUTE_INT8 : COMPUTE_INT16,
+                                       .sums = c->experts_sums,
+                                       .backend = &backend_cpu,
+                                       .cpu = cpu}
+               : (struct experts_opts){.in = 0};
+}
+
 struct compute_cost step_cost(const struct config *c)
 {
     struct step s = {0};
@@ -85,7 +100,8 @@ struct compute_cost step_cost(const struct config *c)
                                                                        .arrays = arrays,
                                                                        .array_count = STEP_ARRAYS,
                                                                        .mode = c->compute,
-                                                                       .sums = c->sums});
+                                                                       .sums = c->sums,
+                                                                       .experts = experts_of(c, NULL)});
     uint32_t count = list_needs(&s, c, needs);
     for (uint32_t i = 0; i < count; i++)
         *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
@@ -102,6 +118,7 @@ static int open_compute(const struct step_memory *memory, struct step *s, const 
                                                            .array_count = STEP_ARRAYS,
                                                            .mode = s->config->compute,
                                                            .sums = s->config->sums,
+                                                           .experts = experts_of(s->config, opts->cpu),
                                                            .tokens_max = opts->tokens_max,
                                                            .seqs_max = opts->seqs_max,
                                                            .logits_max = opts->logits_max,

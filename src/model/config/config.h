@@ -151,6 +151,8 @@ struct config {
     enum compute_mode shown;       /* `compute` after binding: f32 where no matrix takes it */
     unsigned sums;                 /* sums that products need beside their inputs (weight.sums), after
                                     * binding */
+    bool experts_apart;            /* some experts lie in the machine's memory, and the model on a device */
+    unsigned experts_sums;         /* sums that their products need */
     const struct family *family;
     const struct tensor_naming *naming;   /* names of tensors; NULL: those of Hugging Face's files */
     char family_name[32];                 /* model_type without "_text" */

@@ -159,7 +159,7 @@ static int pack_rows(struct run *p, const struct linear_source *s, uint64_t from
             r = binder_check_quantised(b->checkpoint, s, &piece, e);
         if (r < 0)
             return r;
-        b->config->backend->weight_put(b->device, w, at + (uint32_t)(row - from), &piece);
+        binder_backend(b)->weight_put(b->device, w, at + (uint32_t)(row - from), &piece);
         atomic_fetch_add(&p->read, binder_source_bytes(s) / s->out * piece.out);
     }
     return 0;
@@ -238,14 +238,16 @@ static int pack_stack(struct run *p, uint32_t matrices)
 
 static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct weight *ret)
 {
-    uint64_t bytes = b->config->backend->weight_bytes(s, count, b->config->compute);
+    const struct backend *backend = binder_backend(b);
+    const enum compute_mode mode = binder_mode(b, s);
+    uint64_t bytes = backend->weight_bytes(s, count, mode);
     dev_ptr at;
     int r = binder_take(b, bytes, &at);
     if (r < 0)
         return r;
     count_active(b, s, count, bytes, 1);
     count_sources(b, s, count);
-    *ret = b->config->backend->weight_begin(s, count, b->config->compute, at);
+    *ret = backend->weight_begin(s, count, mode, at);
     binder_note(b, ret);
     return binder_packs(b) ? binder_pack(b, s, count, ret) : 0;
 }
@@ -359,10 +361,11 @@ static int bind_expert_biases(struct binder *b, const struct linear_source *part
 static int bind_stack(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                       uint32_t from, uint32_t to, struct weight *ret)
 {
-    const struct backend *backend = b->config->backend;
+    const struct backend *backend = binder_backend(b);
     const uint32_t each = to - from;
     parts += from;
-    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, each, b->config->compute), (uint64_t)64);
+    const enum compute_mode mode = binder_mode(b, parts);
+    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, each, mode), (uint64_t)64);
     dev_ptr at;
     int r = binder_take(b, stride * experts, &at);
     if (r < 0)
@@ -370,7 +373,7 @@ static int bind_stack(struct binder *b, const struct linear_source *parts, uint3
     count_active(b, parts, each, stride, b->config->top_k);
     for (uint32_t i = 0; i < experts; i++)
         count_sources(b, &parts[i * count], each);
-    *ret = backend->weight_begin(parts, each, b->config->compute, at);
+    *ret = backend->weight_begin(parts, each, mode, at);
     struct run p = {.b = b, .sources = parts, .count = each, .apart = count, .first = *ret, .stride = stride};
     if (binder_packs(b))
         r = pack_stack(&p, experts);

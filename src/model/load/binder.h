@@ -19,6 +19,7 @@
 struct checkpoint;
 struct norm;
 struct packers;
+struct placement;
 struct placement_sizes;
 struct projection;
 struct weight;
@@ -31,14 +32,23 @@ struct binder_active {
     uint64_t products;     /* multiply-adds with matrices */
 };
 
+/* Memory that matrices are bound to, and the device that packs them. */
+struct binder_memory {
+    struct weight_memory *memory; /* NULL while measuring */
+    struct device *device;        /* not used while measuring */
+    uint64_t used, taken_from, ready;
+    unsigned sums;
+};
+
 struct binder {
     /* Set by the caller. */
     const struct checkpoint *checkpoint;
     const struct config *config;
-    struct arena *scratch;         /* rewound after every use */
-    struct placement_sizes *sizes; /* gets the bytes of layers and experts; NULL: not wanted */
-    bool *found;                   /* [tensors of the checkpoint]: set once it is; NULL: not kept */
-    struct weight_memory *memory;  /* NULL while measuring */
+    struct arena *scratch;             /* rewound after every use */
+    struct placement_sizes *sizes;     /* gets the bytes of layers and experts; NULL: not wanted */
+    const struct placement *placement; /* the text model's; NULL: all is on the device */
+    bool *found;                       /* [tensors of the checkpoint]: set once it is; NULL: not kept */
+    struct weight_memory *memory;      /* NULL while measuring */
     uint64_t ready;          /* bytes at its begin that are packed already: there only places are bound */
     struct device *device;   /* that packs; not used while measuring */
     struct packers *packers; /* the threads that pack; not used while measuring */
@@ -46,6 +56,10 @@ struct binder {
     void *progress_arg;
     uint64_t source_bytes_total; /* the sum of the measuring pass */
     struct err *e;
+    /* The memory that is not bound to now: the device's with in_machine, else the machine's, for experts. The
+     * fields of these names above and below are of the other one. */
+    struct binder_memory other;
+    bool in_machine;
     /* Found by binder_init. */
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
@@ -119,6 +133,9 @@ int binder_experts(struct binder *b, struct linear_source *parts, uint32_t exper
  * dense, that of a quantised matrix in f32. */
 int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t heads, bool turn_them,
                  struct projection *ret);
+/* Between both, experts of the layer are bound to the machine's memory, if their placement says so: true. */
+bool binder_enter_machine(struct binder *b, uint32_t layer);
+void binder_leave_machine(struct binder *b);
 /* The embedding table, and lm_head or, without one, the same packed table again; of an encoder no head. */
 int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head);
 
@@ -211,6 +228,9 @@ struct tensor_reorder binder_naming_order(const struct binder *b, const char *pa
 int binder_bias(struct binder *b, const char *module, struct linear_source *ret);
 /* Finds the output matrix by its full name, and its bias. */
 int binder_output(struct binder *b, const char *module, uint64_t out, uint64_t in, struct linear_source *ret);
+/* Returns what computes the matrices that are bound now, and the mode of such a matrix. */
+const struct backend *binder_backend(const struct binder *b);
+enum compute_mode binder_mode(const struct binder *b, const struct linear_source *s);
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);

@@ -94,7 +94,7 @@ int binder_naming_source(struct binder *b, const char *name, const char *module,
     if (f) {
         ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
         block_form_source(f, s);
-        if (code_is_word(s->codes) && !b->config->backend->codebooks)
+        if (code_is_word(s->codes) && !binder_backend(b)->codebooks)
             return err_set(b->e, -ENOTSUP, "tensor %s: the form %s is read on CPUs alone (--device cpu)",
                            name, f->name);
         s->scales.rank = s->biases.rank = s->supers.rank = s->weight.rank;

@@ -1,10 +1,13 @@
 /* binder_take.c - what packing does for each tensor: room, a check of its values, progress. */
 #include "model/load/binder.h"
+#include "model/config/config.h"
 #include "model/load/weight_memory.h"
 
 #include "base/check.h"
 #include "base/files/bundle.h"
+#include "compute/backend.h"
 #include "compute/weight.h"
+#include "memory/placement.h"
 #include "tensor/quantise.h"
 
 #include <errno.h>
@@ -76,6 +79,51 @@ void binder_quantise(struct binder *b, struct linear_source *parts, uint32_t cou
         s->biases = s->scales;
         b->quantised++;
     }
+}
+
+/* ---- experts in the machine's memory ---- */
+
+static void swap(struct binder *b)
+{
+    const struct binder_memory now = {b->memory, b->device, b->used, b->taken_from, b->ready, b->sums};
+    b->memory = b->other.memory;
+    b->device = b->other.device;
+    b->used = b->other.used;
+    b->taken_from = b->other.taken_from;
+    b->ready = b->other.ready;
+    b->sums = b->other.sums;
+    b->other = now;
+    b->in_machine = !b->in_machine;
+}
+
+bool binder_enter_machine(struct binder *b, uint32_t layer)
+{
+    ASSERT(!b->in_machine);
+    if (!b->placement || !placement_is_apart(b->placement, layer))
+        return false;
+    swap(b);
+    return true;
+}
+
+void binder_leave_machine(struct binder *b)
+{
+    ASSERT(b->in_machine);
+    swap(b);
+}
+
+const struct backend *binder_backend(const struct binder *b)
+{
+    return b->in_machine ? &backend_cpu : b->config->backend;
+}
+
+/* A device without whole numbers rounds inputs to bf16. The CPU has no such products with codes; its int16 is
+ * closer to f32. */
+enum compute_mode binder_mode(const struct binder *b, const struct linear_source *s)
+{
+    const enum compute_mode mode = b->config->compute;
+    if (!b->in_machine || b->config->backend->integers || mode == COMPUTE_F32)
+        return mode;
+    return s->affine || s->stored ? COMPUTE_INT16 : COMPUTE_BF16;
 }
 
 /* One more piece of the files has been read; reports the progress. */
