@@ -267,6 +267,7 @@ void cpu_conv_part(const struct cpu *c, const struct cpu_conv *a, const struct b
                    uint32_t to);
 /* Linear where exp would change nothing, like the reference. */
 float cpu_softplus(float x);
+float cpu_sigmoid(float x);
 
 /* ---- splitting (cpu_split.c) ---- */
 

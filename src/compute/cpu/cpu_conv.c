@@ -38,6 +38,11 @@ void cpu_conv_part(const struct cpu *c, const struct cpu_conv *a, const struct b
         keep_inputs(c, a, seq, from, to);
 }
 
+float cpu_sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
 float cpu_softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x));

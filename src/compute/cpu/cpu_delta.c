@@ -34,11 +34,6 @@ static uint32_t conv_head(const struct compute_shape *s, uint32_t head, uint32_t
     return head < keys ? head * s->key_dim : keys * s->key_dim + (head - keys) * s->value_dim;
 }
 
-static float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
 /* alpha of each channel of a head's keys. */
 static void decay_channels(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
 {
@@ -51,7 +46,7 @@ static void decay_channels(const struct delta_stage *st, const struct batch_seq 
         float *alpha = cpu_row(c, op->gates, t) + at;
         for (uint32_t i = 0; i < dim; i++) {
             const float x = a[i] + dt_bias[i];
-            alpha[i] = expf(op->decay_kind == DELTA_DECAY_BOUNDED ? op->decay_bound * sigmoid(-decay * x)
+            alpha[i] = expf(op->decay_kind == DELTA_DECAY_BOUNDED ? op->decay_bound * cpu_sigmoid(-decay * x)
                                                                   : decay * cpu_softplus(x));
         }
     }
@@ -92,7 +87,7 @@ static void gates_of_span(const struct delta_stage *st, const struct cpu_span *s
         const float *b = cpu_row(c, st->op->in, t) + b_at, *a = b + s->value_heads;
         float *alpha = cpu_row(c, st->op->gates, t), *beta = alpha + s->value_heads * shape_decays(s);
         for (uint32_t h = 0; h < s->value_heads; h++) {
-            beta[h] = sigmoid(b[h]);
+            beta[h] = cpu_sigmoid(b[h]);
             if (!s->decay_channels)
                 alpha[h] = expf(decay[h] * cpu_softplus(a[h] + dt_bias[h]));
         }

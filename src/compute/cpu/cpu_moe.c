@@ -22,7 +22,7 @@ static void softmax(float *x, uint32_t n)
 static void sigmoid(float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        x[i] = 1 / (1 + expf(-x[i]));
+        x[i] = cpu_sigmoid(x[i]);
 }
 
 static float choice_of(const float *p, const float *correction, uint32_t i)
@@ -109,7 +109,7 @@ static void share_token(struct cpu *c, const struct op_route *a, const float *sh
     if (a->shared == ROUTE_SHARED_NONE)
         return;
     if (a->shared == ROUTE_SHARED_GATED)
-        c->shared_gate[t] = 1 / (1 + expf(-*shared++));
+        c->shared_gate[t] = cpu_sigmoid(*shared++);
     cpu_glu_values(c, a->function, a->clip, cpu_row(c, a->out, t), shared, a->plain ? NULL : shared + n, n);
     cpu_sum(c, a->reader->sums, a->out, t);
 }

@@ -77,7 +77,7 @@ static void gate_token(struct cpu *c, const void *arg, uint32_t t)
     float *out = cpu_row(c, a->out, t);
     const uint32_t each = a->out.width / a->gate.width;
     for (uint32_t i = 0; i < a->gate.width; i++) {
-        float g = a->function == HEAD_GATE_SOFTPLUS ? cpu_softplus(gate[i]) : 1 / (1 + expf(-gate[i]));
+        float g = a->function == HEAD_GATE_SOFTPLUS ? cpu_softplus(gate[i]) : cpu_sigmoid(gate[i]);
         scale_row(out + (size_t)i * each, g, each);
     }
     cpu_sum(c, a->reader->sums, a->out, t);
