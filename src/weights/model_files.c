@@ -81,6 +81,8 @@ static struct opened *find_opened(const struct model_files *f, const char *name)
 
 static int open_named(const struct model_files *f, struct opened *o, struct err *e)
 {
+    if (o->name[0] == '/' && strcmp(o->name, f->encoder) != 0)
+        return err_set(e, -EINVAL, "%s: only a vision encoder may lie outside the model's folder", o->name);
     if (o->name[0] == '/')
         return regular_file_open_at(AT_FDCWD, o->name, o->path, &o->at, e);
     if (f->packed)
@@ -525,11 +527,12 @@ int model_files_use_encoder(struct model_files *f, const char *path, struct err 
                     f->path);
     if (r == 0 && strlen(whole) >= sizeof(f->encoder))
         r = err_set(e, -ENAMETOOLONG, "%s is longer than %zu bytes", path, sizeof(f->encoder) - 1);
-    if (r == 0)
-        r = check_encoder(f, whole, e);
     if (r == 0) {
         snprintf(f->encoder, sizeof(f->encoder), "%s", whole);
-        f->looked = true;
+        r = check_encoder(f, whole, e);
+        f->looked = r == 0;
+        if (r < 0)
+            f->encoder[0] = 0;
     }
     free(whole);
     return r;

@@ -88,6 +88,20 @@ TEST(a_path_is_decided_once)
     model_files_close(NULL);
 }
 
+TEST(a_file_outside_the_folder_is_refused)
+{
+    const struct regular_file *file;
+    struct err e = {{0}};
+    const char *dir = test_dir();
+    test_write_file(dir, "config.json", "{}", 2);
+    test_write_file(dir, "other", "x", 1);
+    struct model_files *f = opened(dir);
+    assert_int_equal(model_files_file(f, "config.json", &file, &e), 0);
+    assert_int_equal(model_files_file(f, join(dir, "other"), &file, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "only a vision encoder may lie outside the model's folder"));
+    model_files_close(f);
+}
+
 TEST(a_file_that_is_replaced_stays_the_one_that_was_opened)
 {
     const char *dir = test_dir();
