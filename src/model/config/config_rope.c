@@ -370,11 +370,22 @@ static void read_thetas(struct json_read *r, struct config *c)
     }
 }
 
+/* Layers with a window never have scaled frequencies. */
+static void check_scaled_kinds(struct json_read *r)
+{
+    const json_t *kinds = json_read_get(r, "yarn_only_types");
+    const char *first = json_string_value(json_array_get(kinds, 0));
+    if (kinds && !(json_array_size(kinds) == 1 && first && strcmp(first, "full_attention") == 0))
+        json_read_fail(r, -ENOTSUP, "yarn_only_types is not supported; [\"full_attention\"] is");
+}
+
 void config_rope_read(struct json_read *r, struct config *c)
 {
     const struct family *f = c->family;
     if (f->encoder)
         return;
+    if (f->rope_listed)
+        check_scaled_kinds(r);
     struct json_read newer = {.object = json_read_get(r, "rope_parameters"), .where = r->where, .e = r->e};
     double theta = f->rope_theta > 0 ? f->rope_theta : 10000;
     theta = theta_of(r, c, false, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));

@@ -61,6 +61,12 @@ static bool as_f64(const json_t *v, double *ret)
     return isfinite(*ret);
 }
 
+/* Bounds that follow from other keys may leave nothing. */
+static void fail_empty(struct json_read *r, const char *key)
+{
+    json_read_fail(r, -EINVAL, "%s can have no value beside the numbers of other keys", key);
+}
+
 uint32_t json_read_u32_or(struct json_read *r, const char *key, uint32_t min, uint32_t max, uint32_t absent)
 {
     const json_t *v = json_read_get(r, key);
@@ -69,6 +75,10 @@ uint32_t json_read_u32_or(struct json_read *r, const char *key, uint32_t min, ui
         return absent;
     if (!as_f64(v, &d) || d != floor(d)) {
         json_read_fail(r, -EINVAL, "%s must be an integer", key);
+        return min;
+    }
+    if (min > max) {
+        fail_empty(r, key);
         return min;
     }
     if (d < min || d > max) {
@@ -93,6 +103,10 @@ double json_read_f64_or(struct json_read *r, const char *key, double min, double
     double d;
     if (!v)
         return absent;
+    if (min > max) {
+        fail_empty(r, key);
+        return min;
+    }
     if (!as_f64(v, &d) || d < min || d > max) {
         json_read_fail(r, -EINVAL, "%s must be a number in %g..%g", key, min, max);
         return min;

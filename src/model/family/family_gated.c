@@ -138,7 +138,7 @@ static const struct config_key step_keys[] = {
     CONFIG_IGNORED("attention_other_setting.attention_type", "attention_other_setting.head_dim",
                    "attention_other_setting.num_attention_groups", "num_nextn_predict_layers",
                    "per_layer_config"),
-    CONFIG_IGNORED("need_fp32_gate", "att_impl_type", "max_seq_len", "sink", "yarn_only_types"),
+    CONFIG_IGNORED("need_fp32_gate", "att_impl_type", "max_seq_len", "sink"),
     CONFIG_KEY_END,
 };
 

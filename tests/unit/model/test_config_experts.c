@@ -2,6 +2,7 @@
 #include "test_config_read.h"
 
 #include "compute/ops.h"
+#include "model/config/json_read.h"
 #include "model/blocks/blocks.h"
 
 #include <errno.h>
@@ -222,6 +223,35 @@ TEST(step_lists_layers_with_those_of_its_mtp_head)
             -ENOTSUP, "rope_theta[1] is 90, and that of a layer of its kind 100");
     refuses(STEP ",\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\"]}", -EINVAL,
             "layer_types must be a list of num_hidden_layers = 2 names");
+}
+
+#define STEP_SCALED                                                                                          \
+    STEP STEP_LISTS                                                                                          \
+        ",\"rope_theta\":[5000,100,100],\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2.0,"          \
+        "\"low_freq_factor\":1.0,\"high_freq_factor\":32.0,\"original_max_position_embeddings\":64}"
+
+TEST(step_scales_layers_without_a_window_alone)
+{
+    const struct config c = reads(STEP_SCALED ",\"yarn_only_types\":[\"full_attention\"]}");
+    assert_true(c.ropes[0].type == ROPE_LLAMA3 && c.ropes[1].type == ROPE_DEFAULT);
+    assert_string_equal(c.unknown_keys, "");
+    refuses(STEP_SCALED ",\"yarn_only_types\":[\"full_attention\",\"sliding_attention\"]}", -ENOTSUP,
+            "yarn_only_types is not supported; [\"full_attention\"] is");
+    refuses(STEP_SCALED ",\"yarn_only_types\":[]}", -ENOTSUP, "yarn_only_types is not supported");
+}
+
+TEST(bounds_without_a_value_between_them_are_said)
+{
+    struct err e = {{0}};
+    json_t *object = json_pack("{s:i}", "count", 4);
+    struct json_read r = {.object = object, .where = "config.json", .e = &e};
+    assert_int_equal(json_read_u32_or(&r, "count", 5, 3, 9), 5);
+    assert_int_equal(r.error, -EINVAL);
+    assert_string_equal(e.text, "config.json: count can have no value beside the numbers of other keys");
+    r.error = 0;
+    assert_true(json_read_f64_or(&r, "count", 5, 3, 9) == 5 && r.error == -EINVAL);
+    assert_int_equal(json_read_u32_or(&r, "absent", 5, 3, 9), 9);
+    json_decref(object);
 }
 
 TEST_MAIN()
