@@ -17,7 +17,7 @@ http {{
 access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
 fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
 upstream plateau {{
-    hash $http_x_session_id consistent;
+    hash $http_x_session_id$remote_addr consistent;
     {servers}
     keepalive 32;
 }}
