@@ -196,7 +196,7 @@ const struct mk_shape mk_shapes[] = {
     {0},
 };
 
-const struct mk_form mk_forms[] = {{"bf16", 0}, {"8bit", 8}, {"4bit", 4}, {0}};
+const struct mk_form mk_forms[] = {{"bf16", 0}, {"fp8", 0, true}, {"8bit", 8}, {"4bit", 4}, {0}};
 
 const struct mk_shape *mk_shape_find(const char *name)
 {
@@ -316,6 +316,11 @@ void mk_shape_config(FILE *out, const struct mk_shape *s, const struct mk_form *
     fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"dtype\": \"bfloat16\",\n", s->model_type);
     if (f->bits)
         write_quantization(out, s, f, layers);
+    if (f->floats)
+        fprintf(out,
+                "  \"quantization_config\": {\n    \"quant_method\": \"fp8\", \"fmt\": \"e4m3\",\n"
+                "    \"activation_scheme\": \"dynamic\", \"weight_block_size\": [%u, %u]\n  },\n",
+                MK_BLOCK, MK_BLOCK);
     if (s->vision.depth)
         write_vision(out, s);
     if (mk_shape_is_hybrid(s)) {

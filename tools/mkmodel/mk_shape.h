@@ -8,9 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define MK_GROUP         64 /* values per affine scale */
-#define MK_TAPS          4  /* taps of the delta net's convolution */
-#define MK_FULL_INTERVAL 4  /* one of this many layers of a hybrid has full attention */
+#define MK_GROUP         64  /* values per affine scale */
+#define MK_BLOCK         128 /* rows and columns of an FP8 scale */
+#define MK_TAPS          4   /* taps of the delta net's convolution */
+#define MK_FULL_INTERVAL 4   /* one of this many layers of a hybrid has full attention */
 
 /* Patches of 16 x 16 pixels, merged 2 x 2; stored as bf16 in every form. */
 #define MK_PATCH 16
@@ -39,10 +40,17 @@ struct mk_shape {
 struct mk_form {
     const char *name;
     uint32_t bits; /* MLX affine; 0: bf16 */
+    bool floats;   /* matrices of layers are FP8 in blocks, as Hugging Face writes them */
 };
 
 extern const struct mk_shape mk_shapes[]; /* the last one has no name */
 extern const struct mk_form mk_forms[];   /* the last one has no name */
+
+/* Whether the form has names for all of the shape's matrices: of FP8 only dense layers. */
+static inline bool mk_form_fits(const struct mk_form *f, const struct mk_shape *s)
+{
+    return !f->floats || (s->experts == 0 && s->value_heads == 0);
+}
 
 /* NULL: unknown name. */
 const struct mk_shape *mk_shape_find(const char *name);

@@ -1,6 +1,7 @@
 /* mk_tensors.c - names and shapes as the two kinds of writers have them, and values from a counter.
  *
- * Hugging Face: bf16, norms of the hybrid families as w - 1, the convolution's taps last, experts fused.
+ * Hugging Face: bf16 or FP8, norms of the hybrid families as w - 1, the convolution's taps last, experts
+ * fused.
  * MLX: affine, norms as w, taps in the middle, experts stacked in switch_mlp.
  * A matrix's values have variance 1 / fan_in, roughly, and embeddings beside a head of its own 1: activations
  * neither grow nor die, and nothing overflows however deep the model. Eight bytes are one draw, so filling
@@ -61,6 +62,14 @@ static uint64_t dims_count(const struct dims *d)
 static struct mk_tensor *add(struct lister *l, enum mk_fill fill, struct dims d, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Bytes of a value. */
+static uint32_t width_of(enum mk_fill fill)
+{
+    if (fill == MK_FLOATS)
+        return 1;
+    return fill == MK_FIELDS || fill == MK_DECAY || fill == MK_BLOCKS ? 4 : 2;
+}
+
 static struct mk_tensor *add(struct lister *l, enum mk_fill fill, struct dims d, const char *format, ...)
 {
     struct mk_tensor *t = append(l);
@@ -74,7 +83,7 @@ static struct mk_tensor *add(struct lister *l, enum mk_fill fill, struct dims d,
     t->fill = fill;
     t->rank = d.rank;
     memcpy(t->dims, d.at, sizeof(d.at));
-    t->bytes = dims_count(&d) * (fill == MK_FIELDS || fill == MK_DECAY ? 4 : 2);
+    t->bytes = dims_count(&d) * width_of(fill);
     l->tensors->bytes += t->bytes;
     return t;
 }
@@ -108,6 +117,17 @@ static void add_matrix(struct lister *l, uint32_t bits, struct dims d, const cha
     }
 }
 
+/* A matrix of FP8 and its scales. */
+static void add_floats(struct lister *l, uint64_t out, uint64_t in, const char *name)
+{
+    struct mk_tensor *t = add(l, MK_FLOATS, (struct dims){2, {out, in}}, "%s.weight", name);
+    const struct dims blocks = {2, {DIV_UP(out, MK_BLOCK), DIV_UP(in, MK_BLOCK)}};
+    if (t)
+        t = add(l, MK_BLOCKS, blocks, "%s.weight_scale_inv", name);
+    if (t)
+        t->fan_in = (uint32_t)in;
+}
+
 /* "prefix + layers.N. + name" into ret. */
 static const char *layer_name(const struct lister *l, const char *name, char ret[120])
 {
@@ -119,7 +139,11 @@ static const char *layer_name(const struct lister *l, const char *name, char ret
 static void add_linear(struct lister *l, const char *name, uint64_t out, uint64_t in)
 {
     char full[120];
-    add_matrix(l, l->form->bits, (struct dims){2, {out, in}}, layer_name(l, name, full), ".weight");
+    layer_name(l, name, full);
+    if (l->form->floats)
+        add_floats(l, out, in, full);
+    else
+        add_matrix(l, l->form->bits, (struct dims){2, {out, in}}, full, ".weight");
 }
 
 static void add_vector(struct lister *l, enum mk_fill fill, const char *name, uint64_t n)
@@ -316,7 +340,10 @@ const char *mk_tensor_dtype(const struct mk_tensor *t)
     case MK_FIELDS:
         return "U32";
     case MK_DECAY:
+    case MK_BLOCKS:
         return "F32";
+    case MK_FLOATS:
+        return "F8_E4M3";
     default:
         return "BF16";
     }
@@ -380,6 +407,25 @@ static void fill_small(const struct mk_tensor *t, uint64_t seed, uint64_t first,
     }
 }
 
+/* Eight E4M3 of random sign and mantissa and exponent -1 or 0: their root mean square is 1.2. */
+static void fill_floats(uint64_t seed, uint64_t first, uint64_t *ret, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        ret[i] = (rng_at(seed, first + i) & 0x8f8f8f8f8f8f8f8full) | 0x3030303030303030ull;
+}
+
+/* Scales of 0.75 to 1.25 times their mean. The root mean square of scaled values is near 1 / sqrt(fan_in). */
+static void fill_blocks(const struct mk_tensor *t, uint64_t seed, uint64_t first, uint64_t *ret, size_t words)
+{
+    const double mean = 1 / (1.2 * sqrt(t->fan_in));
+    for (size_t i = 0; i < words; i++) {
+        const uint64_t random = rng_at(seed, first + i);
+        const float values[2] = {(float)(mean * (0.75 + (double)(random & 0xffff) / 131072)),
+                                 (float)(mean * (0.75 + (double)(random >> 16 & 0xffff) / 131072))};
+        memcpy(&ret[i], values, sizeof(values));
+    }
+}
+
 static void fill_decay(uint64_t seed, uint64_t first, uint64_t *ret, size_t words)
 {
     for (size_t i = 0; i < words; i++) {
@@ -401,6 +447,12 @@ void mk_tensor_fill(const struct mk_tensor *t, uint64_t seed, uint64_t from, siz
     case MK_FIELDS:
         for (size_t i = 0; i < words; i++)
             ((uint64_t *)ret)[i] = rng_at(stream, first + i);
+        break;
+    case MK_FLOATS:
+        fill_floats(stream, first, ret, words);
+        break;
+    case MK_BLOCKS:
+        fill_blocks(t, stream, first, ret, words);
         break;
     case MK_DECAY:
         fill_decay(stream, first, ret, words);

@@ -11,6 +11,8 @@
 
 enum mk_fill {
     MK_BF16,    /* weights, as large as keeps an output as large as its input */
+    MK_FLOATS,  /* weights in E4M3, to be multiplied by their block's scale */
+    MK_BLOCKS,  /* f32: scales of blocks */
     MK_FIELDS,  /* affine values: random bits */
     MK_SCALES,  /* bf16 */
     MK_BIASES,  /* bf16: minus half of the range, so that weights lie around 0 */

@@ -17,17 +17,19 @@ struct options {
 
 static void usage(FILE *out)
 {
-    fputs("usage: mkmodel [options] SHAPE FORM --out DIR\n"
-          "Writes a checkpoint of random weights into DIR: config.json and model.safetensors, no tokenizer.\n"
-          "The same options give the same bytes. A DIR that has a config.json is left alone.\n"
-          "  SHAPE          one of those that --list prints\n"
-          "  FORM           bf16, or 8bit or 4bit (MLX affine, a scale for 64 values)\n"
-          "  --out DIR      where to; made if it is not there\n"
-          "  --layers N     only the first N layers\n"
-          "  --seed N       other random weights (default 0)\n"
-          "  --list         the shapes, and how large their files are\n"
-          "  --help         this text\n",
-          out);
+    fputs(
+        "usage: mkmodel [options] SHAPE FORM --out DIR\n"
+        "Writes a checkpoint of random weights into DIR: config.json and model.safetensors, no tokenizer.\n"
+        "The same options give the same bytes. A DIR that has a config.json is left alone.\n"
+        "  SHAPE          one of those that --list prints\n"
+        "  FORM           bf16, 8bit or 4bit (MLX affine, a scale for 64 values), or, of dense models, fp8\n"
+        "                 (E4M3, a scale for 128 x 128 values)\n"
+        "  --out DIR      where to; made if it is not there\n"
+        "  --layers N     only the first N layers\n"
+        "  --seed N       other random weights (default 0)\n"
+        "  --list         the shapes, and how large their files are\n"
+        "  --help         this text\n",
+        out);
 }
 
 static int print_list(void)
@@ -40,6 +42,10 @@ static int print_list(void)
         printf("%-18s %-12s %6u %6u", s->name, s->model_type, s->layers, s->hidden);
         for (const struct mk_form *f = mk_forms; f->name; f++) {
             uint64_t bytes = 0;
+            if (!mk_form_fits(f, s)) {
+                printf(" %9s", "-");
+                continue;
+            }
             if (mk_write_bytes(&(struct mk_write_opts){.shape = s, .form = f}, &bytes, NULL) < 0)
                 return 1;
             printf(" %9.1f", (double)bytes / (1 << 20));
@@ -65,7 +71,9 @@ static bool parse_names(char **names, int count, struct options *o)
     o->write.form = mk_form_find(names[1]);
     if (!o->write.shape)
         return wrong("there is no shape", names[0]);
-    return o->write.form || wrong("there is no form", names[1]);
+    if (!o->write.form)
+        return wrong("there is no form", names[1]);
+    return mk_form_fits(o->write.form, o->write.shape) || wrong("fp8 is for dense models, not", names[0]);
 }
 
 /* False: say no more. */
