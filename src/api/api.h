@@ -18,6 +18,7 @@
 struct api;
 struct guard;
 struct kv_events;
+struct shared_tier;
 struct keyring;
 struct registry;
 struct store;
@@ -49,13 +50,14 @@ struct hub_name;
 
 /* 0 selects the default beside each. */
 struct api_opts {
-    const char *host;         /* the address of the port, for reports; borrowed; NULL: not reported */
-    struct ledger *ledger;    /* for /api/memory */
-    struct holders *holders;  /* walked by clears and trims; NULL: clears and trims do nothing */
-    struct guard *guard;      /* decides when new work is refused; NULL: never */
-    struct store *store;      /* the SSD tier, for reports and clears; NULL: no SSD tier */
-    struct kv_events *events; /* for reports; NULL: none are published */
-    struct account *text;     /* pays for requests from their JSON to their reply; its limit is their limit */
+    const char *host;           /* the address of the port, for reports; borrowed; NULL: not reported */
+    struct ledger *ledger;      /* for /api/memory */
+    struct holders *holders;    /* walked by clears and trims; NULL: clears and trims do nothing */
+    struct guard *guard;        /* decides when new work is refused; NULL: never */
+    struct store *store;        /* the SSD tier, for reports and clears; NULL: no SSD tier */
+    struct shared_tier *shared; /* for reports; NULL: no shared tier */
+    struct kv_events *events;   /* for reports; NULL: none are published */
+    struct account *text; /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *responses;      /* pays for stored responses and bounds them; NULL: none are stored */
     struct account *conversations;  /* pays for conversations.h and bounds it; NULL: none are kept */
     const char *conversations_file; /* where they are from a stop to the next start; NULL: nowhere */

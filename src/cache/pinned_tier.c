@@ -485,6 +485,33 @@ static uint64_t tier_read_ns(void *arg, const struct prefix_key *keys, uint32_t 
     return sum_ns;
 }
 
+static bool tier_query(void *arg, const struct tier_query *query)
+{
+    const struct pinned_tier *t = arg;
+    const struct tier_io *below = t->opts.below;
+    struct tier_query q = *query;
+    ASSERT(q.page_first <= q.count);
+    while (q.page_first < q.count && pinned_find(t, &q.keys[q.page_first], TIER_PAGE) != NONE)
+        q.page_first++;
+    return below->query && below->query(below->arg, &q);
+}
+
+static bool tier_queries(void *arg, uint64_t tag)
+{
+    const struct pinned_tier *t = arg;
+    ASSERT(t->reading_count <= PINNED_READINGS);
+    return t->opts.below->queries && t->opts.below->queries(t->opts.below->arg, tag);
+}
+
+static void tier_common(void *arg, const struct prefix_key *keys, uint32_t count,
+                        const uint32_t first[TIER_KINDS])
+{
+    const struct pinned_tier *t = arg;
+    ASSERT(first[TIER_PAGE] <= count);
+    if (t->opts.below->common)
+        t->opts.below->common(t->opts.below->arg, keys, count, first);
+}
+
 static int tier_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,
                      uint32_t index)
 {
@@ -656,6 +683,9 @@ int pinned_tier_create(struct arena *a, const struct pinned_tier_opts *opts, str
                            .has = tier_has,
                            .used = tier_used,
                            .read_ns = tier_read_ns,
+                           .query = tier_query,
+                           .queries = tier_queries,
+                           .common = tier_common,
                            .read = tier_read,
                            .cancel = tier_cancel,
                            .take = tier_take,

@@ -254,7 +254,8 @@ static int create_pools(struct engine *en, struct layout *l)
     ASSERT(en->arena);
     engine_parts_init(en);
     l->pools.holder = en->holder;
-    l->pools.evicting = en->opts.store || en->opts.pinned_cache_bytes ? write_behind_evicting : NULL;
+    l->pools.evicting =
+        en->opts.store || en->opts.shared || en->opts.pinned_cache_bytes ? write_behind_evicting : NULL;
     l->pools.evicting_arg = &en->write_behind;
     l->pools.lease_tier = &en->tiers.ssd;
     l->pools.more = give_more;

@@ -194,6 +194,7 @@ static void idle(struct engine *en)
     struct engine_message m;
     trim_share(&en->trim);
     engine_tiers_share(en);
+    engine_tiers_tend(en);
     if (engine_tiers_grow(en))
         return;
     bool untold = en->pools.index && prefix_events_tend(en->pools.index);
@@ -262,6 +263,7 @@ void *engine_thread(void *arg)
         }
         trim_share(&en->trim);
         engine_tiers_share(en);
+        engine_tiers_tend(en);
         engine_publish(en, false);
         deliver(en);
         engine_leases_tend(en);

@@ -17,6 +17,7 @@ struct engine;
 struct holders;
 struct model;
 struct prefix_events_opts;
+struct shared_tier;
 struct store;
 struct tokenizer;
 
@@ -104,11 +105,12 @@ struct engine_opts {
     struct holders *holders;
     /* The SSD tier for evicted prefixes; NULL, or no prefix cache: none. Outlives the engine. */
     struct store *store;
+    struct shared_tier *shared; /* the tier that servers share; NULL: none */
     /* The prefix cache tells `events` what it holds (cache/prefix_events.h); NULL: memory is planned for it
      * alone. Copied; its `arg` outlives the engine. */
     bool tells_prefixes;
     const struct prefix_events_opts *events;
-    struct store_identity identity; /* with a store: the model's */
+    struct store_identity identity; /* with either: the model's */
     uint64_t queue_timeout_ns;      /* 0 = never */
     uint64_t slow_client_ns;        /* a full stream ends after this time: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;               /* target time of a step that others wait for */

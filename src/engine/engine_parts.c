@@ -31,8 +31,9 @@ void engine_parts_init(struct engine *en)
     struct trim_opts trim = {&en->pools,          &en->image_sched, &en->budget,  en->name,
                              en->opts.keep_units, is_wanted,        publish_trim, en};
     trim_init(&en->trim, &trim);
-    en->write_behind.opts = (struct write_behind_opts){
-        &en->pools, &en->tiers.top, &en->tiers.ssd, &en->failure, is_wanted, copy_failed, en};
+    en->write_behind.opts =
+        (struct write_behind_opts){&en->pools,   &en->tiers.top, &en->tiers.ssd, &en->tiers.below,
+                                   &en->failure, is_wanted,      copy_failed,    en};
 }
 
 /* ---- images ---- */

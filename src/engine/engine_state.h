@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/threads/thread_stack.h"
 #include "cache/leases.h"
+#include "cache/tier_pair.h"
 #include "compute/batch.h"
 #include "compute/device.h"
 #include "compute/row_sample.h"
@@ -107,7 +108,9 @@ struct engine_draft_model {
 
 /* Below the pools. Engine thread only. */
 struct engine_tiers {
-    struct tier_io ssd, top;    /* top: what the pools have below them; arg NULL: there is none */
+    struct tier_io ssd, shared; /* arg NULL: there is none */
+    struct tier_io below, top;  /* both in one, and all that the pools have below them; arg NULL: none */
+    struct tier_pair pair;
     struct pinned_tier *pinned; /* above the SSD tier; NULL: none */
     struct account *account;    /* the pinned tier's */
     struct holder *holder;      /* the pinned tier's; NULL: no list */
@@ -306,6 +309,7 @@ void engine_tiers_done(struct engine *en);
 size_t engine_tiers_bytes(const struct engine_opts *o, const struct model_shape *s);
 /* True while pinned memory grows: the next piece is there. Beside a step, and while nothing runs. */
 bool engine_tiers_grow(struct engine *en);
+void engine_tiers_tend(struct engine *en);
 /* Serves an order for pinned memory, and answers it. */
 void engine_tiers_take_order(struct engine *en, struct holder_ask *order);
 /* Updates the list of holders, and gives up what other caches need more. */

@@ -8,12 +8,17 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/none.h"
+#include "cache/prefix_index.h"
+#include "cache/prefix_lease.h"
 #include "memory/accounts.h"
 #include "model/model.h"
 #include "reclaim/holders.h"
+#include "store/shared_tier.h"
 #include "store/store.h"
 
-#define MIB ((uint64_t)1 << 20)
+#define MIB             ((uint64_t)1 << 20)
+#define WISHES_PER_STEP 8 /* entries copied for the shared tier beside a step */
 
 /* Called by any of the store's threads until the client is closed, and under the list's lock; the inbox
  * lives longer. */
@@ -64,6 +69,22 @@ static int open_ssd(struct engine *en)
     return store_client_open(en->opts.store, &c, &en->tiers.ssd);
 }
 
+static int open_shared(struct engine *en)
+{
+    struct engine_tiers *t = &en->tiers;
+    struct store_client_opts c = {
+        .identity = en->opts.identity, .pending_max = en->shape->state_pending_max, .wake = wake, .arg = en};
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        c.bytes[kind] = t->pair.bytes[kind] = pools_block_bytes(&en->pools, kind);
+    int r = shared_client_open(en->opts.shared, &c, &t->shared);
+    if (r < 0)
+        return r;
+    t->pair.upper = &t->ssd;
+    t->pair.lower = &t->shared;
+    tier_pair_init(&t->pair, &t->below);
+    return 0;
+}
+
 static int take_ask(void *arg, struct holder_ask *ask)
 {
     struct engine *en = arg;
@@ -85,7 +106,7 @@ static int open_pinned(struct engine *en)
     if (en->opts.holders)
         r = holder_add(en->opts.holders, account_domain(t->account), en->name, &t->holder);
     o.account = t->account;
-    o.below = &t->ssd;
+    o.below = &t->below;
     o.allow = allow;
     o.pin = pin;
     o.unpin = unpin;
@@ -104,7 +125,11 @@ int engine_tiers_create(struct engine *en)
     if (en->opts.store && en->pools.index && open_ssd(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
                  en->name);
-    t->top = t->ssd;
+    t->below = t->ssd;
+    if (en->opts.shared && en->pools.index && open_shared(en) < 0)
+        LOG_WARN("shared_cache_full",
+                 "model=%s: more models use the shared cache than it takes; this one does not", en->name);
+    t->top = t->below;
     return en->pools.index ? open_pinned(en) : 0;
 }
 
@@ -114,6 +139,7 @@ void engine_tiers_done(struct engine *en)
     holder_close(t->holder);
     pinned_tier_done(t->pinned);
     holder_remove(t->holder, NULL, 0);
+    shared_client_close(&t->shared);
     store_client_close(&t->ssd);
     account_close(t->account);
     *t = (struct engine_tiers){0};
@@ -122,6 +148,19 @@ void engine_tiers_done(struct engine *en)
 bool engine_tiers_grow(struct engine *en)
 {
     return en->tiers.pinned && pinned_tier_grow(en->tiers.pinned);
+}
+
+/* Heads of prompts that a second request has used go to the shared tier, a few at a time. */
+void engine_tiers_tend(struct engine *en)
+{
+    struct prefix_key key;
+    enum tier_kind kind;
+    for (uint32_t i = 0; i < WISHES_PER_STEP && shared_client_wants(&en->tiers.shared, &key, &kind); i++) {
+        uint32_t node = prefix_index_node(en->pools.index, &key);
+        uint32_t block = node == NONE ? NONE : prefix_index_block(en->pools.index, node, kind);
+        if (block != NONE)
+            write_behind_common(&en->write_behind, &(struct tier_offer){&key, kind, 0, TIER_COMMON}, block);
+    }
 }
 
 void engine_tiers_end(struct engine *en)

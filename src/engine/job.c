@@ -288,6 +288,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     j->root = job_root_key(opts->identity, spec);
     job_add_keys(j, j->prompt_count);
     j->seq.keys = j->keys;
+    j->seq.head_pages = spec->cut_count > 0 ? MIN_OF(spec->cuts[0] / PAGE_TOKENS, j->seq.key_count) : 0;
     return opts->cuts ? create_cuts(j, spec) : 0;
 }
 

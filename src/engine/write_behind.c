@@ -75,6 +75,13 @@ int write_behind_lease(struct write_behind *w, const struct tier_offer *offer, u
     return keeps(w) ? hand_in(w, offer, block) : -EAGAIN;
 }
 
+void write_behind_common(struct write_behind *w, const struct tier_offer *offer, uint32_t block)
+{
+    ASSERT(offer->why == TIER_COMMON);
+    if (has_tier(w))
+        (void)hand_in(w, offer, block);
+}
+
 /* ---- idle ---- */
 
 static uint32_t unstored(const struct write_behind *w)
@@ -131,7 +138,7 @@ void write_behind_run(struct write_behind *w)
 void write_behind_end(struct write_behind *w)
 {
     struct prefix_unstored u;
-    if (!keeps(w) || !w->opts.pools->index)
+    if (!has_tier(w) || w->opts.left->arg == NULL || !w->opts.pools->index)
         return;
     /* Entries in constant use in memory may have been evicted from disk as old. */
     prefix_index_offer_again(w->opts.pools->index);

@@ -21,8 +21,9 @@ struct write_behind_opts {
     struct pools *pools;
     const struct tier_io *tier; /* for evicted entries; arg NULL: there is none */
     const struct tier_io
-        *kept;                 /* part of it that outlives the engine: for all entries; arg NULL: none does */
-    const atomic_int *failure; /* not 0: the device has failed, and its bytes are not stored */
+        *kept; /* part of it that outlives the engine: for all entries; arg NULL: none does */
+    const struct tier_io *left; /* tiers that outlive the engine, for what it leaves; arg NULL: none does */
+    const atomic_int *failure;  /* not 0: the device has failed, and its bytes are not stored */
     /* A message has come for the engine. */
     bool (*is_wanted)(void *arg);
     /* A copy from the device failed with -EIO or -ENODEV. */
@@ -42,6 +43,8 @@ struct write_behind {
 void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t block);
 /* Hands in an entry of a lease. 0: it is stored, or never will be; -EAGAIN: no room. */
 int write_behind_lease(struct write_behind *w, const struct tier_offer *offer, uint32_t block);
+/* Hands in an entry that a second request has in its prompt's head, if there is room. */
+void write_behind_common(struct write_behind *w, const struct tier_offer *offer, uint32_t block);
 /* Nothing runs since ended_ns. How long the engine may sleep until there is something to hand in; 0: now;
  * UINT64_MAX: there is nothing. */
 uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns);

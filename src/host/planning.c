@@ -21,6 +21,8 @@
 #include "memory/footprint.h"
 #include "reclaim/guard.h"
 #include "registry/registry.h"
+#include "store/shared_backend.h"
+#include "store/shared_tier.h"
 #include "store/staging.h"
 #include "store/store.h"
 #include "tensor/quantise.h"
@@ -115,6 +117,10 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->history_bytes = api_history_bytes();
     ret->pull_bytes = o->process.allow_pull ? HUB_CHILD_BYTES : 0;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
+    if (o->shared.address) {
+        ret->shared_bytes = shared_tier_bytes(o->shared.staging_bytes);
+        ret->threads_bytes += SHARED_THREADS * (uint64_t)thread_stack_bytes(SHARED_STACK_BYTES);
+    }
     if (!o->store.dir)
         return;
     ret->ssd_staging_bytes = staging_bytes(o->store.staging_bytes);

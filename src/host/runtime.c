@@ -14,6 +14,7 @@
 #include "reclaim/guard.h"
 #include "reclaim/holders.h"
 #include "sample/repetition.h"
+#include "store/shared_tier.h"
 
 #include <errno.h>
 #include <math.h>
@@ -184,6 +185,24 @@ static int open_store(struct runtime *rt, struct err *e)
     return store_open(&opts, &rt->store, e);
 }
 
+static int open_shared(struct runtime *rt, struct err *e)
+{
+    const struct plan_process *p = &rt->process;
+    const struct shared_settings *o = &rt->settings->shared;
+    struct shared_tier_opts opts = {.address = o->address,
+                                    .secret_file = o->secret_file,
+                                    .limit_bytes = o->limit_bytes,
+                                    .staging_bytes = o->staging_bytes};
+    if (p->shared_bytes == 0)
+        return 0;
+    int r = open_account(rt, ACCOUNT_SHARED_CACHE, p->shared_bytes, &rt->shared_memory);
+    if (r < 0)
+        return err_set(e, r, "no memory for the shared cache's account");
+    opts.memory = rt->shared_memory;
+    opts.threads = rt->threads;
+    return shared_tier_open(&opts, &rt->shared, e);
+}
+
 /* The context is there as long as the device is open. */
 static int charge_context(struct runtime *rt, uint32_t i)
 {
@@ -260,6 +279,8 @@ static int open_process(struct runtime *rt, struct device_choices *devices, uint
         r = open_devices(rt, devices, workers, e);
     if (r == 0)
         r = open_store(rt, e);
+    if (r == 0)
+        r = open_shared(rt, e);
     if (r < 0)
         runtime_close(rt);
     return r;
@@ -286,6 +307,8 @@ int runtime_guard(struct runtime *rt, struct err *e)
 
 void runtime_close(struct runtime *rt)
 {
+    shared_tier_close(rt->shared);
+    account_close(rt->shared_memory);
     store_close(rt->store);
     account_close(rt->ssd_table);
     account_close(rt->ssd_staging);

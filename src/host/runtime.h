@@ -36,7 +36,9 @@ struct runtime {
                                                 * machine's */
     struct account *contexts[DOMAINS_MAX];     /* below them; NULL: the device has none */
     struct account *ssd_staging, *ssd_table;
-    struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
+    struct account *shared_memory;
+    struct shared_tier *shared; /* NULL: no --shared-cache, or a command that does not serve */
+    struct store *store;        /* NULL: no --ssd-dir, or a command that does not serve */
 };
 
 /* Faults for tests. NULL in the program. */

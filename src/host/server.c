@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "events/kv_events.h"
 #include "memory/ledger.h"
+#include "store/shared_tier.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ static int open_registry(struct server *s, struct err *e)
     memcpy(opts.devices, s->rt.devices, sizeof(opts.devices));
     opts.holders = s->rt.holders;
     opts.store = s->rt.store;
+    opts.shared = s->rt.shared;
     opts.events = s->events;
     opts.guard = s->rt.guard;
     opts.models = s->models.list;
@@ -140,6 +142,7 @@ static int open_api(struct server *s, struct err *e)
     opts.host = s->live.started.http.host;
     opts.ledger = s->rt.ledger;
     opts.store = s->rt.store;
+    opts.shared = s->rt.shared;
     opts.events = s->events;
     opts.holders = s->rt.holders;
     opts.guard = s->rt.guard;
@@ -334,6 +337,7 @@ bool server_failed(const struct server *s)
 static void close_beside(struct server *s)
 {
     registry_close_others(s->registry);
+    shared_tier_close(s->rt.shared);
     store_close(s->rt.store);
 }
 

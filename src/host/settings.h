@@ -33,6 +33,13 @@ struct process_settings {
     bool allow_pull;
 };
 
+/* The cache that servers share: see shared_tier_opts. */
+struct shared_settings {
+    const char *address, *secret_file;
+    uint64_t limit_bytes;
+    size_t staging_bytes;
+};
+
 /* KV events. */
 struct event_settings {
     const char *endpoint, *replay, *topic; /* see kv_events_opts; endpoint NULL: none are published */
@@ -106,7 +113,8 @@ struct settings {
     struct http_server_opts http;
     struct api_opts api;
     struct registry_opts registry;
-    struct store_opts store; /* dir NULL: no SSD tier */
+    struct store_opts store;       /* dir NULL: no SSD tier */
+    struct shared_settings shared; /* address NULL: no shared cache */
     struct event_settings events;
     struct model_options model;
     struct process_settings process;

@@ -94,6 +94,19 @@ const struct setting_row settings_table[] = {
      "disk space of --ssd-dir in blocks, as du counts; the least recently used entries are deleted first"},
     {GROUP_MODEL, "ssd-staging", "BYTES", SETTING_BYTES, AT(store.staging_bytes), 1048576, 1e11, "64M",
      COMMAND_SIZE, "memory for transfers to and from --ssd-dir"},
+    {GROUP_MODEL, "shared-cache", "ADDRESS", SETTING_TEXT, AT(shared.address), 0, 0, NULL, COMMAND_SIZE,
+     "prefix cache below --ssd-dir that servers share: file:///DIR, a directory that all of them mount "
+     "[default: none]"},
+    {GROUP_MODEL, "shared-cache-size", "BYTES", SETTING_BYTES, AT(shared.limit_bytes), 16777216, 1e16, "100G",
+     COMMAND_SIZE,
+     "bytes of files in a directory of --shared-cache; the least recently used are deleted first"},
+    {GROUP_MODEL, "shared-cache-secret-file", "FILE", SETTING_TEXT, AT(shared.secret_file), 0, 0, NULL,
+     COMMAND_SIZE,
+     "encrypts and authenticates --shared-cache with the secret in FILE, 16 bytes or more, equal on all "
+     "servers "
+     "[default: none]"},
+    {GROUP_MODEL, "shared-cache-staging", "BYTES", SETTING_BYTES, AT(shared.staging_bytes), 1048576, 1e11,
+     "64M", COMMAND_SIZE, "memory for transfers to and from --shared-cache"},
     {GROUP_MODEL, "text-limit", "BYTES", SETTING_BYTES, AT(process.text_limit), 0, 1e13, "0", COMMAND_SIZE,
      "memory for the texts of all requests together; 0: an eighth of the ceiling, at most 1G"},
     {GROUP_MODEL, "response-store", "BYTES", SETTING_BYTES, AT(process.response_store), 0, 1e13, "64M",

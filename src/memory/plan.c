@@ -147,7 +147,7 @@ uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain)
         return p->devices[domain - 1].context_bytes;
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
            p->responses_bytes + p->conversations_bytes + p->history_bytes + p->pull_bytes + p->media_bytes +
-           p->ssd_staging_bytes + p->ssd_table_bytes;
+           p->ssd_staging_bytes + p->ssd_table_bytes + p->shared_bytes;
 }
 
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
@@ -488,6 +488,9 @@ static void add_process(struct plan *p)
         add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "images and videos of requests");
         add(p, 1, "video", ACCOUNT_FILE, 0, o->media_bytes, "part of it: ffmpeg and its input files");
     }
+    if (o->shared_bytes > 0)
+        add(p, 0, "shared cache", ACCOUNT_ANON, o->shared_bytes, o->shared_bytes,
+            "to and from the store that servers share");
     if (o->ssd_staging_bytes == 0)
         return;
     add(p, 0, "ssd staging", ACCOUNT_ANON, o->ssd_staging_bytes, o->ssd_staging_bytes,

@@ -40,6 +40,7 @@ struct plan_process {
     uint64_t pull_bytes;                   /* the process that pulls a model; 0: none are pulled */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* buffers and table of the SSD tier; 0: no SSD tier */
+    uint64_t shared_bytes;                       /* the tier that servers share; 0: none */
 };
 
 struct plan_window {

@@ -311,22 +311,22 @@ static unsigned experts_mark(const struct load *l)
     return mark | 1;
 }
 
-/* A model without a fingerprint writes nothing to disk. */
-static struct store *find_store(struct load *l, struct store_identity *ret)
+/* Finds the model's identity. False: it has none, so no tier keeps its pages. */
+static bool find_identity(struct load *l, struct store_identity *ret)
 {
     const struct model_settings *s = l->opts->settings;
     struct err e = {{0}};
-    if (!l->opts->store)
-        return NULL;
+    if (!l->opts->store && !l->opts->shared)
+        return false;
     const struct fingerprint_opts opts = {
         .given = s->options.fingerprint, .experts = experts_mark(l), .namespace = s->options.cache_namespace};
     int r = fingerprint_make(l->files, model_shape(l->h->model), l->opts->device->flags, &opts, ret, &e);
     if (r == 0 && (l->h->draft.model || s->parts.eagle))
         r = draft_model_mark(&s->draft, ret, &e);
     if (r == 0)
-        return l->opts->store;
+        return true;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
-    return NULL;
+    return false;
 }
 
 /* A model without a feed serves, too. Returns `ret` with the taker of events; NULL: none. */
@@ -356,7 +356,9 @@ static int create_engine(struct load *l)
     opts.holders = l->opts->holders;
     opts.parent = l->h->account;
     opts.device_parent = l->h->device_account;
-    opts.store = find_store(l, &opts.identity);
+    const bool has_identity = find_identity(l, &opts.identity);
+    opts.store = has_identity ? l->opts->store : NULL;
+    opts.shared = has_identity ? l->opts->shared : NULL;
     opts.tells_prefixes = l->opts->events != NULL;
     opts.events = open_feed(l, &events);
     opts.max_model_len = plan->max_model_len;

@@ -49,9 +49,10 @@ struct loaded_model_opts {
     struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
     struct holders *holders;               /* engine_opts.holders */
     struct device *device;
-    struct device *cpu;       /* model_opts.cpu */
-    struct store *store;      /* engine_opts.store */
-    struct kv_events *events; /* NULL: none */
+    struct device *cpu;         /* model_opts.cpu */
+    struct store *store;        /* engine_opts.store */
+    struct shared_tier *shared; /* engine_opts.shared */
+    struct kv_events *events;   /* NULL: none */
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
      * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);

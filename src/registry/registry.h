@@ -94,6 +94,7 @@ struct registry_opts {
     struct guard *guard;
     struct device *devices[DOMAINS_MAX]; /* by plan_model.domain; NULL: no model has it */
     struct store *store;                 /* the SSD tier, for all models; NULL: none */
+    struct shared_tier *shared;          /* the tier that servers share; NULL: none */
     struct kv_events *events;            /* where prefix caches tell what they hold; NULL: nowhere */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */

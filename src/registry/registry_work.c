@@ -226,6 +226,7 @@ static int load(struct entry *e, struct registry_failure *why)
     struct registry *r = e->registry;
     struct loaded_model_opts opts = {.settings = &e->now,
                                      .store = r->opts.store,
+                                     .shared = r->opts.shared,
                                      .events = r->opts.events,
                                      .ledger = r->opts.ledger,
                                      .holders = r->opts.holders,

@@ -184,6 +184,23 @@ static void tell_tier(const struct sched *s, const struct sched_seq *seq, const 
     s->opts.tier->used(s->opts.tier->arg, share_list_of(seq->tenant_id), seq->keys, hit->pages, first);
 }
 
+/* The head of the prompt is another request's, too: entries up to its end are common. */
+static void tell_common(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit)
+{
+    uint32_t first[TIER_KINDS] = {0}, end = seq->head_pages;
+    const struct tier_io *tier = s->opts.tier;
+    ASSERT(tier && end <= seq->key_count);
+    if (!tier->common || end == 0 || end > hit->pages)
+        return;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        first[kind] = end;
+    for (uint32_t g = 0; g < s->opts.group_count; g++)
+        first[tier_kind_of(g)] = page_group_first(&s->opts.groups[g], end * PAGE_TOKENS);
+    if (s->opts.states)
+        first[TIER_SNAPSHOT] = end - 1;
+    tier->common(tier->arg, seq->keys, end, first);
+}
+
 /* False: account or system have no memory for the sequence's first pages or its state. */
 static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
@@ -212,8 +229,10 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
         uint32_t to = MIN_OF(seq->done, seq->fetch_to);
         seq->fetched = to > seq->fetch_from ? to - seq->fetch_from : 0;
         seq->fetched_pinned = MIN_OF(seq->fetch_pinned * PAGE_TOKENS, seq->fetched);
-        if (s->opts.tier && hit->pages > 0)
+        if (s->opts.tier && hit->pages > 0) {
             tell_tier(s, seq, hit);
+            tell_common(s, seq, hit);
+        }
     }
     seq->served_ns = s->now_ns;
     seq->secured = s->plan_number;

@@ -98,6 +98,20 @@ static bool may_fetch(const struct sched *s, const struct sched_seq *seq, const 
     return fits;
 }
 
+/* The sequence leaves the queue for a query or a fetch. */
+static void enter(struct sched *s, struct sched_seq *seq)
+{
+    ASSERT(seq->phase == SCHED_QUEUED && s->fetching_count < SCHED_FETCHING_MAX);
+    places_leave_queue(s, seq);
+    seq->phase = SCHED_FETCHING;
+    s->waiting_count++;
+    s->waiting_paused += seq->paused;
+    s->fetching_count++;
+    s->fetches++;
+    list_push_back(&s->fetching, &seq->link);
+}
+
+/* A query first, where the tier needs one. */
 static void begin_fetch(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(s->fetching_count < SCHED_FETCHING_MAX);
@@ -109,20 +123,18 @@ static void begin_fetch(struct sched *s, struct sched_seq *seq)
     seq_cache_find(&s->opts, seq, &hit);
     if (admit_should_wait(s, seq, &hit) || !may_fetch(s, seq, &hit))
         return;
+    if (seq_fetch_query(&s->opts, seq, &hit, &ev, s->fetches + 1)) {
+        enter(s, seq);
+        return;
+    }
     if (!seq_fetch_find(&s->opts, seq, &hit, &ev, &wish)) {
         seq_fetch_end_search(seq);
         return;
     }
     ASSERT(wish.pages > hit.pages);
-    places_leave_queue(s, seq);
+    enter(s, seq);
     if (seq->fetch_tries == 0)
         seq->fetch_from = hit.pages * PAGE_TOKENS;
-    seq->phase = SCHED_FETCHING;
-    s->waiting_count++;
-    s->waiting_paused += seq->paused;
-    s->fetching_count++;
-    s->fetches++;
-    list_push_back(&s->fetching, &seq->link);
     seq_fetch_begin(&s->opts, seq, &wish, s->fetches);
 }
 

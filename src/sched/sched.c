@@ -97,6 +97,8 @@ int sched_add(struct sched *s, struct sched_seq *seq)
     seq->paused = false;
     seq->done = seq->page_count = seq->node_pages = seq->preemptions = seq->cached = seq->fetched = 0;
     seq->fetch_tries = seq->fetch_pages = seq->fetch_open = seq->fetch_left = 0;
+    seq->fetch_queried_ns = 0;
+    seq->fetch_queries = false;
     seq->fetch_from = seq->fetch_to = seq->fetch_pinned = seq->fetched_pinned = 0;
     memset(seq->first, 0, sizeof(seq->first));
     seq->secured = seq->examined = seq->blocked_ns = 0;

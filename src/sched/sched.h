@@ -171,7 +171,10 @@ struct sched_seq {
     uint32_t state;          /* that its next step writes; NONE: none */
     uint32_t state_in;       /* the state that its next step reads; NONE at position 0 */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's; seq_fetch.c's before that */
-    uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
+    uint32_t head_pages;       /* whole pages of its head (system message, tools), which others may share */
+    uint64_t fetch_queried_ns; /* end of what queries and reads may take; 0: none */
+    bool fetch_queries;        /* a query of the tier is under way */
+    uint64_t fetch, fetch_until_ns; /* seq_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_left, fetch_open, fetch_tries; /* left: reads that have not arrived */
     uint32_t fetch_group, fetch_next;                          /* group and page of the next read */
     bool fetch_failed;

@@ -20,6 +20,8 @@
 
 #define TRIES_MAX      3 /* searches for a prefix; the second finds less: entries that failed are gone */
 #define UNTIL_LEAST_NS 200000000ull
+#define QUERY_WORTH_NS 10000000ull   /* a shorter computation is not worth a query */
+#define UNKNOWN_NS     1000000000ull /* time of a query and its reads before any prompt was computed */
 #define UNTIL_MOST_NS  10000000000ull
 
 /* ---- worth it? ---- */
@@ -125,7 +127,40 @@ bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, con
     uint64_t patience_ns = UNTIL_MOST_NS;
     if (ev->prompt_token_ns > 0 && compute_ns < (double)UNTIL_MOST_NS)
         patience_ns = MAX_OF((uint64_t)compute_ns, UNTIL_LEAST_NS);
-    *ret = (struct seq_fetch_wish){end, in_index, ev->now_ns + patience_ns};
+    uint64_t until_ns = ev->now_ns + patience_ns;
+    if (seq->fetch_queried_ns > 0)
+        until_ns = MIN_OF(until_ns, seq->fetch_queried_ns);
+    *ret = (struct seq_fetch_wish){end, in_index, until_ns};
+    return until_ns > ev->now_ns;
+}
+
+bool seq_fetch_query(const struct sched_opts *o, struct sched_seq *seq, const struct prefix_hit *hit,
+                     const struct sched_events *ev, uint64_t tag)
+{
+    uint32_t most = MIN_OF(seq->key_count, (seq->tokens - 1) / PAGE_TOKENS);
+    if (!o->tier->query || seq->fetch_queried_ns > 0 || seq->fetch_tries > 0 || seq->page_count > 0 ||
+        most <= hit->pages)
+        return false;
+    double compute_ns = (double)(most - hit->pages) * PAGE_TOKENS * ev->prompt_token_ns;
+    uint64_t half_ns =
+        ev->prompt_token_ns > 0 ? (uint64_t)MIN_OF(compute_ns / 2, (double)UNTIL_MOST_NS) : UNKNOWN_NS;
+    if (2 * half_ns < QUERY_WORTH_NS)
+        return false;
+    struct tier_query q = {.keys = seq->keys,
+                           .count = most,
+                           .page_first = MIN_OF(count_in_index(o, seq, most), most),
+                           .end_first = hit->pages,
+                           .tag = tag};
+    seq->fetch_queried_ns = ev->now_ns + half_ns;
+    ASSERT(q.end_first <= q.page_first || q.page_first == most);
+    if (!o->tier->query(o->tier->arg, &q))
+        return false;
+    ASSERT(seq->fetch == 0 && seq->phase == SCHED_QUEUED);
+    seq->fetch = tag;
+    seq->fetch_queries = true;
+    seq->fetch_pages = seq->fetch_left = seq->fetch_open = seq->fetch_next = seq->fetch_group = 0;
+    seq->fetch_failed = false;
+    seq->fetch_until_ns = seq->fetch_queried_ns;
     return true;
 }
 
@@ -236,7 +271,7 @@ static bool next_read(const struct sched_opts *o, struct sched_seq *seq)
 
 void seq_fetch_ask(const struct sched_opts *o, struct sched_seq *seq)
 {
-    while (!seq->fetch_failed && next_read(o, seq)) {
+    while (!seq->fetch_queries && !seq->fetch_failed && next_read(o, seq)) {
         bool page = seq->fetch_group < o->group_count;
         const struct prefix_key *key = &seq->keys[page ? seq->fetch_next : seq->fetch_pages - 1];
         enum tier_kind kind = page ? tier_kind_of(seq->fetch_group) : TIER_SNAPSHOT;
@@ -344,6 +379,8 @@ static bool is_whole(const struct sched_opts *o, const struct sched_seq *seq)
 bool seq_fetch_is_over(const struct sched_opts *o, const struct sched_seq *seq, uint64_t now_ns)
 {
     ASSERT(seq->page_count <= seq->fetch_pages);
+    if (seq->fetch_queries)
+        return now_ns >= seq->fetch_until_ns || !o->tier->queries(o->tier->arg, seq->fetch);
     return seq->fetch_failed || is_whole(o, seq) || now_ns >= seq->fetch_until_ns;
 }
 
@@ -360,6 +397,13 @@ static void free_waiting(const struct sched_opts *o, struct sched_seq *seq)
 void seq_fetch_end(const struct sched_opts *o, struct sched_seq *seq)
 {
     ASSERT(seq->page_count <= seq->fetch_pages);
+    if (seq->fetch_queries) {
+        ASSERT(seq->fetch_open == 0 && seq->fetch_pages == 0);
+        o->tier->cancel(o->tier->arg, seq->fetch);
+        seq->fetch_queries = false;
+        seq->fetch = 0;
+        return;
+    }
     bool whole = is_whole(o, seq);
     if (seq->fetch_open > 0)
         o->tier->cancel(o->tier->arg, seq->fetch);

@@ -7,8 +7,9 @@
  * read as well, and with recurrent layers the snapshot there. Only all of it together is of use.
  *
  * Reading has to take less than half of the time of computing, by the times of both as measured. The fetch
- * is given up when it has taken as long as computing would. A failure makes the prefix shorter, never the
- * tokens wrong.
+ * is given up when it has taken as long as computing would. After a query, both together have half of that
+ * time, because another machine may be at fault. A failure makes the prefix shorter, never the tokens
+ * wrong.
  *
  * While a sequence fetches or waits with a fetched prefix, page_count and node are the pages of the first
  * group that have joined the index, `state` is a snapshot that came before its pages, and `pinned` is the
@@ -36,6 +37,10 @@ void seq_fetch_end_search(struct sched_seq *seq);
  * reading. */
 bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, const struct prefix_hit *hit,
                     const struct sched_events *ev, struct seq_fetch_wish *ret);
+/* Asks a tier that does not know its entries itself which of them it has, once for each sequence, if the
+ * prompt beyond `hit` takes long enough to compute. False: no query began. */
+bool seq_fetch_query(const struct sched_opts *o, struct sched_seq *seq, const struct prefix_hit *hit,
+                     const struct sched_events *ev, uint64_t tag);
 /* Begins the fetch: references the pages in the index, requests the others under this tag. Pages of an
  * earlier fetch that failed are released. */
 void seq_fetch_begin(const struct sched_opts *o, struct sched_seq *seq, const struct seq_fetch_wish *wish,

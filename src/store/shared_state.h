@@ -5,6 +5,7 @@
 #ifndef PLATEAU_STORE_SHARED_STATE_H
 #define PLATEAU_STORE_SHARED_STATE_H
 
+#include "store/shared_backend.h"
 #include "store/shared_known.h"
 #include "store/shared_tier.h"
 #include "store/shared_value.h"

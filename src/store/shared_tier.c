@@ -6,6 +6,7 @@
 #include "store/shared_tier.h"
 
 #include "store/shared_address.h"
+#include "store/shared_backend.h"
 #include "store/shared_dir.h"
 #include "store/shared_state.h"
 
@@ -28,9 +29,9 @@ static size_t arena_bytes(void)
         (size_t)65536);
 }
 
-uint64_t shared_tier_bytes(const struct shared_tier_opts *opts)
+uint64_t shared_tier_bytes(size_t staged_bytes)
 {
-    return arena_bytes() + staging_bytes(opts->staging_bytes);
+    return arena_bytes() + staging_bytes(staged_bytes);
 }
 
 /* ---- the threads ---- */

@@ -14,9 +14,9 @@
 
 #include "base/err.h"
 #include "memory/ledger.h"
-#include "store/shared_backend.h"
 #include "store/store.h"
 
+struct shared_backend;
 struct shared_tier;
 
 #define SHARED_STACK_BYTES ((size_t)256 << 10)
@@ -35,7 +35,7 @@ struct shared_tier_opts {
 };
 
 /* Its bytes of `memory`. */
-uint64_t shared_tier_bytes(const struct shared_tier_opts *opts);
+uint64_t shared_tier_bytes(size_t staged_bytes);
 /* 0; -EINVAL, -EACCES or another error of the address, the secret or the directory, which `e` names;
  * -ENOMEM, -EAGAIN (threads). A store that cannot be reached is tried again later. */
 int shared_tier_open(const struct shared_tier_opts *opts, struct shared_tier **ret, struct err *e);

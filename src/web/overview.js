@@ -208,9 +208,10 @@ function openCaches() {
 
   function show(overview) {
     now = overview;
-    const { host, ssd, images } = now.caches;
+    const { host, ssd, shared, images } = now.caches;
     clearSsd.hidden = !ssd;
     const all = [["Prefix cache", "caches.host_bytes", host.bytes, host.limit_bytes, `${count(host.hit_tokens)} tokens found`, prefixesGo(host)]];
+    if (shared) all.push(["Shared", "caches.shared", shared.bytes, shared.limit_bytes, shared.off ? "off" : `${count(shared.reads)} reads, ${count(shared.writes)} writes`]);
     if (ssd) all.push(["On disk", "caches.ssd_bytes", ssd.bytes, ssd.limit_bytes, ssd.state === "off" ? "off" : `${count(ssd.hit_tokens)} tokens found`]);
     if (images.limit_bytes) all.push(["Images", "caches.images_bytes", images.bytes, images.limit_bytes, `${count(images.found)} found, ${count(images.encoded)} encoded`]);
     keyed(rows, all, (r) => r[0], (r) => {

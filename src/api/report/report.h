@@ -75,6 +75,10 @@ void report_holders(struct api *a, struct json_out *j);
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
 extern const struct gauge_table report_holders_gauges;
 
+/* report_shared.c */
+void report_shared(struct api *a, struct json_out *j);
+extern const struct gauge_table report_shared_gauges;
+
 /* report_ssd.c */
 void report_ssd(struct api *a, uint64_t hit_tokens, struct json_out *j);
 extern const struct gauge_table report_ssd_gauges;
@@ -130,7 +134,7 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
 extern const struct gauge_table report_end_gauges;
 
 /* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
-#define REPORT_TABLES 12
+#define REPORT_TABLES 13
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
 extern const struct gauge_table *const report_tables[REPORT_TABLES];
 

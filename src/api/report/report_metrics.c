@@ -232,6 +232,7 @@ const struct gauge_table *const report_tables[REPORT_TABLES] = {&report_model_ga
                                                                 &report_holders_gauges,
                                                                 &report_guard_gauges,
                                                                 &report_ssd_gauges,
+                                                                &report_shared_gauges,
                                                                 &report_media_gauges,
                                                                 &report_responses_gauges,
                                                                 &report_conversations_gauges,

@@ -85,6 +85,7 @@ void report_caches(struct api *a, const struct engine_numbers *sum, struct json_
                   {"hit_tokens", sum->cached_tokens - sum->fetched_tokens - sum->pinned_tokens});
     json_close(j);
     report_ssd(a, sum->fetched_tokens, j);
+    report_shared(a, j);
     json_open(j, "pinned");
     JSON_PUT_U64S(j, {"limit_bytes", sum->pinned.bytes_max}, {"bytes", sum->pinned.bytes},
                   {"hit_tokens", sum->pinned_tokens});

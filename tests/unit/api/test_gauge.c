@@ -183,6 +183,7 @@ static const char *path_of(const char *object)
                  {"memory_pressure", "memory_pressure."},
                  {"guard", "guard."},
                  {"ssd", "caches.ssd."},
+                 {"shared", "caches.shared."},
                  {"media", "media."},
                  {"responses", "responses."},
                  {"conversations", "conversations."},

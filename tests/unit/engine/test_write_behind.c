@@ -83,7 +83,8 @@ static void setup(struct fixture *f)
     *f = (struct fixture){
         .tier = {.write_begin = write_begin, .write_end = write_end}, .room = 100, .quiet = 1000000};
     f->tier.arg = f;
-    f->w.opts = (struct write_behind_opts){&f->pools, &f->tier, &f->tier, &f->failure, is_wanted, failed, f};
+    f->w.opts = (struct write_behind_opts){&f->pools,   &f->tier,  &f->tier, &f->tier,
+                                           &f->failure, is_wanted, failed,   f};
     struct pools_opts o = {.parent = f->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = 8,
                            .states_max = 8,

@@ -28,6 +28,10 @@ struct fake_tier {
     uint32_t read_count, asked, cancelled, used;
     char bytes[BLOCK];
     uint32_t arrived; /* bytes of so many came to a block */
+    /* A tier that is queried: answers are there when `answered` is set. */
+    uint32_t queries, common[TIER_KINDS];
+    uint64_t query_tag;
+    bool answered;
 };
 
 static struct fake_tier tier;
@@ -109,6 +113,38 @@ static void fake_give(void *arg, const struct tier_arrival *a)
 {
     (void)arg;
     assert_int_equal(a->handle, 1);
+}
+
+static bool fake_query(void *arg, const struct tier_query *q)
+{
+    struct fake_tier *t = arg;
+    assert_true(q->page_first <= q->count && q->end_first <= q->page_first);
+    t->queries++;
+    t->query_tag = q->tag;
+    t->answered = false;
+    return true;
+}
+
+static bool fake_queries(void *arg, uint64_t tag)
+{
+    struct fake_tier *t = arg;
+    return tag == t->query_tag && !t->answered;
+}
+
+static void fake_common(void *arg, const struct prefix_key *keys, uint32_t count,
+                        const uint32_t first[TIER_KINDS])
+{
+    struct fake_tier *t = arg;
+    (void)keys;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        t->common[kind] += count - first[kind];
+}
+
+static void queried(void)
+{
+    tier.io.query = fake_query;
+    tier.io.queries = fake_queries;
+    tier.io.common = fake_common;
 }
 
 /* Reads under way arrive, the last one first; `but`: this index of this kind fails. */
@@ -514,6 +550,104 @@ TEST(who_leaves_or_waits_too_long_leaves_nothing)
     assert_ptr_equal(sched_take_ended(f.sched), seq);
     assert_int_equal(seq->end, SCHED_END_TIMEOUT);
     assert_int_equal(tier.read_count, 0);
+    close_sched(&f);
+}
+
+TEST(a_tier_that_is_queried_answers_before_the_search)
+{
+    struct fixture f;
+    open_model(&f, true, 2);
+    queried();
+    tier.text = "abcd";
+    tier.snapshots = "d";
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+    step(&f);
+    assert_true(seq->phase == SCHED_FETCHING && tier.queries == 1 && tier.asked == 0);
+    step(&f);
+    assert_int_equal(tier.asked, 0);
+    tier.answered = true;
+    step(&f);
+    assert_true(seq->phase == SCHED_FETCHING && tier.queries == 1 && tier.asked == 5);
+    arrive(UINT32_MAX);
+    step(&f);
+    assert_int_equal(seq->cached, 4 * PAGE);
+    close_sched(&f);
+}
+
+TEST(a_query_and_its_reads_have_half_of_the_computation)
+{
+    uint64_t half_ns = 6 * PAGE * 1000000ull / 2;
+    for (int answers = 0; answers < 2; answers++) {
+        struct fixture f;
+        open_model(&f, false, 2);
+        queried();
+        tier.text = "abcd";
+        struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+        uint64_t before_ns = f.ev.now_ns;
+        step(&f);
+        uint64_t until_ns = seq->fetch_queried_ns;
+        assert_true(seq->phase == SCHED_FETCHING && until_ns >= before_ns + half_ns);
+        assert_true(until_ns <= f.ev.now_ns + half_ns);
+        f.ev.now_ns = until_ns - half_ns / 2;
+        tier.answered = answers;
+        step(&f);
+        assert_true(seq->phase == SCHED_FETCHING && tier.asked == (answers ? 4 : 0));
+        f.ev.now_ns = until_ns - half_ns / 4;
+        step(&f);
+        assert_int_equal(seq->phase, SCHED_FETCHING);
+        f.ev.now_ns = until_ns + 1;
+        step(&f);
+        /* Known by then or not: it computes. */
+        assert_true(seq->phase == SCHED_PREFILLING && seq->cached == 0);
+        assert_true(tier.cancelled > 0 && tier.read_count == 0 && tier.queries == 1);
+        close_sched(&f);
+    }
+}
+
+TEST(short_prompts_are_not_worth_a_query)
+{
+    struct fixture f;
+    open_model(&f, false, 2);
+    queried();
+    f.ev.prompt_token_ns = 9e6 / (6 * PAGE);
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+    step(&f);
+    assert_true(seq->phase == SCHED_PREFILLING && tier.queries == 0);
+    close_sched(&f);
+}
+
+TEST(a_sequence_may_leave_during_its_query)
+{
+    struct fixture f;
+    open_model(&f, true, 2);
+    queried();
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+    step(&f);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
+    sched_remove(f.sched, seq);
+    assert_int_equal(tier.cancelled, 1);
+    sched_check(f.sched);
+    close_sched(&f);
+}
+
+TEST(the_head_of_a_prompt_is_common_when_a_second_request_has_it)
+{
+    struct fixture f;
+    open_model(&f, true, 2);
+    queried();
+    f.ev.prompt_token_ns = 1; /* nothing is worth a query */
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+    seq->head_pages = 2;
+    while (seq->phase != SCHED_DECODING)
+        step(&f);
+    assert_int_equal(tier.common[TIER_PAGE], 0);
+    sched_remove(f.sched, seq);
+    struct sched_seq *second = add(&f, 1, "abcdefgh", 5, 0);
+    second->head_pages = 2;
+    step(&f);
+    assert_int_equal(second->cached > 2 * PAGE ? 2 : 0, tier.common[TIER_PAGE]);
+    assert_int_equal(tier.common[TIER_PAGE] > 0, tier.common[TIER_SNAPSHOT]);
+    assert_true(tier.common[TIER_PAGE] == 2 && tier.common[TIER_WINDOW] == 0);
     close_sched(&f);
 }
 
