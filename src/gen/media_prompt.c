@@ -112,11 +112,15 @@ static struct edit edit_of(const struct media_marks *m, struct slice text, size_
 
 static void write_pairs(const struct media_marks *m, const struct media_result *r, struct buf *ret)
 {
+    const bool images = m->vision->video_images;
     for (uint32_t i = 0; i < r->count; i++) {
-        buf_printf(ret, "<%.1f seconds>", r->seconds[i]);
+        if (!images)
+            buf_printf(ret, "<%.1f seconds>", r->seconds[i]);
         buf_put_slice(ret, m->start);
-        buf_put_slice(ret, m->video);
+        buf_put_slice(ret, images ? m->image : m->video);
         buf_put_slice(ret, m->end);
+        if (images)
+            buf_printf(ret, "%u", (uint32_t)r->seconds[i]);
     }
 }
 
@@ -240,7 +244,7 @@ bool media_prompt_count(const struct media_marks *m, const struct media_results 
         if (!image_id && !video_id)
             continue;
         const struct image *p = look(&w, &video);
-        if (!p || video != video_id)
+        if (!p || (video && !m->vision->video_images) != video_id)
             return refuse_count(results, w.part, why);
         struct model_grid g = grid_of(m, 0, p);
         ASSERT(model_grid_tokens(&g) > 0);

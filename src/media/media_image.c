@@ -170,7 +170,7 @@ static bool add_pair(struct media_task *t, struct media_part *p, struct smart_si
     int r = image_create(size.width, size.height, 2, &t->media->charge, pair);
     if (r < 0)
         return media_fail(t, p, r, &e);
-    p->seconds[p->count++] = (first / fps + second / fps) / 2;
+    p->seconds[p->count++] = media_pair_seconds(t, first / fps, second / fps);
     bool ok = add_frame(t, p, *pair, 0, first) && add_frame(t, p, *pair, 1, second);
     media_bytes_done(&p->sources[first].bytes);
     media_bytes_done(&p->sources[second].bytes);

@@ -163,6 +163,11 @@ uint32_t media_frames_max(const struct media_task *t)
     return own && own < model ? own : model;
 }
 
+double media_pair_seconds(const struct media_task *t, double first, double second)
+{
+    return t->vision.video_images ? first : (first + second) / 2;
+}
+
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames)
 {
     const struct model_vision *v = &t->vision;

@@ -142,6 +142,8 @@ bool media_make_video(struct media_task *t, struct media_part *p);
 bool media_reserve_images(struct media_task *t, struct media_part *p, uint32_t count);
 /* Limit of the frames sampled from a video: the model's, or the operator's if that is lower. */
 uint32_t media_frames_max(const struct media_task *t);
+/* Time of two frames that become one input. */
+double media_pair_seconds(const struct media_task *t, double first, double second);
 /* Pixel bounds for `frames` frames of a video: for their sum, and for each at most those of an image. */
 struct smart_bounds media_video_bounds(const struct media_task *t, uint32_t frames);
 /* Frees a task that no thread and no exchange holds. */

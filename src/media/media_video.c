@@ -46,6 +46,7 @@ struct video {
     uint64_t deadline_ns;
     uint32_t width, height, frames; /* size and frames in the file's header */
     double fps, seconds;
+    struct media_sample sample;
     uint32_t count; /* sampled frames */
     struct media_process process;
     struct media_bytes frame; /* before resizing */
@@ -253,7 +254,7 @@ static bool probe(struct video *v)
 static size_t write_choice(const struct video *v, uint32_t first, uint32_t end, char *to)
 {
     uint32_t middle = first + (end - first) / 2;
-    uint32_t index = media_sample_index(v->frames, v->count, middle);
+    uint32_t index = media_sample_frame(&v->sample, v->count, middle);
     if (end - first == 1)
         return (size_t)snprintf(to, TERM_BYTES, "eq(n\\,%u)", index);
     size_t len = (size_t)snprintf(to, TERM_BYTES, "if(lt(n\\,%u)\\,", index);
@@ -358,9 +359,9 @@ static int put_frame(struct video *v, uint32_t i, uint32_t width, uint32_t heigh
 /* A last frame without a partner counts twice. */
 static double pair_seconds(const struct video *v, uint32_t pair)
 {
-    uint32_t first = media_sample_index(v->frames, v->count, 2 * pair);
-    uint32_t second = media_sample_index(v->frames, v->count, MIN_OF(2 * pair + 1, v->count - 1));
-    return (first / v->fps + second / v->fps) / 2;
+    uint32_t first = media_sample_frame(&v->sample, v->count, 2 * pair);
+    uint32_t second = media_sample_frame(&v->sample, v->count, MIN_OF(2 * pair + 1, v->count - 1));
+    return media_pair_seconds(v->task, first / v->fps, second / v->fps);
 }
 
 /* Takes all sampled frames. Up to SHORT_BY missing at the end repeat the last one; -EPIPE: more are
@@ -410,12 +411,13 @@ static bool make(struct video *v)
     struct media_part *p = v->part;
     if (!open_file(v) || !probe(v))
         return false;
-    struct media_sample sample = {.frames = v->frames,
-                                  .fps = v->fps,
-                                  .wanted = isnan(p->fps) ? t->vision.video_fps : p->fps,
-                                  .least = t->vision.video_frames_min,
-                                  .most = MIN_OF(media_frames_max(t), FRAMES_MOST)};
-    v->count = media_sample_count(&sample);
+    v->sample = (struct media_sample){.frames = v->frames,
+                                      .fps = v->fps,
+                                      .wanted = isnan(p->fps) ? t->vision.video_fps : p->fps,
+                                      .least = t->vision.video_frames_min,
+                                      .most = MIN_OF(media_frames_max(t), FRAMES_MOST),
+                                      .longest = t->vision.video_seconds_max};
+    v->count = media_sample_count(&v->sample);
     atomic_store(&t->frames_decoded, 0);
     atomic_store(&t->frames, v->count);
     return media_reserve_images(t, p, DIV_UP(v->count, 2u)) && make_pairs(v);

@@ -103,6 +103,8 @@ struct model_vision {
     uint64_t video_pixels_min, video_pixels_max; /* limits of all frames of a video together */
     double video_fps;
     uint32_t video_frames_min, video_frames_max;
+    double video_seconds_max; /* media_sample.longest */
+    bool video_images; /* each pair of frames stands in the prompt as an image does, then its whole seconds */
     uint32_t image_token, video_token, start_token, end_token;
     const struct model_image_marks *marks; /* NULL: the template writes the image token, and nothing else is
                                             * there */

@@ -588,10 +588,17 @@ static void read_video(struct json_read *r, struct vision_config *v)
     read_pixels(r, s, v->frames, own.mean, own.std);
     if (memcmp(own.mean, v->mean, sizeof(own.mean)) != 0 || memcmp(own.std, v->std, sizeof(own.std)) != 0)
         json_read_fail(r, -ENOTSUP, "image_mean and image_std are not those of images");
-    s->video_pixels_min = 4096;
-    s->video_pixels_max = 25165824;
+    s->video_pixels_min = v->family->video_pixels_min;
+    s->video_pixels_max = v->family->video_pixels_max;
     read_bounds(r, &s->video_pixels_min, &s->video_pixels_max);
     s->video_fps = json_read_f64_or(r, "fps", 1e-3, 1e3, 2);
+    s->video_images = v->family->video_images;
+    if (s->video_images) {
+        s->video_seconds_max = json_read_f64_or(r, "max_duration", 1, 1e5, 300);
+        s->video_frames_min = 1;
+        s->video_frames_max = (uint32_t)fmax(fmin(s->video_seconds_max * s->video_fps, 1u << 16), 1);
+        return;
+    }
     s->video_frames_min = json_read_u32_or(r, "min_frames", 1, 1u << 16, 4);
     s->video_frames_max =
         json_read_u32_or(r, "max_frames", s->video_frames_min, 1u << 16, MAX_OF(s->video_frames_min, 768));

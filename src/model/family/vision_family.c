@@ -41,7 +41,7 @@
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .biases = true, .eps = 1e-6,     \
     .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "gelu_pytorch_tanh", .everywhere = true,  \
     .merge = 2, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}, .pixels_min = 65536,                  \
-    .pixels_max = 16777216
+    .pixels_max = 16777216, .video_pixels_min = 4096, .video_pixels_max = 25165824
 
 #define MOON_TENSORS                                                                                         \
     [VISION_ROLE_PATCHES] = "@patch_embed.proj", [VISION_ROLE_POSITIONS] = "@patch_embed.pos_emb.weight",    \
@@ -69,8 +69,8 @@
 #define GLM_PARTS                                                                                            \
     .prefixes = {"model.visual.", "visual.", "vision_tower."}, .frames = 2, .rms = true, .eps = 1e-5,        \
     .eps_key = "rms_norm_eps", .rotation = ENCODE_ROTATE_EQUAL, .theta = 10000, .activation = "silu",        \
-    .sections_apart = true, .counts_frames = true, .no_videos = true, .merge = 2, .pixels_min = 12544,       \
-    .pixels_max = 11760000, .mean = CLIP_MEAN, .std = CLIP_STD, .everywhere = true
+    .sections_apart = true, .counts_frames = true, .merge = 2, .pixels_min = 12544, .pixels_max = 11760000,  \
+    .mean = CLIP_MEAN, .std = CLIP_STD, .everywhere = true
 
 #define GEMMA4_PARTS                                                                                         \
     .frames = 1, .eps = 1e-5, .merge_plain = true, .budget = true, .size = IMAGE_BY_BUDGET,                  \
@@ -248,10 +248,14 @@ static const struct vision_family vision_families[] = {
                  [VISION_ROLE_EMBED_NORM] = "post_conv_layernorm"},
      .positions = ENCODE_POSITIONS_CUBIC,
      .wide_merger = true,
+     .video_images = true,
+     .video_pixels_min = 12544,
+     .video_pixels_max = 47040000,
      GLM_PARTS},
     {.names = {"glm_ocr"},
      .tensors = {GLM_TENSORS, [VISION_ROLE_Q_NORM] = "blocks.#.attn.q_norm",
                  [VISION_ROLE_K_NORM] = "blocks.#.attn.k_norm"},
+     .no_videos = true,
      GLM_PARTS},
     {.names = {"mistral3"},
      .prefixes = {"model.", ""},

@@ -121,9 +121,11 @@ struct vision_family {
     bool sections_apart;               /* sections of the text's rotation lie one after the other */
     bool counts_frames;                /* bounds of an image's area are of both its frames together */
     bool no_videos;                    /* videos have positions in time that are not computed */
-    uint64_t pixels_min, pixels_max;   /* IMAGE_BY_AREA: where the preprocessor's file has none */
-    uint32_t patches_max;              /* IMAGE_PADDED: where the preprocessor's file has none */
-    uint32_t merge;                    /* default of patches of a token's edge */
+    bool video_images;                 /* model_vision.video_images, and frames at fixed times */
+    uint64_t video_pixels_min, video_pixels_max; /* where the preprocessor's file has none */
+    uint64_t pixels_min, pixels_max;             /* IMAGE_BY_AREA: where the preprocessor's file has none */
+    uint32_t patches_max;                        /* IMAGE_PADDED: where the preprocessor's file has none */
+    uint32_t merge;                              /* default of patches of a token's edge */
     enum model_image_size size;
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* defaults for pixels as numbers of 0 to 1 */
     const struct model_image_marks *marks;

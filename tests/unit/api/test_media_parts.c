@@ -161,6 +161,39 @@ TEST(frames_are_spread_as_the_reference_spreads_them)
     assert_int_equal(media_sample_index(7, 7, 6), 6);
 }
 
+static void timed_are(uint32_t frames, double fps, double wanted, uint32_t most, uint32_t count,
+                      const uint32_t *indices)
+{
+    const struct media_sample s = {frames, fps, wanted, 1, most, 300};
+    assert_int_equal(media_sample_count(&s), count);
+    for (uint32_t i = 0; indices && i < count; i++)
+        assert_int_equal(media_sample_frame(&s, count, i), indices[i]);
+}
+
+/* Glm4vVideoProcessor.sample_frames() of transformers 5.24, without the last frame's repetition. */
+TEST(frames_at_fixed_times_are_those_of_the_reference)
+{
+    static const uint32_t second[] = {0, 15}, four[] = {0, 13, 25, 38, 50, 63, 75, 88},
+                          all[] = {0, 1, 2, 3, 4, 5, 6}, odd[] = {0, 15, 30, 45, 60, 75};
+    timed_are(30, 30, 2, 600, 2, second);
+    timed_are(100, 25, 2, 600, 8, four);
+    timed_are(7, 2, 2, 600, 7, all);
+    timed_are(7, 1, 2, 600, 7, all);
+    timed_are(101, 29.97, 2, 600, 6, odd);
+    timed_are(1, 30, 2, 600, 1, NULL);
+    timed_are(400, 1, 2, 600, 400, NULL);
+    static const uint32_t long_ones[] = {0, 34, 67, 101, 134, 167};
+    const struct media_sample hour = {20000, 30, 2, 1, 600, 300};
+    for (uint32_t i = 0; i < COUNT_OF(long_ones); i++)
+        assert_int_equal(media_sample_frame(&hour, 600, i), long_ones[i]);
+    assert_int_equal(media_sample_count(&hour), 600);
+    /* A longer video, or a limit of the server, spreads that many frames. */
+    const struct media_sample s = {9000, 25, 2, 1, 100, 300};
+    assert_int_equal(media_sample_count(&s), 100);
+    assert_int_equal(media_sample_frame(&s, 100, 0), 0);
+    assert_int_equal(media_sample_frame(&s, 100, 99), 8999);
+}
+
 /* ---- results ---- */
 
 static const struct model_vision vision = {.present = true, .patch = 16, .merge = 2};
@@ -225,6 +258,28 @@ TEST(a_video_becomes_a_group_for_each_pair)
     text_becomes(&s, "a[<I>]b[<V>]c", "a[<I>]b<0.2 seconds>[<V>]<1.2 seconds>[<V>]c");
     text_becomes(&s, "<I><V>", "<I><0.2 seconds>[<V>]<1.2 seconds>[<V>]");
     text_becomes(&s, "[<I>][<V>", "[<I>][<0.2 seconds>[<V>]<1.2 seconds>[<V>]");
+}
+
+TEST(a_video_of_images_becomes_one_for_each_pair)
+{
+    const struct model_vision images = {.present = true, .patch = 16, .merge = 2, .video_images = true};
+    struct media_marks m = marks;
+    struct scene s = {0};
+    struct reject why = {0};
+    struct buf ret;
+    static const uint32_t ids[] = {1, 100, 2, 100, 3};
+    uint64_t tokens;
+    uint32_t count;
+    m.vision = &images;
+    add(&s, MEDIA_VIDEO, 2, 64, 32);
+    const struct media_results results = results_of(&s);
+    buf_init(&ret, 1024, NULL);
+    assert_true(media_prompt_text(&m, &results, SLICE("a<<V>>b"), NULL, &ret, &why));
+    buf_putc(&ret, 0);
+    assert_string_equal(ret.ptr, "a<[<I>]0[<I>]1>b");
+    buf_done(&ret);
+    assert_true(media_prompt_count(&m, &results, ids, COUNT_OF(ids), &tokens, &count, &why));
+    assert_true(count == 2 && tokens == 3 + 2 * 2);
 }
 
 TEST(places_that_do_not_fit_the_parts_are_refused)

@@ -221,7 +221,9 @@ TEST(bounds_of_glm4v_count_both_frames)
               NULL, NULL, NULL);
     assert_true(v.grid == 24 && v.intermediate == 64 && v.merge_mid == 100 && v.gated && v.frames == 2);
     assert_true(v.shape.grows && v.shape.pixels_min == 6272 && v.shape.pixels_max == VISION_PIXELS_USUAL);
-    assert_true(!v.shape.linear && v.shape.start_token == 502 && v.shape.video_frames_max == 0);
+    assert_true(!v.shape.linear && v.shape.start_token == 502 && v.shape.video_images);
+    assert_true(v.shape.video_frames_max == 600 && v.shape.video_seconds_max == 300 &&
+                v.shape.video_pixels_max == 47040000);
 }
 
 #define KIMI                                                                                                 \
