@@ -24,6 +24,7 @@ struct cpu_experts_rows {
     float *in, *out;
     size_t in_stride, out_stride; /* floats from one row to the next */
     uint32_t *chosen;
+    size_t bytes; /* bytes of the block that has all three, from `in` on */
 };
 struct cpu_experts_rows cpu_experts_rows(const struct cpu_experts *e);
 /* Computes the rows of all pairs. False: a choice is not an expert, since the device failed; the rows are

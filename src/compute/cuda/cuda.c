@@ -328,6 +328,7 @@ static void step_cancel(struct compute *compute)
 static void close_cuda(struct compute *compute)
 {
     cuda_records_free(cuda_of(compute));
+    cuda_experts_close(cuda_of(compute));
     cuda_encode_end(cuda_of(compute));
 }
 
@@ -373,5 +374,5 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
     *ret = &c->compute;
     if (!c->staging)
         return -ENOMEM;
-    return o->experts.in > 0 ? cpu_experts_open(o, &c->experts) : 0;
+    return o->experts.in > 0 ? cuda_experts_open(c, o) : 0;
 }

@@ -8,6 +8,22 @@
 
 #include <errno.h>
 
+int cuda_experts_open(struct cuda *c, const struct compute_opts *o)
+{
+    int r = cpu_experts_open(o, &c->experts);
+    if (r < 0)
+        return r;
+    const struct cpu_experts_rows rows = cpu_experts_rows(c->experts);
+    device_pin(o->device, rows.in, rows.bytes);
+    return 0;
+}
+
+void cuda_experts_close(struct cuda *c)
+{
+    if (c->experts)
+        device_unpin(&c->device->device, cpu_experts_rows(c->experts).in);
+}
+
 /* Rows lie `stride` floats apart on the device, and `host_stride` in the machine's memory. One copy takes all
  * where both are equal. */
 struct rows_copy {

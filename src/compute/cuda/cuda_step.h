@@ -348,6 +348,10 @@ int cuda_row(struct compute *c, uint32_t row); /* cuda_sample.c */
 uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,
                              uint32_t pairs); /* cuda_fragments.c */
 
+/* Experts in the machine's memory: their rows there are pinned until the close. 0 or -ENOMEM. */
+int cuda_experts_open(struct cuda *c, const struct compute_opts *o); /* cuda_experts.c */
+void cuda_experts_close(struct cuda *c);                             /* cuda_experts.c */
+
 /* Multiplies with fragments, also for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);
 
