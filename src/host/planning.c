@@ -380,16 +380,54 @@ static bool may_part(const struct planning *p, const struct plan_refusal *why)
            !(device_choose_next(&next) && has_device(&next));
 }
 
+/* Part of the device's room beside one context that caches keep when experts get the rest. */
+#define CACHES_PART 8
+
+/* Experts of the first layers are on the device, as far as it has room beside the plan's context and
+ * sequences. `whole`: their bytes there. Returns whether there are some. */
+static bool keep_experts(struct planning *p, const struct placement_sizes *whole)
+{
+    const struct plan_device *d = &p->plan.device;
+    const uint64_t left = d->ceiling_bytes - d->floor_bytes, caches = left / CACHES_PART + UNIT_BYTES;
+    uint64_t room = left - MIN_OF(caches, left);
+    bool any = false;
+    for (uint32_t i = 0; i < whole->layers && whole->experts_bytes[i] <= room; i++) {
+        if (whole->experts_bytes[i] == 0)
+            continue;
+        room -= whole->experts_bytes[i];
+        p->model.parts.placement.experts[i] = (uint8_t)p->model.domain;
+        any = true;
+    }
+    return any;
+}
+
+static int make_parted(struct planning *p, const struct device_choice *device, struct model_files *files,
+                       struct plan_process *process, struct plan_refusal *why, struct err *e)
+{
+    int r = probe_placed(p, files, e);
+    return r == 0 ? make(p, device, process, why, e) : r;
+}
+
+/* The experts of all layers are in the machine, then those of the last ones alone, if the context and the
+ * sequences stay. Beside other models the device's memory is not filled so. */
 static int make_placed(struct planning *p, const struct device_choice *device, struct model_files *files,
                        struct plan_process *process, struct plan_refusal *why, struct err *e)
 {
     int r = make(p, device, process, why, e);
     if (r != -ENOMEM || !may_part(p, why))
         return r;
+    const struct placement_sizes whole = p->model.sizes;
     *why = (struct plan_refusal){.domain = 0};
     placement_experts(&p->model.parts.placement, 0);
-    r = probe_placed(p, files, e);
-    return r == 0 ? make(p, device, process, why, e) : r;
+    r = make_parted(p, device, files, process, why, e);
+    const uint32_t length = p->plan.max_model_len, seqs = p->plan.seqs;
+    if (r < 0 || p->models > 1 || !keep_experts(p, &whole))
+        return r;
+    r = make_parted(p, device, files, process, why, e);
+    if (r == 0 && p->plan.max_model_len >= length && p->plan.seqs >= seqs)
+        return 0;
+    placement_experts(&p->model.parts.placement, 0);
+    return make_parted(p, device, files, process, why, e);
 }
 
 static int plan_files(struct planning *p, const struct device_choice *device, const char *dir,

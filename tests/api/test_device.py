@@ -344,12 +344,16 @@ def test_experts_that_do_not_fit_on_the_device_are_in_the_machine():
     least = whole["domains"][1]["floor_bytes"]
     assert bytes_of(whole, "machine") == 0
     assert bytes_of(planned(*options, least), "machine") == 0
-    parted = planned(*options, least - 1)
+    some = planned(*options, least - 1)  # experts of the last layers
+    assert [row["domain"] for row in some["placement"]] == ["fake:0", "fake:0", "fake:0", "machine"]
+    assert some["max_model_len"] == whole["max_model_len"] and some["max_num_seqs"] == whole["max_num_seqs"]
+    parted = planned(*options, least - (14 << 20))
     assert [row["domain"] for row in parted["placement"]] == ["fake:0", "fake:0", "machine"]
-    assert bytes_of(parted, "fake:0") + bytes_of(parted, "machine") == bytes_of(whole, "fake:0")
-    (experts,) = [a for a in parted["accounts"] if a["name"] == "experts"]
-    assert experts["domain"] == "machine" and 0 <= experts["limit_bytes"] - bytes_of(parted, "machine") < 2 << 20
-    assert parted["speculation"] == whole["speculation"]
+    for plan in (some, parted):
+        assert bytes_of(plan, "fake:0") + bytes_of(plan, "machine") == bytes_of(whole, "fake:0")
+        (experts,) = [a for a in plan["accounts"] if a["name"] == "experts"]
+        assert experts["domain"] == "machine" and 0 <= experts["limit_bytes"] - bytes_of(plan, "machine") < 2 << 20
+        assert plan["speculation"] == whole["speculation"]
     assert "does not fit on device fake:0" in planned(*options, least - 1, "--place", "experts=fake:0")
     less = parted["domains"][1]["floor_bytes"] - 1
     assert "lie in the machine's memory already" in planned(*options, less)
