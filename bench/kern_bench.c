@@ -11,7 +11,8 @@
  * Forms that are not MLX's have a line more: their bytes/s over those of the affine form of equal bits, in
  * pairs likewise. A run of everything has those of one column alone.
  *
- *     kern_bench [TEXT]     TEXT: only the products whose name has it; "over": only those ratios
+ *     kern_bench [TEXT]     TEXT: only the products whose name has it; "over": only those ratios; "rows":
+ *                           only the other operations
  *
  * The weights are one matrix larger than any cache, so that a product streams from memory; a first line warns
  * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
@@ -420,21 +421,45 @@ static void delta_once(struct bench *b, void *arg)
     b->ops.delta(a, 0, a->dv);
 }
 
-static void delta(struct bench *b, uint32_t tokens)
+static void delta(struct bench *b, uint32_t tokens, bool channels)
 {
     enum { HEAD = 128 };
     float *at = b->values;
-    struct kern_delta a = {.tokens = tokens, .dk = HEAD, .dv = HEAD};
+    struct kern_delta a = {.tokens = tokens, .dk = HEAD, .dv = HEAD, .channels = channels};
     a.q = a.k = a.v = at;
     a.qk_stride = a.v_stride = a.o_stride = HEAD;
     a.alpha = a.beta = at;
-    a.gate_stride = 1;
+    a.gate_stride = channels ? HEAD : 1;
     a.o = at + (size_t)tokens * HEAD;
     a.state_out = a.o + (size_t)tokens * HEAD;
     a.state_in = a.state_out;
     double s = seconds(b, delta_once, &a);
-    printf("delta rule 128 x 128, %3u tokens              %9.1f us %8.2f us a token and head\n", tokens,
-           s * 1e6, s * 1e6 / tokens);
+    printf("delta rule 128 x 128, %3u tokens%-13s %9.1f us %8.2f us a token and head\n", tokens,
+           channels ? ", by channel" : "", s * 1e6, s * 1e6 / tokens);
+}
+
+static void decays_once(struct bench *b, void *arg)
+{
+    float *at = arg;
+    b->ops.decays(at, at + 128, at + 256, -1, 0, 128);
+}
+
+/* The library's functions one by one, which the kernel took the place of. */
+static void decays_one_by_one(struct bench *b, void *arg)
+{
+    float *at = arg;
+    (void)b;
+    for (uint32_t i = 0; i < 128; i++) {
+        const float x = at[128 + i] + at[256 + i];
+        at[i] = expf(-(x > 20 ? x : log1pf(expf(x))));
+    }
+}
+
+static void decays(struct bench *b)
+{
+    double s = seconds(b, decays_once, b->values), plain = seconds(b, decays_one_by_one, b->values);
+    printf("decays of 128 channels                        %9.3f us, of libm %9.3f us\n", s * 1e6,
+           plain * 1e6);
 }
 
 static void ssm_once(struct bench *b, void *arg)
@@ -619,8 +644,11 @@ static void others(struct bench *b)
     attention(b, some, 1, 4096);
     attention(b, latent, 1, 4096);
     attention(b, latent, 4, 4096);
-    delta(b, 1);
-    delta(b, 64);
+    for (uint32_t channels = 0; channels < 2; channels++) {
+        delta(b, 1, channels);
+        delta(b, 64, channels);
+    }
+    decays(b);
     ssm(b, 1);
     ssm(b, 64);
     conv(b, 1);
@@ -667,7 +695,7 @@ int main(int argc, char **argv)
                 over_affine(&b, &forms[i], 2, counts);
         }
     }
-    if (!text)
+    if (!text || strcmp(text, "rows") == 0)
         others(&b);
     workers_turn_end(b.workers);
     workers_free(b.workers);

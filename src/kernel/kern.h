@@ -88,6 +88,10 @@ typedef void kern_silu_clip_fn(float *y, const float *a, const float *b, uint32_
 typedef void kern_xielu_fn(float *y, const float *x, uint32_t n, const float p[3]);
 /* y = x * sigmoid(g). y may be x. */
 typedef void kern_sigmoid_mul_fn(float *y, const float *x, const float *g, uint32_t n);
+/* alpha = exp(decay softplus(a + bias)); with a bound other than 0 exp(bound sigmoid(-decay (a + bias))):
+ * decays of channels of the delta rule. alpha may be a. */
+typedef void kern_decays_fn(float *alpha, const float *a, const float *bias, float decay, float bound,
+                            uint32_t n);
 /* y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). y may be x. */
 typedef void kern_gelu_tanh_fn(float *y, const float *x, uint32_t n);
 /* y = x / 2 * (1 + erf(x / sqrt(2))). y may be x. */
@@ -263,6 +267,7 @@ struct kern_ops {
     kern_silu_clip_fn *silu_clip;
     kern_xielu_fn *xielu;
     kern_sigmoid_mul_fn *sigmoid_mul;
+    kern_decays_fn *decays;
     kern_gelu_tanh_fn *gelu_tanh;
     kern_gelu_erf_fn *gelu_erf;
     kern_relu_square_fn *relu_square;

@@ -159,6 +159,16 @@ static void ref_sigmoid_mul(float *y, const float *x, const float *g, uint32_t n
         y[i] = x[i] / (1.0f + expf(-g[i]));
 }
 
+static void ref_decays(float *alpha, const float *a, const float *bias, float decay, float bound, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const float x = a[i] + bias[i];
+        const double v = x, rate = bound != 0 ? (double)bound / (1 + exp((double)decay * v))
+                                              : (double)decay * (v > 20 ? v : log1p(exp(v)));
+        alpha[i] = (float)exp(rate);
+    }
+}
+
 static void ref_gelu_tanh(float *y, const float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -482,6 +492,7 @@ void kern_ref_fill(struct kern_ops *ops)
         .silu_clip = ref_silu_clip,
         .xielu = ref_xielu,
         .sigmoid_mul = ref_sigmoid_mul,
+        .decays = ref_decays,
         .gelu_tanh = ref_gelu_tanh,
         .gelu_erf = ref_gelu_erf,
         .relu_square = ref_relu_square,

@@ -96,6 +96,44 @@ TEST(gates_hold_in_every_tier)
     }
 }
 
+/* A softplus within four roundings, a bound's sigmoid within six of half a spacing; an exponential passes the
+ * error of its argument on. */
+TEST(decays_hold_in_every_tier)
+{
+    struct rng r = {31, 0};
+    const float decays[] = {-0.01f, -1, -13}, bounds[] = {0, -5};
+    for (uint32_t i = 0; i < COUNT_OF(sizes) * 6; i++) {
+        uint32_t n = sizes[i / 6];
+        const float decay = decays[i % 3], bound = bounds[i / 3 % 2];
+        float *a = random_values(&r, n, -30, 30), *bias = random_values(&r, n, -2, 2),
+              *y = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            ops->decays(y, a, bias, decay, bound, n);
+            for (uint32_t j = 0; j < n; j++) {
+                const float x = a[j] + bias[j];
+                const double rate = bound != 0 ? (double)bound * sigmoid(-(double)decay * (double)x)
+                                               : (double)decay * log1p(exp((double)x));
+                assert_within((double)y[j], exp(rate),
+                              (3 + (6 + fabs((double)decay * (double)x)) * fabs(rate)) * EPS * exp(rate) +
+                                  2e-38,
+                              ops->tier);
+            }
+        }
+        free(a);
+        free(bias);
+        free(y);
+    }
+    EACH_TIER(ops)
+    {
+        float a[4] = {-1000, 1000, NAN, INFINITY}, bias[4] = {0}, y[4];
+        ops->decays(y, a, bias, -1, 0, 4);
+        assert_true(y[0] == 1 && y[1] < 1e-37f && isnan(y[2]) && y[3] < 1e-37f);
+        ops->decays(y, a, bias, -1, -2, 4);
+        assert_true(y[0] == 1 && fabsf(y[1] - expf(-2)) < 1e-6f && isnan(y[2]));
+    }
+}
+
 static double clip(double x, double least, double most)
 {
     return x < least ? least : x > most ? most : x;
@@ -341,6 +379,11 @@ TEST(a_lane_does_not_matter)
         ops->silu_mul(whole, a, b, 200);
         for (uint32_t from = 0; from < 40; from++) {
             ops->silu_mul(part, a + from, b + from, 53);
+            assert_same_bits(part, whole + from, 53, ops->tier);
+        }
+        ops->decays(whole, a, b, -0.7f, 0, 200);
+        for (uint32_t from = 0; from < 40; from++) {
+            ops->decays(part, a + from, b + from, -0.7f, 0, 53);
             assert_same_bits(part, whole + from, 53, ops->tier);
         }
     }

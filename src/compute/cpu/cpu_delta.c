@@ -41,15 +41,10 @@ static void decay_channels(const struct delta_stage *st, const struct batch_seq 
     const struct op_delta *op = st->op;
     const uint32_t dim = c->shape->key_dim, at = head * dim;
     const float *dt_bias = cpu_floats(c, op->dt_bias) + at, decay = cpu_floats(c, op->decay)[head];
-    for (uint32_t t = seq->first; t < seq->first + seq->count; t++) {
-        const float *a = cpu_row(c, op->decays, t) + at;
-        float *alpha = cpu_row(c, op->gates, t) + at;
-        for (uint32_t i = 0; i < dim; i++) {
-            const float x = a[i] + dt_bias[i];
-            alpha[i] = expf(op->decay_kind == DELTA_DECAY_BOUNDED ? op->decay_bound * cpu_sigmoid(-decay * x)
-                                                                  : decay * cpu_softplus(x));
-        }
-    }
+    const float bound = op->decay_kind == DELTA_DECAY_BOUNDED ? op->decay_bound : 0;
+    for (uint32_t t = seq->first; t < seq->first + seq->count; t++)
+        c->ops->decays(cpu_row(c, op->gates, t) + at, cpu_row(c, op->decays, t) + at, dt_bias, decay, bound,
+                       dim);
 }
 
 static void convolve_head(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
