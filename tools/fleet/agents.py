@@ -48,6 +48,17 @@ def text(rng, words):
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
 
+def application_of(load, number):
+    """Returns the application of a conversation."""
+    return random.Random(f"{load.seed}/{number}").randrange(load.applications)
+
+
+def pauses(load, number, turns):
+    """Returns the seconds before each turn of a conversation."""
+    rng = random.Random(f"{load.seed}/{number}/pauses")
+    return [0.0, *[rng.expovariate(1 / load.think) if load.think else 0.0 for _ in range(turns - 1)]]
+
+
 def tools(rng):
     return [{"type": "function", "function": {"name": f"{rng.choice(WORDS)}_{i}", "description": text(rng, 12), "parameters": {
         "type": "object", "properties": {"path": {"type": "string", "description": text(rng, 6)}}}}} for i in range(4)]
@@ -114,12 +125,14 @@ class Traffic:
 
     def converse(self, number):
         load, rng = self.load, random.Random(f"{self.load.seed}/{number}")
-        application = random.Random(f"{load.seed}/application/{rng.randrange(load.applications)}")
+        application = random.Random(f"{load.seed}/application/{application_of(load, number)}")
         body = {"model": "canary", "temperature": 0, "max_tokens": load.reply, "stream": True, "stream_options": {"include_usage": True},
                 "messages": [{"role": "system", "content": text(application, load.prefix)}]}
         if load.tools:
             body |= {"tools": tools(application), "tool_choice": "none"}
-        for n in range(load.turns):
+        for n, pause in enumerate(pauses(load, number, load.turns)):
+            if self.ending.wait(pause):
+                return
             body["messages"].append({"role": "user", "content": text(rng, rng.randrange(load.turn, 2 * load.turn + 1))})
             turn = Turn(number, n, time.monotonic())
             ask(self.port, body, turn, self.key)
@@ -128,8 +141,6 @@ class Traffic:
             if turn.error or self.ending.is_set():
                 return
             body["messages"].append({"role": "assistant", "content": turn.text or "ok"})
-            if self.ending.wait(rng.expovariate(1 / load.think) if load.think else 0):
-                return
 
     def wait(self):
         for t in self.threads:

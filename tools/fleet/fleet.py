@@ -13,6 +13,7 @@ answers that are the same. The exit status is 1 if a request without a fault's e
 differs or a check fails. Routers that are not in PATH or --routers are skipped."""
 
 import argparse
+import json
 import pathlib
 import re
 import sys
@@ -161,9 +162,9 @@ def main():
                 print(f"| {name} | skipped: {e} |")
         if name == "none":
             alone, compared = f, turns
-    if options.json:
-        import json
-        pathlib.Path(options.json).write_text(json.dumps({n: [vars(t) for t in ts] for n, ts in kept.items()}))
+        if options.json:
+            told = {"replicas": options.replicas, "load": vars(load), "turns": {n: [vars(t) for t in ts] for n, ts in kept.items()}}
+            pathlib.Path(options.json).write_text(json.dumps(told))
     return 0 if good else 1
 
 
