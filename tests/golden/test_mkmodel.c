@@ -127,6 +127,9 @@ TEST(what_cannot_be_written_is_refused_in_words)
     o.layers = o.shape->layers + 1;
     assert_int_equal(mk_write(&o, test_dir(), &e), -EINVAL);
     assert_non_null(strstr(e.text, "5 layers, but tiny-qwen3 has 4"));
+    const struct mk_write_opts floats = {mk_shape_find("tiny-qwen3.5"), mk_form_find("fp8"), 0, 0};
+    assert_int_equal(mk_write(&floats, test_dir(), &e), -EINVAL);
+    assert_non_null(strstr(e.text, "fp8 is for dense models, and tiny-qwen3.5 is not one"));
     /* A file system without a free block. */
     o.layers = 0;
     assert_int_equal(mk_write(&o, "/proc/plateau-mkmodel", &e), -ENOSPC);
@@ -166,7 +169,6 @@ TEST(the_program_writes_lists_and_refuses)
                                    "--out /tmp tiny-qwen3",
                                    "--out /tmp huge bf16",
                                    "--out /tmp tiny-qwen3 9bit",
-                                   "--out /tmp tiny-qwen3.5 fp8",
                                    "--out /tmp --layers 0 tiny-qwen3 bf16",
                                    "--what"};
     for (size_t i = 0; i < COUNT_OF(refused); i++) {

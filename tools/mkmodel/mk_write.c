@@ -20,6 +20,9 @@
 static int list(const struct mk_write_opts *o, struct mk_tensors *ret, struct err *e)
 {
     uint32_t layers = o->layers ? o->layers : o->shape->layers;
+    if (!mk_form_fits(o->form, o->shape))
+        return err_set(e, -EINVAL, "%s is for dense models, and %s is not one", o->form->name,
+                       o->shape->name);
     if (layers > o->shape->layers)
         return err_set(e, -EINVAL, "%u layers, but %s has %u", layers, o->shape->name, o->shape->layers);
     int r = mk_tensors_list(o->shape, o->form, layers, ret);
