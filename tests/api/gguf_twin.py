@@ -696,7 +696,7 @@ ENCODERS = {
                                                         "vision.preproc_image_size": p["size"]["longest_edge"]}),
     "internvl": ("internvl", INTERN_NAMES, lambda c, p: {"vision.projector.scale_factor": 2, "vision.preproc_max_tiles": 12}),
     "mistral3": ("pixtral", PIXTRAL_NAMES, lambda c, p: {"vision.spatial_merge_size": c["spatial_merge_size"], "vision.image_mean": CLIP[0],
-                                                         "vision.image_std": CLIP[1], "use_silu": True}),
+                                                         "vision.image_std": CLIP[1]}),
 }
 
 
@@ -710,7 +710,8 @@ def encoder_of(config, preprocessor, tensors):
             "vision.embedding_length": c["hidden_size"], "vision.attention.head_count": c["num_attention_heads"],
             "vision.feed_forward_length": c["intermediate_size"], "vision.patch_size": patch, "vision.image_size": edge,
             "vision.projection_dim": config["text_config"]["hidden_size"], "vision.attention.layer_norm_epsilon": c.get("layer_norm_eps", 1e-5),
-            "vision.image_mean": mean, "vision.image_std": std, "use_gelu": True, **more(config, preprocessor)}
+            "vision.image_mean": mean, "vision.image_std": std, **more(config, preprocessor)}
+    keys.setdefault("use_silu" if c["hidden_act"] == "silu" else "use_gelu", True)
     for name, values in tensors.items():
         stem = re.sub(r"^(model\.)?(vision_tower|vision_model|multi_modal_projector|connector)\.", "", name)
         number = re.search(r"(?<=\.)\d+", stem)
