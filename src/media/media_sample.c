@@ -50,7 +50,8 @@ static uint32_t timed_count(const struct media_sample *s)
 
 static uint32_t timed_frame(const struct media_sample *s, uint32_t i)
 {
-    const bool all = s->fps < s->wanted && !timed_spread(s);
+    /* Rounding of equal rates must not give a frame twice. */
+    const bool all = s->fps < s->wanted * (1 + 1e-9) && !timed_spread(s);
     return (uint32_t)(all ? fmin(i, s->frames - 1) : timed_index(s, timed_wanted(s), i));
 }
 

@@ -194,6 +194,26 @@ TEST(frames_at_fixed_times_are_those_of_the_reference)
     assert_int_equal(media_sample_frame(&s, 100, 99), 8999);
 }
 
+TEST(frames_at_fixed_times_ascend)
+{
+    static const double rates[] = {0.1, 1, 23.976, 29.97, 60, 1e4},
+                        wanted[] = {0.01, 1, 2, 23.976, 29.97, 500};
+    static const uint32_t frames[] = {1, 2, 99, 1000, 20000}, most[] = {1, 2, 600};
+    for (uint32_t n = 0; n < COUNT_OF(rates) * COUNT_OF(wanted) * COUNT_OF(frames) * COUNT_OF(most); n++) {
+        const struct media_sample s = {.frames = frames[n % 5],
+                                       .fps = rates[n / 5 % 6],
+                                       .wanted = wanted[n / 30 % 6],
+                                       .most = most[n / 180],
+                                       .longest = 300};
+        const uint32_t count = media_sample_count(&s);
+        assert_true(count >= 1 && count <= s.most && count <= s.frames);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t at = media_sample_frame(&s, count, i);
+            assert_true(at < s.frames && (i == 0 || at > media_sample_frame(&s, count, i - 1)));
+        }
+    }
+}
+
 /* ---- results ---- */
 
 static const struct model_vision vision = {.present = true, .patch = 16, .merge = 2};
