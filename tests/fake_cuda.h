@@ -481,6 +481,12 @@ static cuda_result fake_move(cuda_address to, cuda_address from, size_t bytes, v
         memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
     return r;
 }
+static cuda_result fake_move_between(cuda_address to, void *to_context, cuda_address from, void *from_context,
+                                     size_t bytes, void *stream)
+{
+    (void)to_context, (void)from_context;
+    return fake_move(to, from, bytes, stream);
+}
 
 /* ---- instead of cuda_driver.c and cuda_image.c ---- */
 

@@ -100,6 +100,12 @@ static void print_placement(const struct planning *p)
 static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 {
     struct buf b;
+    uint64_t page_bytes = s->page_bytes, state_bytes = s->state_bytes;
+    for (uint32_t i = 0; i + 1 < s->shard_count; i++) {
+        state_bytes += s->beside[i].state_bytes;
+        for (uint32_t g = 0; g < s->group_count; g++)
+            page_bytes += s->beside[i].page_bytes[g];
+    }
     buf_init(&b, (size_t)1 << 20, NULL);
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
@@ -114,11 +120,11 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
         buf_printf(&b, ", %s", bytes_text(kv->page_bytes).text);
     }
     plain_printf(stdout, "\nA page holds %u tokens in %s, %llu bytes a token:%.*s.\n", page_tokens,
-                 bytes_text(s->page_bytes).text, (ull)s->page_bytes / page_tokens, SLICE_ARGS(buf_slice(&b)));
+                 bytes_text(page_bytes).text, (ull)page_bytes / page_tokens, SLICE_ARGS(buf_slice(&b)));
     buf_done(&b);
     if (s->recurrent_layers)
         plain_printf(stdout, "A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
-                     bytes_text(s->state_bytes).text);
+                     bytes_text(state_bytes).text);
 }
 
 /* The arithmetic, and the part of the context in what a load sets aside. */
@@ -161,6 +167,14 @@ static void print_others(const struct device_choice *c)
                bytes_text(others).text);
 }
 
+static void print_device(const struct planning *p, const struct plan_device *d)
+{
+    printf("\ndevice %s: ceiling %s\n", d->name, bytes_text(d->ceiling_bytes).text);
+    print_others(device_choices_named(p->devices, d->name));
+    putchar('\n');
+    print_lines(&p->plan, d->domain, d->floor_bytes, d->limit_bytes);
+}
+
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
@@ -181,13 +195,12 @@ static void print_table(const struct planning *p)
                      plan->device.name);
     plain_printf(stdout, "ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0, plan->floor_bytes, plan->limit_bytes);
-    if (plan->device.name) {
-        printf("\ndevice %s: ceiling %s\n", plan->device.name, bytes_text(plan->device.ceiling_bytes).text);
-        print_others(device_choices_named(p->devices, plan->device.name));
-        putchar('\n');
-        print_lines(plan, plan->model.domain, plan->device.floor_bytes, plan->device.limit_bytes);
+    if (plan->device.name)
+        print_device(p, &plan->device);
+    for (uint32_t i = 0; i < plan->model.beside_count; i++)
+        print_device(p, &plan->beside[i]);
+    if (plan->device.name)
         print_placement(p);
-    }
     plain_printf(
         stdout,
         "\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
@@ -236,6 +249,10 @@ static void json_domains(const struct plan *plan, struct json_out *j)
     json_domain(domain_name(plan, 0), plan->ceiling_bytes, plan->floor_bytes, plan->limit_bytes, j);
     if (d->name)
         json_domain(d->name, d->ceiling_bytes, d->floor_bytes, d->limit_bytes, j);
+    for (uint32_t i = 0; i < plan->model.beside_count; i++) {
+        d = &plan->beside[i];
+        json_domain(d->name, d->ceiling_bytes, d->floor_bytes, d->limit_bytes, j);
+    }
     json_close(j);
 }
 
@@ -443,6 +460,8 @@ static int plan_on_device(const struct settings *o, const struct settings *given
             strcmp(p.plan.lines[i].name, id) == 0)
             sum->floor_bytes += p.plan.lines[i].floor_bytes;
     add_device(sum, &p.plan.device);
+    for (uint32_t i = 0; i < p.plan.model.beside_count; i++)
+        add_device(sum, &p.plan.beside[i]);
     sum->shared_bytes = p.plan.limit_bytes - p.plan.model_bytes;
     sum->ceiling_bytes = p.plan.ceiling_bytes;
     if (sum->models++ > 0 && !o->json)

@@ -55,6 +55,7 @@ struct backend {
     bool fp8;           /* it has COMPUTE_FP8 */
     bool samples;       /* it samples tokens from rows of logits */
     bool codebooks;     /* it multiplies words of codebooks (tensor/codebook.h) */
+    bool shards;        /* it computes a model over several devices (compute/shards.h) */
     bool page_hidden;   /* it keeps hidden states for an MTP head in pages, too (layout.h) */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
     /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */

@@ -36,6 +36,11 @@ struct batch_beside {
     bool done;
 };
 
+/* Bases of the pools of a shard of the model beside the first. */
+struct batch_shard {
+    dev_ptr pages[PAGE_GROUPS_MAX], states;
+};
+
 struct batch {
     uint32_t token_count, seq_count, logit_count, value_count;
     uint32_t image_count; /* tokens with features */
@@ -53,7 +58,8 @@ struct batch {
                                      * the step before */
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the pools, by group */
     dev_ptr states;
-    struct batch_beside *beside; /* NULL: none */
+    const struct batch_shard *beside_shards; /* [shards - 1]; NULL: the step stays in the first shard */
+    struct batch_beside *beside;             /* NULL: none */
     /* For a backend with `samples`: complete when compute_step_end() is called, which samples. At most
      * ROW_EDITS_EACH * seqs_max edits and seqs_max masks. NULL: all logits of all rows. */
     const struct row_samples *samples;

@@ -48,19 +48,26 @@ static inline size_t page_k_offset(const struct kv_layer *l, uint32_t kv_head)
 /* Bytes of a page without layers, which stands for its tokens alone. */
 #define PAGE_BYTES_LEAST ((size_t)64)
 
-/* Sets the layers' offsets and the groups' bytes; the layers' groups are set. */
-static inline void page_lay_out(struct kv_layer *layers, uint32_t count, struct kv_group *groups,
-                                uint32_t group_count)
+/* Sets the offsets of a shard's layers and the groups' bytes there; the layers' groups are set. */
+static inline void page_lay_out_shard(struct kv_layer *layers, uint32_t count, uint32_t shard,
+                                      struct kv_group *groups, uint32_t group_count)
 {
     for (uint32_t g = 0; g < group_count; g++)
         groups[g].page_bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         ASSERT(layers[i].group < group_count);
+        if (layers[i].shard != shard)
+            continue;
         layers[i].offset = groups[layers[i].group].page_bytes;
         groups[layers[i].group].page_bytes += page_layer_bytes(&layers[i]);
     }
     for (uint32_t g = 0; g < group_count; g++)
         groups[g].page_bytes = MAX_OF(groups[g].page_bytes, PAGE_BYTES_LEAST);
+}
+static inline void page_lay_out(struct kv_layer *layers, uint32_t count, struct kv_group *groups,
+                                uint32_t group_count)
+{
+    page_lay_out_shard(layers, count, 0, groups, group_count);
 }
 
 /* ---- a convolution's part of a state ---- */
@@ -184,21 +191,30 @@ static inline size_t page_hidden_offset(const struct compute_shape *c, uint32_t 
     return c->page_hidden + position % (1 + c->drafts_max) * one;
 }
 
-/* Sets the layers' offsets, and in `c` what is known of a state then. */
+/* Bytes of a state in a shard without recurrent layers, where the model has some. */
+#define STATE_BYTES_LEAST ((size_t)64)
+
+/* Sets the offsets of the shard's layers, and in `c` what is known of a state then. */
 static inline void state_lay_out(struct compute_shape *c, struct recurrent_layer *layers)
 {
     size_t at = 0;
     for (uint32_t i = 0; i < c->recurrent_count; i++) {
+        if (layers[i].shard != c->shard)
+            continue;
         layers[i].offset = at;
         at += layers[i].bytes;
     }
     for (uint32_t i = 0; i < c->recurrent_count; i++) {
+        if (layers[i].shard != c->shard)
+            continue;
         layers[i].pending_offset = at;
         at += layers[i].token_floats * sizeof(float) * state_pending_max(c);
     }
     c->recurrent = layers;
     c->hidden_offset = at;
-    c->state_bytes = state_hidden_offset(c, c->mtp_count ? state_pending_max(c) : 0);
+    c->state_bytes = state_hidden_offset(c, c->mtp_count && c->shard == 0 ? state_pending_max(c) : 0);
+    if (c->recurrent_count > 0)
+        c->state_bytes = MAX_OF(c->state_bytes, STATE_BYTES_LEAST);
 }
 
 #endif

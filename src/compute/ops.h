@@ -392,6 +392,16 @@ struct op_copy_row {
     uint32_t to_row, from_row;
 };
 
+/* Another shard (memory/dev.h) computes the operations from here on. Its workspace gets the tokens' rows of
+ * these arrays from the shard before. No residual is pending. For a model with several shards; fails with
+ * either device. */
+#define HAND_OVER_MAX 4
+struct op_hand_over {
+    uint32_t shard; /* a later one; or 0: the step ends in the first one */
+    uint32_t count;
+    uint32_t arrays[HAND_OVER_MAX];
+};
+
 /* ---- a backend ---- */
 
 /* All operations that take their arguments alone. A row makes the entry of compute_ops and compute_NAME(); a
@@ -439,6 +449,10 @@ struct compute_ops {
                         const struct op_glu *a); /* NULL: none */
     int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no samples */
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
+    void (*hand_over)(struct compute *c, const struct op_hand_over *a); /* NULL: it is one shard */
+    /* After a step's begin: the first `rows` rows of an array come from `from`, a workspace of the same
+     * backend with the same arrays, between two of its steps. NULL: the backend computes no shards. */
+    void (*take_rows)(struct compute *c, struct compute *from, uint32_t array, uint32_t rows);
 };
 struct compute {
     const struct compute_ops *ops;
@@ -523,6 +537,11 @@ static inline void compute_experts_here(struct compute *c, const struct op_exper
                                          .out = a->mid,
                                          .reader = a->down});
     compute_project(c, &down, 1);
+}
+
+static inline void compute_hand_over(struct compute *c, const struct op_hand_over *a)
+{
+    c->ops->hand_over(c, a);
 }
 
 /* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is

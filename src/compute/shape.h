@@ -25,6 +25,7 @@ struct kv_layer {
     bool v_in_k;                      /* the value is the first v_width numbers of the key, stored once */
     enum kv_form form;                /* how they are stored */
     uint32_t group;                   /* index in compute_shape.groups */
+    uint32_t shard;                   /* device that has the layer, see compute_shape */
     size_t offset;                    /* in bytes from the page's begin */
 };
 
@@ -32,6 +33,7 @@ struct kv_layer {
 struct recurrent_layer {
     size_t bytes;          /* its arrays; a multiple of 64 */
     size_t token_floats;   /* inputs of one pending token; a multiple of 16 */
+    uint32_t shard;        /* device that has the layer, see compute_shape */
     size_t offset;         /* offset of its arrays, in bytes from the state's begin */
     size_t pending_offset; /* offset of its pending tokens, in bytes from the state's begin */
 };
@@ -43,7 +45,10 @@ struct ssm_shape {
     uint32_t conv_width;
 };
 
+/* A model on several devices has a shape for each shard (memory/dev.h), with the bytes and offsets of its own
+ * layers in pages and states. The MTP head is in the first one. */
 struct compute_shape {
+    uint32_t shard;
     uint32_t hidden, vocab;
     float eps;       /* epsilon of every norm */
     bool layer_norm; /* norms of the residual stream and of blocks' results are LayerNorms, not rmsnorms */

@@ -162,6 +162,19 @@ static void lay_out_leases(const struct engine_opts *o, const struct model_shape
     ret->agent_idle_ns = o->agent_idle_ns;
 }
 
+static void lay_out_beside(const struct engine_opts *o, const struct model_shape *shape,
+                           struct pools_opts *ret)
+{
+    ret->beside_count = MAX_OF(shape->shard_count, 1u) - 1;
+    for (uint32_t i = 0; i < ret->beside_count; i++) {
+        const struct model_shard *s = &shape->beside[i];
+        ret->beside[i] = (struct pools_shard){.parent = o->beside[i].parent,
+                                              .state_bytes = s->state_bytes,
+                                              .bytes_max = limit_of(o->beside[i].pools_bytes_max)};
+        memcpy(ret->beside[i].page_bytes, s->page_bytes, sizeof(s->page_bytes));
+    }
+}
+
 static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)
 {
     struct layout l = {
@@ -187,6 +200,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     for (uint32_t g = 0; g < shape->group_count; g++)
         l.pools.groups[g] =
             (struct page_group){.page_bytes = shape->groups[g].page_bytes, .window = shape->groups[g].window};
+    lay_out_beside(o, shape, &l.pools);
     lay_out_leases(o, shape, &l.pools);
     *ret = l;
     size_t vocab = shape->vocab;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/page_tokens.h"
+#include "memory/dev.h"
 #include "spec/drafting.h"
 #include "store/store_identity.h"
 
@@ -75,6 +76,12 @@ struct engine_opts {
     /* `pools` and `images` open below it instead: an account in the memory of the model's device. NULL:
      * parent. */
     struct account *device_parent;
+    /* The other devices of a model that is spread over several: `pools` opens below these accounts, too, with
+     * a limit; 0: none of its own. */
+    struct engine_beside {
+        struct account *parent;
+        uint64_t pools_bytes_max;
+    } beside[SHARDS_MAX - 1];
     uint32_t max_num_seqs;  /* sequences of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */

@@ -117,6 +117,7 @@ static void begin_forward(struct engine *en)
         .seqs = en->seqs,
         .seq_count = plan->seq_count,
         .states = en->pools.state_base,
+        .beside_shards = en->pools.beside_count > 0 ? en->pools.beside_bases : NULL,
         .logits = en->logits,
         .values = en->values,
         /* A step of one sequence may stop between two layers; with more, the other sequences need it. */

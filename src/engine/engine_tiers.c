@@ -51,6 +51,11 @@ static struct pinned_tier_opts pinned_opts(const struct engine_opts *o, const st
                                    .bytes[TIER_SNAPSHOT] = s->state_bytes};
     for (uint32_t g = 0; g < s->group_count; g++)
         ret.bytes[tier_kind_of(g)] = s->groups[g].page_bytes;
+    for (uint32_t i = 0; i + 1 < s->shard_count; i++) {
+        ret.bytes[TIER_SNAPSHOT] += s->beside[i].state_bytes;
+        for (uint32_t g = 0; g < s->group_count; g++)
+            ret.bytes[tier_kind_of(g)] += s->beside[i].page_bytes[g];
+    }
     return ret;
 }
 

@@ -2,6 +2,7 @@
 #include "engine/fingerprint.h"
 
 #include "base/check.h"
+#include "base/files/bundle.h"
 #include "base/hex.h"
 #include "base/slice.h"
 #include "cache/prefix_key.h"
@@ -16,6 +17,7 @@
 /* Version of the layout of a page and a recurrent state, and of the arithmetic that fills them. */
 #define LAYOUT_VERSION 4
 #define GROUPS_BYTES   128
+#define SHARDS_BYTES   24
 
 /* "4096", or "4096+128:8192": bytes of a page of the first group, then the window and the bytes of each
  * other. */
@@ -26,6 +28,21 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
         len += snprintf(ret + len, (size_t)(GROUPS_BYTES - len), "+%u:%zu", shape->groups[g].window,
                         shape->groups[g].page_bytes);
     ASSERT(len < GROUPS_BYTES); /* 20 digits, and 32 for each of three windows, at most */
+}
+
+/* A model on several devices has parts of a page on each: which ones follows from their bytes. */
+static void shards_text(const struct model_shape *shape, char ret[SHARDS_BYTES])
+{
+    uint64_t bytes[SHARDS_MAX * (PAGE_GROUPS_MAX + 1)];
+    uint32_t count = 0;
+    ret[0] = 0;
+    for (uint32_t i = 0; i + 1 < shape->shard_count; i++) {
+        bytes[count++] = shape->beside[i].state_bytes;
+        for (uint32_t g = 0; g < shape->group_count; g++)
+            bytes[count++] = shape->beside[i].page_bytes[g];
+    }
+    if (count > 0)
+        snprintf(ret, SHARDS_BYTES, " on=%llx", (ull)bundle_check_of(bytes, count * sizeof(bytes[0])));
 }
 
 /* Behind the arithmetic; a name has no room for more. */
@@ -58,13 +75,14 @@ int fingerprint_make(struct model_files *files, const struct model_shape *shape,
     if (opts->namespace)
         name_apart(opts->namespace, identity.fingerprint);
     *ret = identity;
-    char groups[GROUPS_BYTES];
+    char groups[GROUPS_BYTES], shards[SHARDS_BYTES];
     groups_text(shape, groups);
+    shards_text(shape, shards);
     const char *quant = shape->quant ? quantise_name(shape->quant) : "";
     int len =
-        snprintf(ret->layout, sizeof(ret->layout), "%d %s%s%s%s page=%s state=%zu cpu=%x%s%s %s",
+        snprintf(ret->layout, sizeof(ret->layout), "%d %s%s%s%s page=%s state=%zu%s cpu=%x%s%s %s",
                  LAYOUT_VERSION, compute_mode_name(shape->compute), kv_marks[shape->kv_form],
-                 shape->quant ? "/" : "", quant, groups, shape->state_bytes, cpu_flags,
+                 shape->quant ? "/" : "", quant, groups, shape->state_bytes, shards, cpu_flags,
                  shape->longrope ? " rope=" : "", shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
     if (opts->experts != 0)

@@ -175,27 +175,39 @@ static uint64_t allow(void *arg, uint64_t bytes)
 static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p, uint32_t group)
 {
     bool movable = o->prefix_cache_max && o->groups[group].page_bytes <= UNIT_BYTES;
-    return (struct page_pool_opts){.pages_max = o->pages_max,
-                                   .page_bytes = o->groups[group].page_bytes,
-                                   .kv = p->kv,
-                                   .evict = o->prefix_cache_max ? on_evict : NULL,
-                                   .move = movable ? move_page : NULL,
-                                   .reclaim = reclaim_pages,
-                                   .arg = &p->of[group],
-                                   .crew = p->crew.run ? &p->crew : NULL,
-                                   .uses = &p->uses};
+    struct page_pool_opts ret = {.pages_max = o->pages_max,
+                                 .page_bytes = o->groups[group].page_bytes,
+                                 .kv = p->kv,
+                                 .evict = o->prefix_cache_max ? on_evict : NULL,
+                                 .move = movable ? move_page : NULL,
+                                 .reclaim = reclaim_pages,
+                                 .arg = &p->of[group],
+                                 .crew = p->crew.run ? &p->crew : NULL,
+                                 .uses = &p->uses};
+    for (uint32_t i = 0; i < o->beside_count; i++) {
+        ret.beside[i] = (struct block_shard){o->beside[i].page_bytes[group], p->beside[i].kv};
+        if (o->beside[i].page_bytes[group] > UNIT_BYTES)
+            ret.move = NULL;
+    }
+    return ret;
 }
 
 static struct block_pool_opts state_opts(const struct pools_opts *o, struct pools *p)
 {
     bool movable = o->prefix_cache_max && o->state_bytes <= UNIT_BYTES;
-    return (struct block_pool_opts){.blocks_max = o->states_max,
-                                    .block_bytes = o->state_bytes,
-                                    .account = p->state,
-                                    .reclaim = reclaim_states,
-                                    .is_movable = is_movable_state,
-                                    .move = movable ? move_state : NULL,
-                                    .arg = p};
+    struct block_pool_opts ret = {.blocks_max = o->states_max,
+                                  .block_bytes = o->state_bytes,
+                                  .account = p->state,
+                                  .reclaim = reclaim_states,
+                                  .is_movable = is_movable_state,
+                                  .move = movable ? move_state : NULL,
+                                  .arg = p};
+    for (uint32_t i = 0; i < o->beside_count; i++) {
+        ret.beside[i] = (struct block_shard){o->beside[i].state_bytes, p->beside[i].state};
+        if (o->beside[i].state_bytes > UNIT_BYTES)
+            ret.move = NULL;
+    }
+    return ret;
 }
 
 static size_t pending_bytes(const struct pools_opts *o)
@@ -232,6 +244,25 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
            (opts->agents ? agents_arena_bytes(opts->agents) : 0);
 }
 
+static int open_beside(const struct pools_shard *s, const struct pools_opts *o,
+                       struct pools_beside_accounts *ret)
+{
+    uint64_t kv = 0, state = o->states_max * (uint64_t)s->state_bytes;
+    for (uint32_t g = 0; g < o->group_count; g++)
+        kv += o->pages_max * (uint64_t)s->page_bytes[g];
+    int r = accounts_open(s->parent, ACCOUNT_POOLS, s->bytes_max, &ret->all);
+    if (r == 0)
+        r = accounts_open(ret->all, ACCOUNT_KV, ACCOUNT_NO_LIMIT, &ret->kv);
+    if (r == 0)
+        r = accounts_open(ret->all, ACCOUNT_STATE, ACCOUNT_NO_LIMIT, &ret->state);
+    if (r < 0)
+        return r;
+    account_set_planned(ret->kv, MIN_OF(kv, s->bytes_max));
+    account_set_planned(ret->state, state);
+    account_set_planned(ret->all, MIN_OF(kv + state, s->bytes_max));
+    return 0;
+}
+
 static int open_accounts(struct pools *p, const struct pools_opts *o)
 {
     int r = accounts_open(o->parent, ACCOUNT_POOLS, o->bytes_max, &p->all);
@@ -243,7 +274,11 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
         r = accounts_open(p->all, ACCOUNT_SNAPSHOTS, o->prefix_cache_max, &p->snapshots);
     if (r == 0)
         r = accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache);
-    return r == 0 ? accounts_open(p->all, ACCOUNT_LEASES, o->lease_bytes_max, &p->leased) : r;
+    if (r == 0)
+        r = accounts_open(p->all, ACCOUNT_LEASES, o->lease_bytes_max, &p->leased);
+    for (uint32_t i = 0; i < o->beside_count && r == 0; i++)
+        r = open_beside(&o->beside[i], o, &p->beside[i]);
+    return r;
 }
 
 static void plan_accounts(struct pools *p, const struct pools_opts *o)
@@ -266,6 +301,8 @@ static int create_pages(struct arena *a, const struct pools_opts *o, struct pool
             return r;
         p->blocks[tier_kind_of(g)] = page_pool_blocks(p->groups[g].pages);
         p->page_base[g] = pools_numbers(p, tier_kind_of(g)).base;
+        for (uint32_t i = 0; i < p->beside_count; i++)
+            p->beside_bases[i].pages[g] = block_pool_base(p->blocks[tier_kind_of(g)], i + 1);
     }
     return 0;
 }
@@ -281,6 +318,8 @@ static int create_states(struct arena *a, const struct pools_opts *o, struct poo
         return r;
     p->blocks[TIER_SNAPSHOT] = p->states;
     p->state_base = pools_numbers(p, TIER_SNAPSHOT).base;
+    for (uint32_t i = 0; i < p->beside_count; i++)
+        p->beside_bases[i].states = block_pool_base(p->states, i + 1);
     return 0;
 }
 
@@ -333,7 +372,9 @@ static int create_index(struct arena *a, const struct pools_opts *o, struct pool
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
     ASSERT(opts->group_count <= PAGE_GROUPS_MAX);
+    ASSERT(opts->beside_count < SHARDS_MAX);
     *p = (struct pools){.group_count = opts->group_count,
+                        .beside_count = opts->beside_count,
                         .state_bytes = opts->state_bytes,
                         .holder = opts->holder,
                         .more = opts->more,
@@ -388,6 +429,11 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
         pools_move_accounts(p);
     uint64_t left = free_units(p, holder);
     /* Each demands that nothing is reserved: a leak stops here. */
+    for (uint32_t i = 0; i < p->beside_count; i++) {
+        account_close(p->beside[i].state);
+        account_close(p->beside[i].kv);
+        account_close(p->beside[i].all);
+    }
     account_close(p->leased);
     account_close(p->prefix_cache);
     account_close(p->snapshots);
@@ -413,7 +459,7 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
 {
-    return kind == TIER_SNAPSHOT ? p->state_bytes : p->groups[tier_group_of(kind)].page_bytes;
+    return p->blocks[kind] ? block_pool_whole_bytes(p->blocks[kind]) : 0;
 }
 
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
@@ -555,6 +601,15 @@ static uint64_t oldest_ns(const struct pools *p, uint64_t cached)
     return pages > 0 || cached == 0 ? pages : p->now_ns;
 }
 
+/* Bytes that pools_shrink() can give back on the first device. */
+static uint64_t own_spare_bytes(const struct pools *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        bytes += pools_numbers(p, kind).spare_bytes;
+    return bytes;
+}
+
 uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint64_t prompt_token_ns)
 {
     struct prefix_numbers n = {0};
@@ -565,9 +620,9 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
         prefix_index_numbers(p->index, &n);
     struct holder_numbers now = {
         .held_bytes = pools_held_bytes(p) + beside->held_bytes,
-        .free_bytes = pools_spare_bytes(p) + beside->free_bytes,
+        .free_bytes = own_spare_bytes(p) + beside->free_bytes,
         .cached_bytes = n.bytes,
-        .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes) + beside->reach_bytes,
+        .reach_bytes = account_would_free(p->all, own_spare_bytes(p) + n.bytes) + beside->reach_bytes,
         .wanted_bytes = kept_bytes(p, &n),
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),

@@ -10,6 +10,7 @@
 #include "base/none.h"
 #include "cache/page_group.h"
 #include "cache/tier_io.h"
+#include "compute/batch.h"
 #include "memory/dev.h"
 #include "memory/units.h"
 
@@ -27,7 +28,7 @@ struct pools {
     struct block_pool *states;             /* NULL without recurrent layers */
     struct block_pool *blocks[TIER_KINDS]; /* by kind: of the groups' pages, and `states`; NULL: none */
     struct prefix_index *index;            /* NULL: nothing is reused */
-    size_t page_bytes, state_bytes;        /* page_bytes: a page of each group */
+    size_t page_bytes, state_bytes;        /* page_bytes: a page of each group; both of the first device */
     dev_ptr page_base[PAGE_GROUPS_MAX], state_base; /* begin of the pools, for the model; null without
                                                      * states */
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
@@ -39,7 +40,13 @@ struct pools {
     struct leases *leases; /* NULL: none */
     struct agents *agents; /* NULL: no places of agents */
     struct account *all, *kv, *state, *snapshots, *prefix_cache, *leased;
-    struct holder *holder; /* NULL: no other engine takes from it, or gives */
+    /* The parts of pages and states on other devices, which come and go with those on the first one. */
+    uint32_t beside_count;
+    struct pools_beside_accounts {
+        struct account *all, *kv, *state;
+    } beside[SHARDS_MAX - 1];
+    struct batch_shard beside_bases[SHARDS_MAX - 1]; /* for the model, as page_base */
+    struct holder *holder;                           /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
     struct pool_of {
         struct pools *pools;
@@ -68,6 +75,13 @@ struct pools_opts {
     uint32_t pages_max, states_max; /* size of each group's pool; states_max is not looked at with state_bytes
                                      * 0 */
     size_t state_bytes;
+    /* The other devices of the model. What is above, and all limits, are of the first one. */
+    uint32_t beside_count;
+    struct pools_shard {
+        struct account *parent;
+        size_t page_bytes[PAGE_GROUPS_MAX], state_bytes;
+        uint64_t bytes_max; /* limit of all of it there; ACCOUNT_NO_LIMIT */
+    } beside[SHARDS_MAX - 1];
     bool drafted;              /* pages have K and V of a draft model */
     bool shown;                /* other threads may ask for prefixes: prefix_index_opts.shown */
     uint64_t bytes_max;        /* limit of all of it; ACCOUNT_NO_LIMIT */
@@ -109,7 +123,8 @@ static inline uint32_t pools_pending(const struct pools *p, uint32_t state)
 /* For sched_opts.arrived; arg is the pools. */
 void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block);
 
-/* 0 of a group that the model does not have, and of snapshots without states. */
+/* Bytes on all devices together; 0 of a group that the model does not have, and of snapshots without
+ * states. */
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind);
 /* Copies [offset, offset + bytes) of a page or a state to host memory. 0 or -EIO. */
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,

@@ -190,7 +190,7 @@ const struct device_choice *device_choices_named(const struct device_choices *c,
     return NULL;
 }
 
-int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e)
+static int add_one(const struct settings *o, struct device_choices *c, struct err *e)
 {
     struct device_choice one;
     int r = device_choose(o, &one, e);
@@ -199,6 +199,35 @@ int device_choices_add(const struct settings *o, struct device_choices *c, struc
     ASSERT(c->count < COUNT_OF(c->list)); /* the CPU, and each device that has a name */
     c->list[c->count++] = one;
     return 0;
+}
+
+int device_choices_of(const struct settings *o, struct device_choices *ret, struct err *e)
+{
+    struct placement_wish wish = {.count = 0};
+    struct settings own = *o;
+    *ret = (struct device_choices){.count = 0};
+    int r = add_one(o, ret, e);
+    if (r == 0)
+        r = placement_parse(o->model.place ? o->model.place : "", &wish, e);
+    for (uint32_t i = 0; i < wish.count && r == 0; i++) {
+        own.process.device = wish.rules[i].place;
+        if (strcmp(own.process.device, "cpu") != 0 && !device_choices_named(ret, own.process.device))
+            r = add_one(&own, ret, e);
+    }
+    return r;
+}
+
+int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e)
+{
+    struct device_choices own;
+    int r = device_choices_of(o, &own, e);
+    for (uint32_t i = 0; i < own.count && r == 0; i++) {
+        if (device_choices_named(c, own.list[i].memory.name))
+            continue;
+        ASSERT(c->count < COUNT_OF(c->list));
+        c->list[c->count++] = own.list[i];
+    }
+    return r;
 }
 
 /* As `device_choices_add()`, and the devices of its replicas. */

@@ -41,7 +41,9 @@ struct device_choices {
 };
 /* As `device_choose()`, but for the process and all sections. */
 int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e);
-/* As `device_choose()`, but for the process alone; adds its device unless it is there. */
+/* The model's device, and those that --place names. */
+int device_choices_of(const struct settings *o, struct device_choices *ret, struct err *e);
+/* As `device_choose()`, but for the process alone; adds its devices unless they are there. */
 int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e);
 /* Opens the GPUs among them that are not measured yet. Their ceilings become the free memory with the
  * context, less a reserve. 0, or an error of device_choice_refuse(); device_choices_close() either way. */

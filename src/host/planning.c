@@ -95,6 +95,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
     add_devices(p, ret);
+    ret->threads_bytes *= MAX_OF(ret->device_count, 1u);
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (!p->serves)
@@ -332,13 +333,27 @@ static int find_places(struct planning *p, const struct device_choice *device, s
 static int probe_placed(struct planning *p, struct model_files *files, struct err *e)
 {
     const struct placement placement = p->model.parts.placement;
+    const struct model_shards shards = p->model.parts.shards;
     p->model.parts = p->given;
     p->model.parts.placement = placement;
+    p->model.parts.shards = shards;
     return model_plan_probe(&p->model, files, e);
 }
 
-/* Puts each part on the model's device, but for --place. A part in the machine has the CPU's form, so the
- * model is measured again. */
+/* Layers of other devices. */
+static int spread(struct planning *p, const struct placement *placement, struct err *e)
+{
+    struct model_shards *s = &p->model.parts.shards;
+    uint32_t domains[SHARDS_MAX];
+    s->count = placement_devices(placement, p->model.domain, domains, s->layer);
+    if (s->count == 0)
+        return err_set(e, -ENOTSUP, "--place: the layers are on more than %u devices", SHARDS_MAX);
+    memcpy(p->model.beside, domains + 1, (s->count - 1) * sizeof(domains[0]));
+    return 0;
+}
+
+/* Puts each part on the model's device, but for --place. A part in the machine has the CPU's form, and
+ * layers of another device are apart, so the model is measured again. */
 static int place(struct planning *p, const struct device_choice *device, struct model_files *files,
                  struct err *e)
 {
@@ -358,7 +373,15 @@ static int place(struct planning *p, const struct device_choice *device, struct 
         r = placement_check(&placement, p->model.domain, &places, e);
     p->model.parts.placement = placement;
     p->placed = wish.count > 0;
-    return r == 0 && placement_any_apart(&placement) ? probe_placed(p, files, e) : r;
+    if (r == 0)
+        r = spread(p, &placement, e);
+    if (r < 0)
+        return r;
+    const bool apart = placement_any_apart(&placement), spreads = p->model.parts.shards.count > 1;
+    if (apart && spreads)
+        return err_set(e, -ENOTSUP,
+                       "--place: a model over several devices with experts on the CPU is not computed");
+    return apart || spreads ? probe_placed(p, files, e) : 0;
 }
 
 static int probe(struct planning *p, const struct device_choice *device, const char *dir,

@@ -33,7 +33,7 @@ const struct setting_row settings_table[] = {
      "ceiling of the memory of each --device that has its own; 0: what is free there at the start"},
     {GROUP_MODEL, "place", "RULES", SETTING_TEXT, AT(model.place), 0, 0, NULL, COMMAND_ANY | SECTION,
      "what of a model on a GPU lies elsewhere, as PART=PLACE,...: experts=cpu, or of some layers experts "
-     "10-47=cpu; plan prints where all parts lie [default: what fits]"},
+     "10-47=cpu; or layers 20-39=cuda:1; plan prints where all parts lie [default: what fits]"},
     {GROUP_MODEL, "replicas", "N", SETTING_COUNT, AT(model.replicas), 1, REGISTRY_REPLICAS_MAX, "1",
      COMMAND_SERVE | COMMAND_PLAN | SECTION,
      "load the model on N devices, from --device on; a request goes to the one that computes it soonest, by "

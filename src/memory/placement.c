@@ -165,6 +165,8 @@ static int apply_rule(const struct placement_rule *r, uint32_t domain, struct pl
         return err_set(e, -EINVAL, "%s: the model has layers 0 to %u", text, p->layers - 1);
     for (uint32_t i = r->first; r->part != PLACEMENT_REST && i <= last; i++) {
         uint8_t *place = r->part == PLACEMENT_LAYERS ? &p->layer[i] : &p->experts[i];
+        if (r->part == PLACEMENT_LAYERS && p->experts[i] == p->layer[i])
+            p->experts[i] = (uint8_t)domain;
         if (*place == PLACEMENT_NO_EXPERTS)
             continue;
         *place = (uint8_t)domain;
@@ -206,7 +208,9 @@ static int not_computed(const struct placement_row *row, const char *where, cons
 {
     char what[48];
     return err_set(e, -ENOTSUP,
-                   "%s of a model on %s cannot be computed on %s: experts in the machine (cpu) can",
+                   "--place: %s of a model on %s cannot be computed on %s: experts in the machine (cpu) and "
+                   "layers on other "
+                   "devices can",
                    placement_row_text(row, what, sizeof(what)), device, where);
 }
 
@@ -217,11 +221,30 @@ int placement_check(const struct placement *p, uint32_t domain, const struct pla
     while (placement_next(p, NULL, &w)) {
         const struct placement_row *row = &w.row;
         ASSERT(row->domain < places->count && domain < places->count);
-        bool computed = row->domain == domain || (row->part == PLACEMENT_EXPERTS && row->domain == 0);
+        bool computed = row->domain == domain || (row->part == PLACEMENT_EXPERTS && row->domain == 0) ||
+                        (row->part != PLACEMENT_REST && row->domain > 0 && domain > 0);
         if (!computed)
             return not_computed(row, places->names[row->domain], places->names[domain], e);
     }
     return 0;
+}
+
+uint32_t placement_devices(const struct placement *p, uint32_t domain, uint32_t ret[SHARDS_MAX],
+                           uint8_t shard[PLACEMENT_LAYERS_MAX])
+{
+    uint32_t count = 1;
+    ret[0] = domain;
+    for (uint32_t i = 0; i < p->layers; i++) {
+        uint32_t at = 0;
+        while (at < count && ret[at] != p->layer[i])
+            at++;
+        if (at == SHARDS_MAX)
+            return 0;
+        if (at == count)
+            ret[count++] = p->layer[i];
+        shard[i] = (uint8_t)at;
+    }
+    return count;
 }
 
 /* ---- the table ---- */

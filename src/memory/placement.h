@@ -19,6 +19,7 @@
 #define PLATEAU_MEMORY_PLACEMENT_H
 
 #include "base/err.h"
+#include "memory/dev.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,6 +88,12 @@ static inline bool placement_is_apart(const struct placement *p, uint32_t layer)
 }
 /* Whether that is true of some layer. */
 bool placement_any_apart(const struct placement *p);
+
+/* The devices that have layers, in the order of these, after `domain`, the first of them, which has the rest:
+ * *ret has their domains, and `shard` for each layer an index into it. Returns how many; 0: more than
+ * SHARDS_MAX. */
+uint32_t placement_devices(const struct placement *p, uint32_t domain, uint32_t ret[SHARDS_MAX],
+                           uint8_t shard[PLACEMENT_LAYERS_MAX]);
 
 /* Neighbouring layers of one place, or the rest. */
 struct placement_row {

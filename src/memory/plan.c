@@ -9,6 +9,10 @@
  * place where that domain is the machine's, so that a plan for it is the plan of one ceiling. */
 #include "memory/plan.h"
 
+#include "memory/plan_lines.h"
+#include "memory/plan_pages.h"
+#include "memory/plan_shards.h"
+
 #include "base/check.h"
 
 #include <errno.h>
@@ -22,18 +26,6 @@
 #define RESERVE_PART          16
 #define RESERVE_MOST          4096
 #define RESERVE_CONTEXT_LEAST 8192
-#define SPARE_UNITS           2 /* blocks start and end within commit units, in each pool */
-
-static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
-{
-    ASSERT(m->page_tokens > 0);
-    return DIV_UP(tokens, m->page_tokens);
-}
-
-static uint64_t in_units(uint64_t bytes)
-{
-    return bytes ? ROUND_UP(bytes, (uint64_t)UNIT_BYTES) + UNIT_BYTES : 0;
-}
 
 static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
 {
@@ -45,115 +37,10 @@ static uint64_t matcher_bytes(const struct plan_model *m, uint32_t length)
     return MIN_OF(m->matcher_bytes + m->matcher_token_bytes * length, m->matcher_bytes_max);
 }
 
-static uint64_t seqs_states(const struct plan_model *m, const struct plan_wish *w)
-{
-    return m->state_bytes ? (uint64_t)m->seqs * (w->prefix_cache_bytes ? 2 : 1) : 0;
-}
-
-static uint64_t agents_states(const struct plan_model *m, const struct plan_wish *w)
-{
-    ASSERT(w->agents <= PLAN_AGENTS_MOST);
-    return m->state_bytes ? (uint64_t)w->agents * PLAN_AGENT_ENDS : 0;
-}
-
 /* States of the sequences, and of snapshots, of which there are never more. */
 static uint64_t states_most(const struct plan_model *m, const struct plan_wish *w)
 {
-    return seqs_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
-}
-
-/* ---- pages ---- */
-
-/* A page of the layers without a window. */
-static uint64_t full_page_bytes(const struct plan_model *m)
-{
-    uint64_t bytes = m->page_bytes;
-    ASSERT(m->window_count < PAGE_GROUPS_MAX);
-    for (uint32_t i = 0; i < m->window_count; i++)
-        bytes -= m->windows[i].page_bytes;
-    ASSERT(bytes <= m->page_bytes);
-    return bytes;
-}
-
-uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window *w, uint32_t length,
-                           uint32_t seqs)
-{
-    uint64_t own = page_window_most(w->tokens, 1), pages = pages_of(m, length);
-    ASSERT(w->tokens > 0 && seqs > 0);
-    ASSERT(m->step_tokens > 0);
-    return MIN_OF(seqs * pages, seqs * own + pages_of(m, m->step_tokens));
-}
-
-/* Bytes of window pages: those of `seqs` sequences, and `cached` pages that the prefix cache may keep. */
-static uint64_t windows_bytes(const struct plan_model *m, uint32_t length, uint32_t seqs, uint64_t cached)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < m->window_count; i++) {
-        const struct plan_window *w = &m->windows[i];
-        bytes += in_units((plan_window_pages(m, w, length, seqs) + cached) * w->page_bytes);
-    }
-    return bytes;
-}
-
-uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length)
-{
-    uint64_t bytes = pages_of(m, length) * full_page_bytes(m);
-    for (uint32_t i = 0; i < m->window_count; i++)
-        bytes += plan_window_pages(m, &m->windows[i], length, 1) * m->windows[i].page_bytes;
-    ASSERT(m->window_count > 0 || bytes == pages_of(m, length) * m->page_bytes);
-    return bytes;
-}
-
-static uint32_t agent_tokens(const struct plan_wish *w, uint32_t length)
-{
-    return w->agent_tokens ? MIN_OF(w->agent_tokens, length) : length;
-}
-
-/* Pages of one sequence and of all agents. */
-static uint64_t pages_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
-{
-    return pages_of(m, length) + w->agents * pages_of(m, agent_tokens(w, length));
-}
-
-/* Sequences that have windows of their own at least. */
-static uint32_t windows_floor(const struct plan_wish *w)
-{
-    return 1 + w->agents * PLAN_AGENT_ENDS;
-}
-
-/* Bytes of pages_floor(), in the units of each group's pool. */
-static uint64_t kv_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
-{
-    return in_units(pages_floor(m, w, length) * full_page_bytes(m)) +
-           windows_bytes(m, length, windows_floor(w), 0);
-}
-
-static uint64_t state_floor(const struct plan_model *m, const struct plan_wish *w)
-{
-    return in_units((seqs_states(m, w) + agents_states(m, w)) * m->state_bytes);
-}
-
-/* Pages for one sequence and the states of the batch: with these every admitted request can finish. Beside
- * them, all that agents hold. */
-static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
-{
-    return kv_floor(m, w, length) + state_floor(m, w);
-}
-
-uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain)
-{
-    ASSERT(domain <= p->device_count && p->device_count <= DOMAINS_MAX);
-    if (domain > 0)
-        return p->devices[domain - 1].context_bytes;
-    return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
-           p->responses_bytes + p->conversations_bytes + p->history_bytes + p->pull_bytes + p->media_bytes +
-           p->ssd_staging_bytes + p->ssd_table_bytes + p->shared_bytes;
-}
-
-uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
-{
-    ASSERT(domain <= p->device_count && p->device_count <= DOMAINS_MAX);
-    return domain == 0 ? p->ceiling_bytes : p->devices[domain - 1].ceiling_bytes;
+    return plan_seqs_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
 struct placement_names plan_places(const struct plan_process *p, const char *list[PLAN_PLACES_MAX])
@@ -165,14 +52,10 @@ struct placement_names plan_places(const struct plan_process *p, const char *lis
     return (struct placement_names){list, p->device_count + 1};
 }
 
-/* Bytes of the machine, and bytes of the device if the model computes on one. */
-struct need {
-    uint64_t machine, device;
-};
-
-static struct need need_of(const struct plan_model *m, uint64_t machine, uint64_t computing)
+static struct plan_need need_of(const struct plan_model *m, uint64_t machine, uint64_t computing)
 {
-    return m->domain == 0 ? (struct need){machine + computing, 0} : (struct need){machine, computing};
+    return m->domain == 0 ? (struct plan_need){machine + computing, 0}
+                          : (struct plan_need){machine, computing};
 }
 
 static uint64_t model_computing_bytes(const struct plan_model *m)
@@ -189,10 +72,10 @@ static uint64_t model_machine_bytes(const struct plan_model *m)
 }
 
 /* Everything but pools, requests and the engine's tables for pages and states. */
-static struct need fixed_bytes(const struct plan_process *p, const struct plan_model *m)
+static struct plan_need fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    struct need fixed = need_of(m, plan_process_bytes(p, 0) + model_machine_bytes(m) + m->engine_bytes,
-                                model_computing_bytes(m));
+    struct plan_need fixed = need_of(m, plan_process_bytes(p, 0) + model_machine_bytes(m) + m->engine_bytes,
+                                     model_computing_bytes(m));
     if (m->domain > 0)
         fixed.device += plan_process_bytes(p, m->domain);
     return fixed;
@@ -204,19 +87,16 @@ static uint64_t requests_bytes(const struct plan_process *p, const struct plan_m
     return MIN_OF(all, MAX_OF(one * m->seqs, p->ceiling_bytes / REQUESTS_PART));
 }
 
-static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_t states)
-{
-    return pages * m->engine_page_bytes + states * m->engine_state_bytes;
-}
-
-static struct need needed_bytes(const struct plan_process *p, const struct plan_model *m,
-                                const struct plan_wish *w, uint32_t length)
+static struct plan_need needed_bytes(const struct plan_process *p, const struct plan_model *m,
+                                     const struct plan_wish *w, uint32_t length)
 {
     ASSERT(length > 0);
-    struct need all = fixed_bytes(p, m);
-    struct need running = need_of(
-        m, requests_bytes(p, m, length) + tables_bytes(m, pages_floor(m, w, length), states_most(m, w)),
-        pools_floor(m, w, length));
+    struct plan_need all = fixed_bytes(p, m);
+    struct plan_need running =
+        need_of(m,
+                requests_bytes(p, m, length) +
+                    plan_tables_bytes(m, plan_pages_floor(m, w, length), states_most(m, w)),
+                plan_pools_floor(m, w, length));
     all.machine += MAX_OF(running.machine, m->loading_bytes);
     all.device += running.device;
     return all;
@@ -225,9 +105,10 @@ static struct need needed_bytes(const struct plan_process *p, const struct plan_
 static bool fits(const struct plan_process *p, const struct plan_model *m, const struct plan_wish *w,
                  uint32_t length)
 {
-    struct need need = needed_bytes(p, m, w, length);
+    struct plan_need need = needed_bytes(p, m, w, length);
     return need.machine <= p->ceiling_bytes &&
-           (m->domain == 0 || need.device <= plan_ceiling_bytes(p, m->domain));
+           (m->domain == 0 || need.device <= plan_ceiling_bytes(p, m->domain)) &&
+           plan_shards_full(p, m, w, length) == m->beside_count;
 }
 
 /* The longest sequence that fits, at most `most`; 0: none. */
@@ -283,7 +164,7 @@ static uint32_t longest_unasked(const struct plan_process *p, const struct plan_
     }
     while (w->context_bytes_max && low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
-        if (pools_floor(m, w, middle) <= w->context_bytes_max)
+        if (plan_pools_floor(m, w, middle) <= w->context_bytes_max)
             low = middle;
         else
             high = middle - 1;
@@ -313,9 +194,9 @@ static uint64_t room_beside(const struct plan *p, const struct plan_wish *w, uin
                             bool tables)
 {
     const struct plan_model *m = &p->model;
-    uint64_t taken = pools ? pools_floor(m, w, p->max_model_len) : 0;
+    uint64_t taken = pools ? plan_pools_floor(m, w, p->max_model_len) : 0;
     if (tables)
-        taken += tables_bytes(m, pages_floor(m, w, p->max_model_len), states_most(m, w));
+        taken += plan_tables_bytes(m, plan_pages_floor(m, w, p->max_model_len), states_most(m, w));
     return left > taken ? left - taken : 0;
 }
 
@@ -367,27 +248,12 @@ static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64
 }
 
 /* Returns the bytes that the fixed parts and requests leave. */
-static struct need left_bytes(const struct plan *p)
+static struct plan_need left_bytes(const struct plan *p)
 {
-    struct need fixed = fixed_bytes(&p->process, &p->model);
+    struct plan_need fixed = fixed_bytes(&p->process, &p->model);
     uint64_t device = p->model.domain ? plan_ceiling_bytes(&p->process, p->model.domain) : 0;
     ASSERT(p->ceiling_bytes >= fixed.machine + p->requests_bytes && device >= fixed.device);
-    return (struct need){p->ceiling_bytes - fixed.machine - p->requests_bytes, device - fixed.device};
-}
-
-/* Pages of each group for which there is room, with the states and the sequences' windows in their place. The
- * pools share their memory, so layers with a window take none from a long sequence. Without full attention
- * the windows' pages decide. */
-static uint64_t pages_left(const struct plan_model *m, struct need left, uint64_t others_bytes,
-                           uint64_t states)
-{
-    uint64_t blocks = others_bytes + SPARE_UNITS * (uint64_t)UNIT_BYTES, tables = tables_bytes(m, 0, states);
-    uint64_t page_bytes = m->windows_only ? m->page_bytes : full_page_bytes(m);
-    if (m->domain == 0)
-        return (left.machine - MIN_OF(blocks + tables, left.machine)) / (page_bytes + m->engine_page_bytes);
-    uint64_t pages = (left.device - MIN_OF(blocks, left.device)) / page_bytes;
-    uint64_t listed = left.machine - MIN_OF(tables, left.machine);
-    return m->engine_page_bytes ? MIN_OF(pages, listed / m->engine_page_bytes) : pages;
+    return (struct plan_need){p->ceiling_bytes - fixed.machine - p->requests_bytes, device - fixed.device};
 }
 
 /* Pages that the prefix cache may have beside those of sequences. Of a small model the machine's memory would
@@ -404,30 +270,33 @@ static uint64_t cached_pages(const struct plan_model *m, uint64_t wanted_bytes)
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
     const struct plan_model *m = &ret->model;
-    struct need left = left_bytes(ret);
+    struct plan_need left = left_bytes(ret);
     uint64_t *computing = m->domain ? &left.device : &left.machine;
     *computing -= share_images(ret, w, *computing);
     left.machine -= share_matchers(ret, w, left.machine);
     left.machine -= share_grammars(ret, w, left.machine);
-    uint64_t states = seqs_states(m, w), states_bytes = state_floor(m, w);
-    uint64_t pages_least = pages_floor(m, w, ret->max_model_len);
-    uint64_t pages_seqs = pages_least + pages_of(m, ret->max_model_len) * (m->seqs - 1);
-    uint32_t windows_seqs = m->seqs - 1 + windows_floor(w);
+    uint64_t states = plan_seqs_states(m, w), states_bytes = plan_state_floor(m, w);
+    uint64_t pages_least = plan_pages_floor(m, w, ret->max_model_len);
+    uint64_t pages_seqs = pages_least + plan_pages_of(m, ret->max_model_len) * (m->seqs - 1);
+    uint32_t windows_seqs = m->seqs - 1 + plan_windows_floor(w);
     uint64_t snapshots = 0;
     if (w->prefix_cache_bytes && m->state_bytes)
         snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, *computing) / m->state_bytes, SNAPSHOTS_MAX);
-    snapshots = MAX_OF(snapshots, agents_states(m, w));
-    uint64_t windows = windows_bytes(m, ret->max_model_len, windows_seqs, 0);
-    uint64_t pages = pages_left(m, left, states_bytes + windows, states + snapshots);
+    snapshots = MAX_OF(plan_shards_fit_snapshots(ret, w, snapshots), plan_agents_states(m, w));
+    uint64_t windows = plan_windows_bytes(m, ret->max_model_len, windows_seqs, 0);
+    uint64_t pages = plan_pages_left(m, left, states_bytes + windows, states + snapshots);
     pages = MIN_OF(pages, pages_seqs + cached_pages(m, w->prefix_cache_bytes));
+    pages = plan_shards_fit_pages(ret, w, pages, states + snapshots, windows_seqs);
     pages = MIN_OF(MAX_OF(pages, pages_least), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
     ret->states_max = (uint32_t)(states + snapshots);
-    uint64_t tables = tables_bytes(m, pages, states + snapshots);
+    plan_shards_share(ret, windows_seqs, pages - MIN_OF(pages, pages_seqs));
+    uint64_t tables = plan_tables_bytes(m, pages, states + snapshots);
     ret->engine_bytes = m->engine_bytes + tables;
-    ret->kv_bytes = in_units(pages * full_page_bytes(m)) +
-                    windows_bytes(m, ret->max_model_len, windows_seqs, pages - MIN_OF(pages, pages_seqs));
-    ret->state_bytes = in_units(ret->states_max * m->state_bytes);
+    ret->kv_bytes =
+        plan_in_units(pages * plan_full_page_bytes(m)) +
+        plan_windows_bytes(m, ret->max_model_len, windows_seqs, pages - MIN_OF(pages, pages_seqs));
+    ret->state_bytes = plan_in_units(ret->states_max * m->state_bytes);
     ASSERT(left.machine >= tables);
     left.machine -= tables;
     if (m->domain > 0)
@@ -439,32 +308,16 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ASSERT(ret->kv_bytes <= ret->pools_bytes && ret->state_bytes <= ret->pools_bytes);
     ASSERT(ret->prefix_cache_bytes <= ret->pools_bytes);
     ASSERT(ret->pages_max >= pages_least);
-    ASSERT(ret->states_max >= states + agents_states(m, w));
-    ASSERT(ret->pools_bytes >= pools_floor(m, w, ret->max_model_len));
+    ASSERT(ret->states_max >= states + plan_agents_states(m, w));
+    ASSERT(ret->pools_bytes >= plan_pools_floor(m, w, ret->max_model_len));
 }
 
 /* ---- lines ---- */
 
-static void add_to(struct plan *p, uint32_t domain, uint32_t depth, const char *name,
-                   enum account_class class, uint64_t floor, uint64_t limit, const char *note)
-{
-    const struct plan_line *last = p->line_count ? &p->lines[p->line_count - 1] : NULL;
-    ASSERT(last && last->domain == domain ? depth <= last->depth + 1 : depth == 0);
-    ASSERT(p->line_count < PLAN_LINES_MAX);
-    p->lines[p->line_count++] = (struct plan_line){.name = name,
-                                                   .note = note,
-                                                   .class = class,
-                                                   .account = accounts_of(name),
-                                                   .domain = domain,
-                                                   .depth = depth,
-                                                   .floor_bytes = floor,
-                                                   .limit_bytes = limit};
-}
-
 static void add(struct plan *p, uint32_t depth, const char *name, enum account_class class, uint64_t floor,
                 uint64_t limit, const char *note)
 {
-    add_to(p, 0, depth, name, class, floor, limit, note);
+    plan_lines_add(p, 0, depth, name, class, floor, limit, note);
 }
 
 static void add_process(struct plan *p)
@@ -522,9 +375,9 @@ static void add_lines_of(struct plan *p, uint32_t domain, const struct model_lin
     for (uint32_t i = 0; i < count; i++)
         if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain &&
             (lines[i].where != BESIDE || p->model.domain > 0) && lines[i].where != NOWHERE)
-            add_to(p, domain, lines[i].depth, lines[i].name,
-                   lines[i].mapped ? ACCOUNT_FILE : class_of(domain), lines[i].floor, lines[i].limit,
-                   lines[i].note);
+            plan_lines_add(p, domain, lines[i].depth, lines[i].name,
+                           lines[i].mapped ? ACCOUNT_FILE : class_of(domain), lines[i].floor, lines[i].limit,
+                           lines[i].note);
 }
 
 /* Between the first line of each domain and its pools. */
@@ -574,7 +427,7 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
 static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t kv = kv_floor(m, w, p->max_model_len), state = state_floor(m, w);
+    uint64_t kv = plan_kv_floor(m, w, p->max_model_len), state = plan_state_floor(m, w);
     const struct model_line lines[] = {
         {COMPUTING, 1, "pools", kv + state, p->pools_bytes, "these together, units of 2 MiB"},
         {COMPUTING, 2, "kv", kv, p->kv_bytes, "pages of 32 tokens"},
@@ -588,46 +441,33 @@ static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w
     add_lines_of(p, domain, lines, COUNT_OF(lines));
 }
 
-/* The model's account on the device, which has a floor and a limit of its own. */
-static void plan_device(struct plan *p, struct need floor, struct need limit)
-{
-    const struct plan_domain *d = &p->process.devices[p->model.domain - 1];
-    p->device = (struct plan_device){.name = d->name,
-                                     .ceiling_bytes = d->ceiling_bytes,
-                                     .floor_bytes = d->context_bytes + floor.device,
-                                     .limit_bytes = d->context_bytes + limit.device,
-                                     .context_bytes = d->context_bytes,
-                                     .model_bytes = limit.device,
-                                     .load_bytes = floor.device};
-    ASSERT(floor.device <= limit.device);
-}
-
 /* `engine`: its tables for one sequence. */
-static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engine, struct need *floor)
+static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engine, struct plan_need *floor)
 {
     const struct plan_model *m = &p->model;
     p->job_bytes =
         MIN_OF(job_bytes(m, p->max_model_len) + matcher_bytes(m, p->max_model_len), p->requests_bytes);
-    p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
+    p->pools_floor_bytes = plan_pools_floor(m, w, p->max_model_len);
     uint64_t machine = model_machine_bytes(m), computing = model_computing_bytes(m);
     uint64_t host = p->engine_bytes + p->requests_bytes + p->grammars_bytes + p->pinned_cache_bytes;
-    struct need limit =
+    struct plan_need limit =
         need_of(m, machine + host, computing - m->image_bytes + p->images_bytes + p->pools_bytes);
-    struct need fixed = need_of(m, machine, computing);
-    struct need running = need_of(m, p->engine_bytes + p->job_bytes, p->pools_floor_bytes);
+    struct plan_need fixed = need_of(m, machine, computing);
+    struct plan_need running = need_of(m, p->engine_bytes + p->job_bytes, p->pools_floor_bytes);
     *floor = need_of(m, machine + engine + p->job_bytes, computing + p->pools_floor_bytes);
     p->model_bytes = limit.machine;
     p->load_bytes = MIN_OF(fixed.machine + MAX_OF(running.machine, m->loading_bytes), p->model_bytes);
     if (m->domain > 0)
-        plan_device(p, *floor, limit);
+        p->device = plan_lines_device(p, m->domain, floor->device, limit.device);
+    plan_shards_plan(p, w);
 }
 
 static void add_model(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t engine = m->engine_bytes + tables_bytes(m, pages_floor(m, w, p->max_model_len),
-                                                     seqs_states(m, w) + agents_states(m, w));
-    struct need floor;
+    uint64_t engine = m->engine_bytes + plan_tables_bytes(m, plan_pages_floor(m, w, p->max_model_len),
+                                                          plan_seqs_states(m, w) + plan_agents_states(m, w));
+    struct plan_need floor;
     plan_model(p, w, engine, &floor);
     add(p, 0, m->name, ACCOUNT_ANON, floor.machine, p->model_bytes, "");
     add_parts(p, 0, engine);
@@ -635,11 +475,12 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     if (m->domain == 0)
         return;
     if (p->device.context_bytes > 0)
-        add_to(p, m->domain, 0, "context", ACCOUNT_DEVICE, p->device.context_bytes, p->device.context_bytes,
-               "the driver's, with the kernels");
-    add_to(p, m->domain, 0, m->name, ACCOUNT_DEVICE, floor.device, p->device.model_bytes, "");
+        plan_lines_add(p, m->domain, 0, "context", ACCOUNT_DEVICE, p->device.context_bytes,
+                       p->device.context_bytes, "the driver's, with the kernels");
+    plan_lines_add(p, m->domain, 0, m->name, ACCOUNT_DEVICE, floor.device, p->device.model_bytes, "");
     add_parts(p, m->domain, engine);
     add_pools(p, m->domain, w);
+    plan_shards_add(p, w);
 }
 
 /* Sums the machine's lines. */
@@ -668,9 +509,9 @@ static void share_least(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     p->engine_bytes =
-        m->engine_bytes + tables_bytes(m, pages_floor(m, w, p->max_model_len), states_most(m, w));
-    p->kv_bytes = kv_floor(m, w, p->max_model_len);
-    p->state_bytes = state_floor(m, w);
+        m->engine_bytes + plan_tables_bytes(m, plan_pages_floor(m, w, p->max_model_len), states_most(m, w));
+    p->kv_bytes = plan_kv_floor(m, w, p->max_model_len);
+    p->state_bytes = plan_state_floor(m, w);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
     p->images_bytes = m->image_bytes;
 }
@@ -692,7 +533,7 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
 {
     const struct plan_process *process = &p->process;
     const struct plan_model *m = &p->model;
-    struct need need = needed_bytes(process, m, w, p->max_model_len);
+    struct plan_need need = needed_bytes(process, m, w, p->max_model_len);
     bool device = m->domain > 0 && need.device > plan_ceiling_bytes(process, m->domain);
     *why = (struct plan_refusal){.domain = device ? m->domain : 0,
                                  .needed_bytes = device ? need.device : need.machine,
@@ -700,6 +541,11 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
                                  .context = longest(process, m, w, m->context_max),
                                  .seqs_max = most_seqs(process, model, arg, p->seqs, w, p->max_model_len),
                                  .agents_max = most_agents(process, m, w, p->max_model_len)};
+    const uint32_t full = plan_shards_full(process, m, w, p->max_model_len);
+    if (why->needed_bytes <= plan_ceiling_bytes(process, why->domain) && full < m->beside_count) {
+        why->domain = m->beside[full].domain;
+        why->needed_bytes = plan_shards_needed(process, m, w, p->max_model_len, full);
+    }
     why->ceiling_bytes = plan_ceiling_bytes(process, why->domain);
     ASSERT(why->needed_bytes > why->ceiling_bytes);
     ASSERT(why->seqs_max <= p->seqs);
@@ -737,9 +583,9 @@ static void plan_agents(const struct plan_wish *w, struct plan *p)
     struct plan_wish none = *w;
     none.agents = 0;
     p->agents = w->agents;
-    p->agent_tokens = w->agents ? agent_tokens(w, p->max_model_len) : 0;
-    p->agents_bytes =
-        pools_floor(&p->model, w, p->max_model_len) - pools_floor(&p->model, &none, p->max_model_len);
+    p->agent_tokens = w->agents ? plan_agent_tokens(w, p->max_model_len) : 0;
+    p->agents_bytes = plan_pools_floor(&p->model, w, p->max_model_len) -
+                      plan_pools_floor(&p->model, &none, p->max_model_len);
     ASSERT(w->agents > 0 || p->agents_bytes == 0);
 }
 
@@ -769,6 +615,8 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
     add_lines(&p, wish);
     ASSERT(!ok || (p.limit_bytes <= p.ceiling_bytes && p.floor_bytes <= p.limit_bytes));
     ASSERT(!ok || p.device.limit_bytes <= p.device.ceiling_bytes);
+    for (uint32_t i = 0; ok && i < m->beside_count; i++)
+        ASSERT(p.beside[i].limit_bytes <= p.beside[i].ceiling_bytes);
     *ret = p;
     return ok ? 0 : -ENOMEM;
 }

@@ -6,7 +6,8 @@
  *
  * A model computes in the memory of one domain: its weights, workspace, vision encoder, image embeddings and
  * pools lie there. The rest is the machine's, whatever the domain, with what host code keeps of the
- * workspace. Each domain has a ceiling of its own.
+ * workspace. Each domain has a ceiling of its own. A model on several devices has weights, a workspace and
+ * parts of all pages and states on each: as many pages as the fullest one has room for.
  * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
@@ -46,6 +47,14 @@ struct plan_process {
 struct plan_window {
     uint32_t tokens;
     uint64_t page_bytes;
+};
+
+/* The part of a model on a device beside plan_model.domain. */
+struct plan_shard {
+    uint32_t domain;
+    uint64_t weight_bytes, workspace_bytes, recorded_bytes;
+    uint64_t page_bytes, state_bytes;                /* parts of a page of each group, and of a state */
+    uint64_t window_page_bytes[PAGE_GROUPS_MAX - 1]; /* part of plan_window.page_bytes */
 };
 
 /* Memory of one model with `seqs` sequences in its batch. */
@@ -88,6 +97,8 @@ struct plan_model {
     uint64_t image_bytes;     /* features of one image of that size; 0: the model reads no images */
     bool has_vision, has_mtp; /* in the checkpoint */
     bool has_grammars;        /* tables_bytes has its vocabulary for grammars */
+    struct plan_shard beside[SHARDS_MAX - 1];
+    uint32_t beside_count;
 };
 
 #define PLAN_ALL           UINT64_MAX
@@ -133,21 +144,24 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 38
+#define PLAN_LINES_MAX (38 + 8 * (SHARDS_MAX - 1))
 
 /* The part of a plan on a device. */
 struct plan_device {
+    uint32_t domain;  /* plan_model.domain */
     const char *name; /* NULL: the model computes in the machine's memory */
     uint64_t ceiling_bytes, floor_bytes, limit_bytes;
-    uint64_t context_bytes; /* bytes of floor and limit that the process has once */
-    uint64_t model_bytes;   /* the limit of the model's account there */
-    uint64_t load_bytes;    /* bytes that a load reserves there */
+    uint64_t context_bytes;                  /* bytes of floor and limit that the process has once */
+    uint64_t model_bytes;                    /* the limit of the model's account there */
+    uint64_t load_bytes;                     /* bytes that a load reserves there */
+    uint64_t pools_bytes, pools_floor_bytes; /* limit and floor of the pools, of a device beside the first */
 };
 
 struct plan {
     /* The machine's memory; limit: of all accounts together. */
     uint64_t ceiling_bytes, floor_bytes, limit_bytes;
     struct plan_device device;
+    struct plan_device beside[SHARDS_MAX - 1]; /* [model.beside_count] */
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
     uint32_t reserve;              /* part of max_model_len for compactions, see plan_wish */
@@ -191,7 +205,7 @@ struct plan_refusal {
  * theirs. */
 uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window *w, uint32_t length,
                            uint32_t seqs);
-/* Bytes of the pages of one sequence, of all groups. */
+/* Bytes of the pages of one sequence, of all groups, on all devices. */
 uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length);
 /* The limits of all accounts of the process in that domain together; the machine's has 0. */
 uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain);
@@ -205,7 +219,10 @@ struct placement_names plan_places(const struct plan_process *p, const char *lis
 /* Returns the bytes that a load reserves in all domains together. */
 static inline uint64_t plan_load_bytes(const struct plan *p)
 {
-    return p->load_bytes + p->device.load_bytes;
+    uint64_t bytes = p->load_bytes + p->device.load_bytes;
+    for (uint32_t i = 0; i < p->model.beside_count; i++)
+        bytes += p->beside[i].load_bytes;
+    return bytes;
 }
 
 /* 0. -ENOMEM: it does not fit; `why` has the shortage and the plan the needed limits. -EINVAL: the model was

@@ -135,8 +135,11 @@ int measure_bind(struct binder *b, const struct bind_targets *to, struct bind_ma
 {
     struct layer l;
     int r = bind_ends(b, to->ends);
-    for (uint32_t i = 0; r == 0 && i < b->config->layers; i++)
+    for (uint32_t i = 0; r == 0 && i < b->config->layers; i++) {
+        binder_turn(b, b->config->shards.layer[i]);
         r = bind_layer(b, i, to->layers ? &to->layers[i] : &l);
+    }
+    binder_turn(b, 0);
     *text = (struct bind_mark){b->used, b->digest};
     return r == 0 && b->config->vision.shape.present ? vision_bind(b, to->vision_blocks, to->vision) : r;
 }
@@ -163,8 +166,10 @@ static int measure_text(const struct config *c, const struct model_parts *p, con
     int r = binder_init(&b);
     if (r == 0)
         r = measure_bind(&b, &nowhere, &ret->text_mark);
+    for (uint32_t i = 0; p->sizes && i < MAX_OF(c->shards.count, 1u); i++)
+        p->sizes->rest_bytes += i > 0 ? b.places[i].used : b.used;
     if (p->sizes)
-        p->sizes->rest_bytes += b.used + b.other.used;
+        p->sizes->rest_bytes += b.other.used;
     b.sizes = NULL;
     if (r == 0)
         r = unread_check(&b, e);
@@ -210,6 +215,29 @@ static const char *cpu_part(const struct config *c)
                                                : NULL;
 }
 
+/* The layers of a device follow each other, and those of the next device follow them. A layer that reads
+ * another one's keys and values is where they are. */
+static int check_shards(const struct config *c, struct err *e)
+{
+    const struct model_shards *s = &c->shards;
+    ASSERT(s->count <= SHARDS_MAX);
+    if (s->count > 1 && !c->backend->shards)
+        return err_set(e, -ENOTSUP, "a model on %s is not spread over several devices", c->backend->name);
+    for (uint32_t i = 0, before = 0; s->count > 1 && i < c->layers; before = s->layer[i++]) {
+        const uint32_t from = c->layer[i].kv_from;
+        ASSERT(s->layer[i] < s->count);
+        if (s->layer[i] != before && s->layer[i] != before + 1)
+            return err_set(e, -ENOTSUP, "the layers of a device must follow each other: layer %u does not",
+                           i);
+        if (from != NONE && s->layer[i] != s->layer[from])
+            return err_set(e, -ENOTSUP,
+                           "layers %u and %u cannot be on two devices: one reads the other's keys and values",
+                           from, i);
+    }
+    ASSERT(s->count <= 1 || s->layer[c->layers - 1] == s->count - 1);
+    return 0;
+}
+
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, struct model_files *files,
                       const struct model_parts *p, struct err *e)
@@ -224,6 +252,7 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->drafts_max = p->drafts_max;
     c->page_beside = p->page_beside;
     c->page_stride = p->page_stride;
+    c->shards = p->shards;
     if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
         return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32 is", c->backend->name);
     if (c->compute == COMPUTE_FP8 && !c->backend->fp8)
@@ -240,6 +269,9 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
                        "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32, "
                        "int8 and fp8",
                        c->backend->name, compute_mode_name(c->compute));
+    int r = check_shards(c, e);
+    if (r < 0)
+        return r;
     const char *part = cpu_part(c);
     if (part && !c->backend->integers)
         return err_set(e, -ENOTSUP, "%s of %s are not computed on %s", part, c->family_name,
@@ -247,7 +279,12 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !measure_sees(c, s->checkpoint))
         return 0;
-    return read_vision(c, files, p, e);
+    r = read_vision(c, files, p, e);
+    for (uint32_t i = 0; r == 0 && i < MIN_OF(c->vision.deepstack_count, c->layers); i++)
+        if (c->shards.layer[i] > 0)
+            return err_set(e, -ENOTSUP,
+                           "layer %u reads the features of images, and must be on the first device", i);
+    return r;
 }
 
 static int measure_head(struct config *c, struct model_files *files, struct binder *b, struct bind_mark *head)

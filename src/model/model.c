@@ -38,23 +38,32 @@
 #define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* a layer\'s */
 #define TOKENS_MAX_LIMIT       (1u << 20)
 
+/* Memory of a device: weights and workspace. */
+struct shard {
+    struct device *device;
+    struct account *weights_account, *workspace_account, *recorded_account;
+    struct charge recorded;
+    struct arena *workspace;
+    struct weight_memory weights, range; /* range: instead of `workspace`, where the backend wants ranges */
+};
+
 struct model {
     struct device *device;
     struct model_shape shape;
     struct config config;
-    struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
+    struct shard shards[SHARDS_MAX]; /* [shape.shard_count] */
+    struct account *tables_account, *mtp_account;
     struct account *experts_account; /* experts in the machine's memory; NULL: none, or uncounted */
-    struct account *host_account;    /* the host's part of the workspace; NULL: workspace_account */
-    /* NULL: the backend records no steps there, or they are uncounted. */
-    struct account *recorded_account, *recorded_host_account;
-    struct charge recorded, recorded_host;             /* to these */
-    struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
-    struct packed packed;                              /* while it loads */
-    struct weight_memory weights, mtp_memory;
-    struct weight_memory experts;         /* experts in the machine's memory */
-    struct weight_memory draft_memory;    /* the draft vocabulary where the head is mapped */
-    struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
-    struct layer *layers;                 /* [config.layers] */
+    struct account *host_account;    /* the host's part of the workspace; NULL: the first shard's */
+    /* NULL here and in a shard: the backend records no steps there, or they are uncounted. */
+    struct account *recorded_host_account;
+    struct charge recorded_host;           /* to it */
+    struct arena *tables, *host_workspace; /* host_workspace: NULL: the first shard's */
+    struct packed packed;                  /* while it loads */
+    struct weight_memory mtp_memory;
+    struct weight_memory experts;      /* experts in the machine's memory */
+    struct weight_memory draft_memory; /* the draft vocabulary where the head is mapped */
+    struct layer *layers;              /* [config.layers] */
     struct model_ends ends;
     struct mtp mtp; /* with shape.mtp */
     struct draft_vocab draft_vocab;
@@ -154,6 +163,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp_mapped = mapped > 0,
     };
     config_fill_layouts(c, &shape);
+    for (uint32_t i = 1; i < shape.shard_count; i++)
+        shape.beside[i - 1].weight_bytes = weight_memory_round(MAX_OF(b->places[i].used, (uint64_t)1));
     weight_forms_text(&b->forms, shape.form);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
@@ -222,6 +233,11 @@ struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32
 
 /* ---- loading ---- */
 
+static uint32_t shards_of(const struct model_opts *o)
+{
+    return MAX_OF(o->parts.shards.count, 1u);
+}
+
 static int check_opts(const struct model_opts *o, struct err *e)
 {
     if (o->tokens_max == 0 || o->tokens_max > TOKENS_MAX_LIMIT || o->seqs_max == 0 ||
@@ -231,6 +247,9 @@ static int check_opts(const struct model_opts *o, struct err *e)
                        o->tokens_max, o->seqs_max, TOKENS_MAX_LIMIT);
     if (!o->device)
         return err_set(e, -EINVAL, "a device must be given");
+    for (uint32_t i = 1; i < shards_of(o); i++)
+        if (!o->beside[i - 1].device || o->beside[i - 1].device->backend != o->device->backend)
+            return err_set(e, -EINVAL, "a model is spread over devices of one kind");
     return measure_check_parts(&o->parts, e);
 }
 
@@ -239,20 +258,28 @@ static struct account *device_parent(const struct model_opts *o)
     return o->device_parent ? o->device_parent : o->parent;
 }
 
-/* Mapped weights are pages of a file. */
-static int open_weights(struct model *m, struct account *parent, bool mapped)
+static struct account *parent_on(const struct model_opts *o, uint32_t shard)
 {
-    return mapped && parent ? account_open(parent, accounts_row(ACCOUNT_WEIGHTS)->name, ACCOUNT_FILE,
-                                           ACCOUNT_NO_LIMIT, &m->weights_account)
-                            : measure_account(parent, ACCOUNT_WEIGHTS, &m->weights_account);
+    return shard > 0 ? o->beside[shard - 1].parent : device_parent(o);
+}
+
+/* Mapped weights are pages of a file. */
+static int open_shard(struct shard *s, struct account *parent, bool mapped)
+{
+    int r = mapped && parent ? account_open(parent, accounts_row(ACCOUNT_WEIGHTS)->name, ACCOUNT_FILE,
+                                            ACCOUNT_NO_LIMIT, &s->weights_account)
+                             : measure_account(parent, ACCOUNT_WEIGHTS, &s->weights_account);
+    return r == 0 ? measure_account(parent, ACCOUNT_WORKSPACE, &s->workspace_account) : r;
 }
 
 static int open_accounts(struct model *m, const struct model_opts *o, bool mapped)
 {
     struct account *parent = o->parent, *on_device = device_parent(o);
-    int r = open_weights(m, on_device, mapped);
-    if (r == 0)
-        r = measure_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
+    int r = 0;
+    for (uint32_t i = 0; i < shards_of(o) && r == 0; i++) {
+        m->shards[i].device = i > 0 ? o->beside[i - 1].device : o->device;
+        r = open_shard(&m->shards[i], parent_on(o, i), mapped);
+    }
     if (r == 0 && on_device != parent)
         r = measure_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
     if (r == 0)
@@ -267,12 +294,12 @@ static int create_planned_arena(struct account *account, uint64_t bytes, struct 
     return measure_arena(account, bytes, ret);
 }
 
-static int create_range(struct model *m, const struct model_opts *opts, uint64_t bytes)
+static int create_range(struct shard *s, uint64_t bytes)
 {
-    if (m->workspace_account)
-        account_set_planned(m->workspace_account, bytes);
-    int r = weight_memory_init(&m->workspace_range, opts->device->domain, m->workspace_account, bytes);
-    return r == 0 ? weight_memory_commit(&m->workspace_range, (size_t)bytes, NULL) : r;
+    if (s->workspace_account)
+        account_set_planned(s->workspace_account, bytes);
+    int r = weight_memory_init(&s->range, s->device->domain, s->workspace_account, bytes);
+    return r == 0 ? weight_memory_commit(&s->range, (size_t)bytes, NULL) : r;
 }
 
 /* Records come with the steps: until then the bytes are guaranteed. */
@@ -287,30 +314,40 @@ static int open_recorded(struct account *parent, uint64_t bytes, struct account 
     return account_set_floor(*ret, bytes);
 }
 
+static int create_on(const struct model *m, struct shard *s, struct account *parent, uint64_t bytes,
+                     struct step_device *ret)
+{
+    int r = m->shape.ranges ? create_range(s, bytes)
+                            : create_planned_arena(s->workspace_account, bytes, &s->workspace);
+    if (r == 0)
+        r = open_recorded(parent, m->shape.workspace.recorded_bytes, &s->recorded_account, &s->recorded);
+    *ret = (struct step_device){s->device, s->workspace, s->range.base,
+                                s->recorded_account ? &s->recorded : NULL};
+    return r;
+}
+
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     const struct model_workspace w =
         model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max,
                               m->config.experts_apart ? opts->cpu->workers : opts->device->workers);
-    struct account *host = m->host_account ? m->host_account : m->workspace_account;
-    int r = m->shape.ranges ? create_range(m, opts, w.device_bytes)
-                            : create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
+    struct account *host = m->host_account ? m->host_account : m->shards[0].workspace_account;
+    struct step_memory memory = {.host = NULL};
+    int r = 0;
+    for (uint32_t i = 0; i < m->shape.shard_count && r == 0; i++)
+        r = create_on(m, &m->shards[i], parent_on(opts, i), w.device_bytes, &memory.on[i]);
     if (r == 0 && w.host_bytes > 0)
         r = create_planned_arena(host, w.host_bytes, &m->host_workspace);
     if (r == 0)
-        r = open_recorded(device_parent(opts), m->shape.workspace.recorded_bytes, &m->recorded_account,
-                          &m->recorded);
-    if (r == 0)
         r = open_recorded(opts->parent, m->shape.workspace.recorded_host_bytes, &m->recorded_host_account,
                           &m->recorded_host);
-    const struct step_memory memory = {m->workspace, m->host_workspace ? m->host_workspace : m->workspace,
-                                       m->workspace_range.base, m->recorded_account ? &m->recorded : NULL,
-                                       m->recorded_host_account ? &m->recorded_host : NULL};
+    memory.host = m->host_workspace ? m->host_workspace : m->shards[0].workspace;
+    memory.recorded_host = m->recorded_host_account ? &m->recorded_host : NULL;
     if (r == 0)
         r = step_create(&memory, &m->config, opts, &m->step);
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of workspace are more than is left",
-                            (ull)(w.device_bytes + w.host_bytes));
+                            (ull)(m->shape.shard_count * w.device_bytes + w.host_bytes));
 }
 
 /* Address space only; memory comes with images. */
@@ -358,11 +395,27 @@ static int prepare_experts(struct model *m, struct binder *b, const struct model
                   : err_set(e, r, "%llu bytes of experts are more than is left", (ull)m->shape.experts_bytes);
 }
 
+/* The memory of the other devices, in the places of the binder. */
+static int prepare_beside(struct model *m, struct binder *b, struct err *e)
+{
+    for (uint32_t i = 1; i < m->shape.shard_count; i++) {
+        struct shard *s = &m->shards[i];
+        const uint64_t bytes = m->shape.beside[i - 1].weight_bytes;
+        if (s->weights_account)
+            account_set_planned(s->weights_account, bytes);
+        int r = weight_memory_init(&s->weights, s->device->domain, s->weights_account, bytes);
+        if (r < 0)
+            return err_set(e, r, "%llu bytes of weights are more than is left", (ull)bytes);
+        b->places[i] = (struct binder_shard){.memory = &s->weights, .device = s->device};
+    }
+    return 0;
+}
+
 /* Maps `used` bytes of a region of the packed file: the binder finds places alone. */
 static int map_region(struct model *m, const char *region, uint64_t used, const struct packed_load *load,
                       struct weight_memory *memory, struct binder *b)
 {
-    int r = packed_map(&m->packed, region, used, load, m->weights_account, memory, b->e);
+    int r = packed_map(&m->packed, region, used, load, m->shards[0].weights_account, memory, b->e);
     b->memory = memory;
     b->ready = used;
     b->used = b->digest = b->source_bytes = 0;
@@ -453,18 +506,22 @@ static int map_weights(struct model *m, struct binder *b, const struct measured 
                        const struct model_opts *opts, struct err *e)
 {
     const struct packed_load load = packed_load_of(measured, s, opts);
-    if (m->weights_account)
-        account_set_planned(m->weights_account, m->shape.weight_bytes);
+    if (m->shards[0].weights_account)
+        account_set_planned(m->shards[0].weights_account, m->shape.weight_bytes);
     b->e = e;
-    return map_region(m, PACKED_WEIGHTS, b->used, &load, &m->weights, b);
+    return map_region(m, PACKED_WEIGHTS, b->used, &load, &m->shards[0].weights, b);
 }
 
 static int pack(struct model *m, const struct measured *measured, struct source *s,
                 const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = m->packed.bundle ? map_weights(m, &b, measured, s, opts, e)
-                             : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
+    struct shard *first = &m->shards[0];
+    int r = m->packed.bundle
+                ? map_weights(m, &b, measured, s, opts, e)
+                : prepare_packing(&b, &s->packers, opts, first->weights_account, &first->weights, e);
+    if (r == 0)
+        r = prepare_beside(m, &b, e);
     if (r == 0)
         r = prepare_experts(m, &b, opts, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
@@ -550,6 +607,17 @@ int model_load(struct model_files *files, const struct model_opts *opts, struct 
     return r;
 }
 
+/* Fine on a zeroed struct. */
+static void shard_done(struct shard *s)
+{
+    weight_memory_done(&s->weights);
+    weight_memory_done(&s->range);
+    arena_free(s->workspace);
+    account_close(s->weights_account);
+    account_close(s->workspace_account);
+    account_close(s->recorded_account);
+}
+
 void model_free(struct model *m)
 {
     if (!m)
@@ -557,19 +625,15 @@ void model_free(struct model *m)
     vision_encoder_done(&m->encoder);
     if (m->step && m->step->compute)
         compute_close(m->step->compute);
-    weight_memory_done(&m->weights);
     weight_memory_done(&m->experts);
     weight_memory_done(&m->mtp_memory);
     weight_memory_done(&m->draft_memory);
-    weight_memory_done(&m->workspace_range);
     arena_free(m->host_workspace);
-    arena_free(m->workspace);
+    for (uint32_t i = 0; i < SHARDS_MAX; i++)
+        shard_done(&m->shards[i]);
     arena_free(m->tables);
-    account_close(m->weights_account);
     account_close(m->experts_account);
-    account_close(m->workspace_account);
     account_close(m->host_account);
-    account_close(m->recorded_account);
     account_close(m->recorded_host_account);
     account_close(m->tables_account);
     account_close(m->mtp_account);
@@ -630,7 +694,7 @@ int model_step_end(struct model *m)
 {
     int r = step_end(m->step);
     if (r == 0)
-        r = weight_memory_check(&m->weights);
+        r = weight_memory_check(&m->shards[0].weights);
     return r == 0 ? weight_memory_check(&m->mtp_memory) : r;
 }
 

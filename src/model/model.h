@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 struct backend;
+struct batch_shard;
 struct device;
 struct model;
 struct model_files;
@@ -32,6 +33,13 @@ const char *model_kv_smaller(const struct model_shape *s);
 
 /* Requested form of K and V: the one that suits the mode and the device. */
 #define KV_AUTO ((enum kv_form)KV_FORMS)
+
+/* Which device of model_opts has each layer; all else of a model is on the first one. */
+#define MODEL_LAYERS_MAX 1024
+struct model_shards {
+    uint32_t count; /* 0 counts as 1 */
+    uint8_t layer[MODEL_LAYERS_MAX];
+};
 
 /* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,
  * and what computes them. Zeros: none. */
@@ -60,6 +68,7 @@ struct model_parts {
     size_t page_stride;
     struct placement placement;    /* zeros: all parts are on the model's device */
     struct placement_sizes *sizes; /* gets the bytes of the text model's parts; NULL: not wanted */
+    struct model_shards shards;    /* zeros: one device has all of it */
 };
 #define MODEL_DRAFTS_MAX       8
 #define MODEL_DRAFT_VOCAB_AUTO UINT32_MAX /* a quarter of the vocabulary, from 1024 to 16384 */
@@ -129,6 +138,11 @@ struct model_kv {
     uint32_t group;                           /* index in model_shape.groups */
     size_t page_bytes;                        /* bytes of a page for all these layers together */
 };
+/* The part of a model on a device beside the first: its layers. */
+struct model_shard {
+    uint64_t weight_bytes;
+    size_t page_bytes[PAGE_GROUPS_MAX], state_bytes; /* parts of a page of each group, and of a state */
+};
 #define MODEL_KV_MAX 8
 /* Bytes of a text that names keys of config.json. */
 #define MODEL_UNKNOWN_MAX 256
@@ -167,10 +181,13 @@ struct model_shape {
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     bool routed;             /* it has experts, of which a token uses some */
     uint64_t parameters;
-    struct compute_cost workspace; /* cost of a step's workspace per unit of model_opts */
-    bool apart;                    /* it computes in memory that is not the machine's */
-    bool samples;                  /* its device samples tokens from rows of logits */
-    bool ranges;                   /* its workspace there is a range of the device's domain */
+    struct compute_cost workspace; /* cost of a step's workspace per unit of model_opts: on each device */
+    /* Devices that have parts of it. Bytes of weights, pages and states above are those of the first one. */
+    uint32_t shard_count;
+    struct model_shard beside[SHARDS_MAX - 1]; /* [shard_count - 1] */
+    bool apart;                                /* it computes in memory that is not the machine's */
+    bool samples;                              /* its device samples tokens from rows of logits */
+    bool ranges;                               /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[64];             /* form of its matrices in the files: "BF16", "Q4_K and 2 others"
                                 * (weight_forms.h) */
@@ -204,6 +221,12 @@ struct model_opts {
     /* `weights`, `workspace`, `recorded steps`, `mtp` and `vision` open below it instead: an account in the
      * memory of the device. What the host keeps of the workspace stays below parent. NULL: parent. */
     struct account *device_parent;
+    /* The other devices of parts.shards, of one backend, and accounts in their memory, below which `weights`,
+     * `workspace` and `recorded steps` are opened, too. */
+    struct model_beside {
+        struct device *device;
+        struct account *parent;
+    } beside[SHARDS_MAX - 1];
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
@@ -277,9 +300,10 @@ struct model_seq {
 struct model_step {
     const struct model_seq *seqs;
     uint32_t seq_count;
-    dev_ptr pages[PAGE_GROUPS_MAX];    /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
-    dev_ptr states;                    /* base of the state pool; null without states */
-    float *logits;                     /* [logit rows][vocab]: of sequence 0 first */
+    dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
+    dev_ptr states;                 /* base of the state pool; null without states */
+    const struct batch_shard *beside_shards; /* [shard_count - 1]: bases on the other devices */
+    float *logits;                           /* [logit rows][vocab]: of sequence 0 first */
     const struct row_samples *samples; /* [logit rows]; NULL: all of each row. batch.h, like the next two */
     struct row_top *tops;              /* [logit rows] */
     const uint64_t *valid_ids;

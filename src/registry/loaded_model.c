@@ -66,6 +66,16 @@ static struct account *account_of(const struct loaded_model *h, const struct pla
     return line->domain > 0 ? h->device_account : h->account;
 }
 
+/* The account of a line of any of its devices. */
+static struct account *account_on(const struct loaded_model *h, const struct plan *plan,
+                                  const struct plan_line *line)
+{
+    for (uint32_t i = 0; i < plan->model.beside_count; i++)
+        if (plan->beside[i].domain == line->domain)
+            return h->beside_accounts[i];
+    return account_of(h, line);
+}
+
 static int open_root(struct load *l, struct account *root, uint64_t limit_bytes, struct account **ret)
 {
     int r = root ? account_open(root, l->opts->settings->id, ACCOUNT_ANON, limit_bytes, ret) : -ENOMEM;
@@ -73,6 +83,17 @@ static int open_root(struct load *l, struct account *root, uint64_t limit_bytes,
         return err_set(l->e, r, "no memory for an account");
     account_set_planned(*ret, limit_bytes);
     return 0;
+}
+
+/* "cuda:0,cuda:1": its devices, in the order of its layers. */
+static void name_devices(struct loaded_model *h)
+{
+    size_t len = (size_t)snprintf(h->devices, sizeof(h->devices), "%s",
+                                  h->device_account ? account_domain(h->device_account)->name : "cpu");
+    for (uint32_t i = 0; i < COUNT_OF(h->beside_accounts) && h->beside_accounts[i]; i++)
+        len += (size_t)snprintf(h->devices + len, sizeof(h->devices) - len, ",%s",
+                                account_domain(h->beside_accounts[i])->name);
+    ASSERT(len < sizeof(h->devices));
 }
 
 static int open_account(struct load *l)
@@ -84,6 +105,11 @@ static int open_account(struct load *l)
     ASSERT((domain != domain_machine()) == (plan->device.name != NULL));
     if (r == 0 && plan->device.name)
         r = open_root(l, ledger_root_of(ledger, domain), plan->device.model_bytes, &l->h->device_account);
+    for (uint32_t i = 0; i < plan->model.beside_count && r == 0; i++)
+        r = open_root(l, ledger_root_of(ledger, l->opts->beside[i]->domain), plan->beside[i].model_bytes,
+                      &l->h->beside_accounts[i]);
+    if (r == 0)
+        name_devices(l->h);
     return r;
 }
 
@@ -102,8 +128,11 @@ static int make_room(struct load *l)
 {
     const struct plan *plan = &l->opts->settings->plan;
     int r = make_room_in(l, l->h->account, plan->load_bytes);
-    return r == 0 && l->h->device_account ? make_room_in(l, l->h->device_account, plan->device.load_bytes)
-                                          : r;
+    if (r == 0 && l->h->device_account)
+        r = make_room_in(l, l->h->device_account, plan->device.load_bytes);
+    for (uint32_t i = 0; i < plan->model.beside_count && r == 0; i++)
+        r = make_room_in(l, l->h->beside_accounts[i], plan->beside[i].load_bytes);
+    return r;
 }
 
 static int load_tokenizer(struct load *l)
@@ -270,17 +299,20 @@ static struct model_opts model_opts_of(const struct load *l)
     struct model_parts parts = s->parts;
     if (parts.eagle)
         parts.eagle = s->draft.dir;
-    return (struct model_opts){.tokens_max = s->tokens_max,
-                               .seqs_max = s->plan.seqs,
-                               .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
-                               .context = s->plan.max_model_len,
-                               .parts = parts,
-                               .device = o->device,
-                               .cpu = o->cpu,
-                               .parent = l->h->account,
-                               .device_parent = l->h->device_account,
-                               .progress = o->progress,
-                               .progress_arg = o->arg};
+    struct model_opts opts = {.tokens_max = s->tokens_max,
+                              .seqs_max = s->plan.seqs,
+                              .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
+                              .context = s->plan.max_model_len,
+                              .parts = parts,
+                              .device = o->device,
+                              .cpu = o->cpu,
+                              .parent = l->h->account,
+                              .device_parent = l->h->device_account,
+                              .progress = o->progress,
+                              .progress_arg = o->arg};
+    for (uint32_t i = 0; i < s->plan.model.beside_count; i++)
+        opts.beside[i] = (struct model_beside){o->beside[i], l->h->beside_accounts[i]};
+    return opts;
 }
 
 static int load_weights(struct load *l)
@@ -359,6 +391,8 @@ static int create_engine(struct load *l)
     const bool has_identity = find_identity(l, &opts.identity);
     opts.store = has_identity ? l->opts->store : NULL;
     opts.shared = has_identity ? l->opts->shared : NULL;
+    for (uint32_t i = 0; i < plan->model.beside_count; i++)
+        opts.beside[i] = (struct engine_beside){l->h->beside_accounts[i], plan->beside[i].pools_bytes};
     opts.tells_prefixes = l->opts->events != NULL;
     opts.events = open_feed(l, &events);
     opts.max_model_len = plan->max_model_len;
@@ -393,7 +427,8 @@ static int apply_plan(struct load *l)
     int r = 0;
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *line = &plan->lines[i];
-        struct account *a = line->depth > 0 ? accounts_find(account_of(l->h, line), line->account) : NULL;
+        struct account *a =
+            line->depth > 0 ? accounts_find(account_on(l->h, plan, line), line->account) : NULL;
         if (!a)
             continue;
         account_set_planned(a, line->limit_bytes);
@@ -407,6 +442,9 @@ static int apply_plan(struct load *l)
         r = set_floor(l, ACCOUNT_VISION, plan->model.vision_bytes);
     if (r == 0 && s->shares)
         r = set_floor(l, ACCOUNT_IMAGES, plan->model.image_bytes);
+    for (uint32_t i = 0; i < plan->model.beside_count && r == 0 && s->shares; i++)
+        r = account_set_floor(accounts_find(l->h->beside_accounts[i], ACCOUNT_POOLS),
+                              plan->beside[i].pools_floor_bytes);
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 
@@ -499,8 +537,12 @@ struct account *loaded_model_account(const struct loaded_model *h, const struct 
 {
     if (domain == domain_machine())
         return h->account;
-    bool has = h->device_account && account_domain(h->device_account) == domain;
-    return has ? h->device_account : NULL;
+    if (h->device_account && account_domain(h->device_account) == domain)
+        return h->device_account;
+    for (uint32_t i = 0; i < COUNT_OF(h->beside_accounts) && h->beside_accounts[i]; i++)
+        if (account_domain(h->beside_accounts[i]) == domain)
+            return h->beside_accounts[i];
+    return NULL;
 }
 
 void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64_t *used)
@@ -511,13 +553,17 @@ void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64
         on_device = account_numbers(h->device_account);
     *reserved = n.reserved + on_device.reserved;
     *used = n.used + on_device.used;
+    for (uint32_t i = 0; i < COUNT_OF(h->beside_accounts) && h->beside_accounts[i]; i++) {
+        n = account_numbers(h->beside_accounts[i]);
+        *reserved += n.reserved;
+        *used += n.used;
+    }
 }
 
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret)
 {
     ASSERT(h->model && h->engine);
-    const char *device = h->device_account ? account_domain(h->device_account)->name : "cpu";
     *ret = (struct served_model){.id = s->id,
                                  .engine = h->engine,
                                  .shape = model_shape(h->model),
@@ -534,7 +580,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .grammars = h->grammars,
                                  .created_s = (int64_t)clock_wall_s(),
                                  .compute = compute_mode_name(model_shape(h->model)->compute),
-                                 .device = device,
+                                 .device = h->devices,
                                  .drafting = s->engine.drafting,
                                  .exact = !s->engine.drafting.optimistic};
 }
@@ -573,6 +619,8 @@ static void close_tokenizer(struct loaded_model *h)
 /* Demands that nothing is left in them: a leak stops here. */
 static void close_account(struct loaded_model *h)
 {
+    for (uint32_t i = 0; i < COUNT_OF(h->beside_accounts); i++)
+        account_close(h->beside_accounts[i]);
     account_close(h->device_account);
     account_close(h->account);
 }

@@ -28,7 +28,9 @@ struct served_model;
 struct loaded_model {
     struct account *account, *tokenizer_account;
     struct account *device_account; /* in the domain of its device; NULL: that is the machine's memory */
-    struct arena *text;             /* tokenizer and template */
+    struct account *beside_accounts[SHARDS_MAX - 1]; /* in the domains of its other devices */
+    char devices[SHARDS_MAX * 10];                   /* their names: "cuda:0,cuda:1", "cpu" */
+    struct arena *text;                              /* tokenizer and template */
     struct tokenizer *tokenizer;
     struct chat_template *template;
     struct chat_syntax *syntax;
@@ -49,10 +51,11 @@ struct loaded_model_opts {
     struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
     struct holders *holders;               /* engine_opts.holders */
     struct device *device;
-    struct device *cpu;         /* model_opts.cpu */
-    struct store *store;        /* engine_opts.store */
-    struct shared_tier *shared; /* engine_opts.shared */
-    struct kv_events *events;   /* NULL: none */
+    struct device *cpu;                    /* model_opts.cpu */
+    struct device *beside[SHARDS_MAX - 1]; /* the other devices of a model that is spread over several */
+    struct store *store;                   /* engine_opts.store */
+    struct shared_tier *shared;            /* engine_opts.shared */
+    struct kv_events *events;              /* NULL: none */
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
      * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);

@@ -151,6 +151,25 @@ static void plan_windows(const struct model_shape *s, struct plan_model *ret)
             (struct plan_window){.tokens = s->groups[g].window, .page_bytes = s->groups[g].page_bytes};
 }
 
+/* Its devices beside the first. */
+static void plan_beside(const struct model_plan *p, uint64_t workspace_bytes, struct plan_model *ret)
+{
+    const struct model_shape *s = &p->shape;
+    ret->beside_count = MAX_OF(s->shard_count, 1u) - 1;
+    for (uint32_t i = 0; i < ret->beside_count; i++) {
+        struct plan_shard *to = &ret->beside[i];
+        *to = (struct plan_shard){.domain = p->beside[i],
+                                  .weight_bytes = s->beside[i].weight_bytes,
+                                  .workspace_bytes = workspace_bytes,
+                                  .recorded_bytes = s->workspace.recorded_bytes,
+                                  .state_bytes = s->beside[i].state_bytes};
+        for (uint32_t g = 0; g < s->group_count; g++)
+            to->page_bytes += s->beside[i].page_bytes[g];
+        for (uint32_t g = 1; g < s->group_count; g++)
+            to->window_page_bytes[g - 1] = s->beside[i].page_bytes[g];
+    }
+}
+
 void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
 {
     const struct model_plan *p = model_plan;
@@ -200,6 +219,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
     };
     plan_draft(p, opts.tokens_max, seqs, ret);
     plan_windows(s, ret);
+    plan_beside(p, workspace.device_bytes, ret);
     if (!ret->has_grammars)
         return;
     ret->matcher_bytes = engine.matcher_bytes;

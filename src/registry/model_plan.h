@@ -20,7 +20,8 @@ struct model_plan {
     /* Given. */
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
-    uint32_t domain; /* see plan_model.domain */
+    uint32_t domain;                 /* see plan_model.domain */
+    uint32_t beside[SHARDS_MAX - 1]; /* with parts.shards: the domains of the other devices */
     uint64_t prefix_cache_bytes, pinned_cache_bytes;
     bool tells_prefixes;    /* engine_opts */
     uint32_t agents;        /* see plan_wish */

@@ -56,6 +56,8 @@ struct model_settings {
     struct model_options options;
     uint32_t tokens_max; /* tokens of one step */
     uint32_t device;     /* index into registry_opts.devices */
+    /* The other devices that --place names. */
+    uint32_t beside[SHARDS_MAX - 1], beside_count;
     /* Replicas stand next to each other: this one is number `replica` of `replica_count`. The first has the
      * names that clients use. 0 counts as 1. */
     uint32_t replica, replica_count;

@@ -447,7 +447,8 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
     int error = r->stopping ? shut_down(why) : 0;
     if (error == 0) {
         e->waiters++;
-        registry_device_state(e)->told |= operator;
+        if (operator)
+            registry_device_tell(e);
         if (operator&& !registry_takes_requests(e)) {
             e->ordered = true;
             e->stopped = false;

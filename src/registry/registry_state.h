@@ -127,14 +127,25 @@ static inline struct device *registry_device_of(const struct entry *e)
 {
     return e->registry->opts.devices[e->known.device];
 }
-static inline struct registry_device *registry_device_state(const struct entry *e)
+/* Devices that have a part of it, and the index of one of them into registry_opts.devices. */
+static inline uint32_t registry_device_count(const struct entry *e)
 {
-    return &e->registry->devices[e->known.device];
+    return 1 + e->known.beside_count;
 }
-/* registry_device.c: on the registry's thread, under the lock. True: the model's device is lost, whatever the
- * model knows. */
+static inline uint32_t registry_device_index(const struct entry *e, uint32_t i)
+{
+    ASSERT(i <= e->known.beside_count);
+    return i > 0 ? e->known.beside[i - 1] : e->known.device;
+}
+static inline struct device *registry_device_at(const struct entry *e, uint32_t i)
+{
+    return e->registry->opts.devices[registry_device_index(e, i)];
+}
+/* registry_device.c: under the lock, an operator has ordered the model. */
+void registry_device_tell(const struct entry *e);
+/* On the registry's thread, under the lock. True: a device of the model is lost, whatever the model knows. */
 bool registry_device_is_lost(const struct entry *e, uint64_t now_ns);
-/* Before a load: 0: the device is there. -EAGAIN: later, when models have closed. -EIO: it stays off, `why`
+/* Before a load: 0: its devices are there. -EAGAIN: later, when models have closed. -EIO: it stays off, `why`
  * says so. Releases the lock while a device begins anew. */
 int registry_device_ready(const struct entry *e, uint64_t now_ns, struct registry_failure *why);
 

@@ -245,6 +245,8 @@ static int load(struct entry *e, struct registry_failure *why)
         model_files_close(opts.files);
         return error;
     }
+    for (uint32_t i = 0; i < e->now.plan.model.beside_count; i++)
+        opts.beside[i] = r->opts.devices[e->now.plan.beside[i].domain];
     pthread_mutex_lock(&r->lock);
     e->load_bytes = plan_load_bytes(&e->now.plan);
     pthread_mutex_unlock(&r->lock);
@@ -310,6 +312,9 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
     const char *halves = model_kv_smaller(s); /* beside a shorter context */
+    uint64_t weight_bytes = s->weight_bytes;
+    for (uint32_t i = 0; i + 1 < s->shard_count; i++)
+        weight_bytes += s->beside[i].weight_bytes;
     const char *list[PLAN_PLACES_MAX];
     const struct placement_names places = plan_places(&plan->process, list);
     char placed[PLACEMENT_TEXT_BYTES];
@@ -319,7 +324,7 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
              e->known.id, s->form, plan_context(plan), s->longrope ? " longrope=" : "",
              s->longrope ? s->longrope : "", e->served.device,
              placement_text(&e->now.parts.placement, &places, placed, sizeof(placed)),
-             compute_mode_name(s->compute), (ull)s->weight_bytes, (ull)plan_load_bytes(plan),
+             compute_mode_name(s->compute), (ull)weight_bytes, (ull)plan_load_bytes(plan),
              (ull)plan_sequence_bytes(&plan->model, plan->max_model_len), model_kv_dtype(s),
              plan_context(plan) / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
              (ull)(took_ns / NS_PER_MS));

@@ -10,6 +10,7 @@
 #include "compute/shape.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum need_per { PER_MODEL, PER_TOKEN, PER_SEQ, PER_WORKER };
 
@@ -192,6 +193,13 @@ static int step_end(struct compute *compute)
     return 0;
 }
 
+static void take_rows(struct compute *compute, struct compute *from, uint32_t array, uint32_t rows)
+{
+    const struct cpu_array *to = &cpu_of(compute)->arrays[array], *source = &cpu_of(from)->arrays[array];
+    ASSERT(to->stride == source->stride && to->rows == ROWS_TOKENS);
+    memcpy(to->base, source->base, (size_t)rows * to->stride * sizeof(float));
+}
+
 /* ---- opening ---- */
 
 static const struct compute_ops ops = {.step_begin = step_begin,
@@ -201,6 +209,7 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .project = cpu_project,
                                        .project_glu = cpu_project_glu,
                                        .encode = cpu_encode,
+                                       .take_rows = take_rows,
                                        COMPUTE_OPS(COMPUTE_OP_ENTRY, cpu)};
 
 int cpu_open(const struct compute_opts *o, struct compute **ret)

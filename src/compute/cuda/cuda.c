@@ -332,6 +332,21 @@ static void close_cuda(struct compute *compute)
     cuda_encode_end(cuda_of(compute));
 }
 
+/* The driver copies from one device to the other, through the host where there is no link. The other device
+ * computes nothing of this model. */
+static void take_rows(struct compute *compute, struct compute *from, uint32_t array, uint32_t rows)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda *source = cuda_of(from);
+    const struct cuda_array *to = &c->arrays[array], *of = &source->arrays[array];
+    ASSERT(to->stride == of->stride && to->rows == ROWS_TOKENS);
+    (void)cuda_done(c,
+                    c->device->driver->move_between((uintptr_t)to->base, c->device->context,
+                                                    (uintptr_t)of->base, source->device->context,
+                                                    FLOATS(rows) * to->stride, c->device->stream),
+                    "hand over");
+}
+
 /* ---- opening ---- */
 
 static const struct compute_ops ops = {.close = close_cuda,
@@ -342,6 +357,7 @@ static const struct compute_ops ops = {.close = close_cuda,
                                        .project = cuda_project,
                                        .row = cuda_row,
                                        .encode = cuda_encode,
+                                       .take_rows = take_rows,
                                        COMPUTE_OPS(COMPUTE_OP_ENTRY, cuda)};
 
 int cuda_open(const struct compute_opts *o, struct compute **ret)

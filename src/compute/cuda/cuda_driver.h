@@ -116,6 +116,9 @@ enum {
     X(put, "cuMemcpyHtoDAsync_v2", (cuda_address to, const void *from, size_t bytes, void *stream))          \
     X(get, "cuMemcpyDtoHAsync_v2", (void *to, cuda_address from, size_t bytes, void *stream))                \
     X(move, "cuMemcpyDtoDAsync_v2", (cuda_address to, cuda_address from, size_t bytes, void *stream))        \
+    X(move_between, "cuMemcpyPeerAsync",                                                                     \
+      (cuda_address to, void *to_context, cuda_address from, void *from_context, size_t bytes,               \
+       void *stream))                                                                                        \
     X(error_name, "cuGetErrorName", (cuda_result error, const char **name))
 
 struct cuda_driver {

@@ -322,6 +322,14 @@ static bool encode(struct compute *c, const struct op_encode *a, uint32_t *at)
     return done;
 }
 
+/* Nothing reads the rows before the queue runs. */
+static void take_rows(struct compute *c, struct compute *from, uint32_t array, uint32_t rows)
+{
+    struct fake *f = fake_of_compute(c), *source = fake_of_compute(from);
+    ASSERT(f->begun && !source->begun);
+    f->cpu->ops->take_rows(f->cpu, source->cpu, array, rows);
+}
+
 static void close_fake(struct compute *compute)
 {
     struct fake *f = fake_of_compute(compute);
@@ -343,6 +351,7 @@ static const struct compute_ops ops = {.close = close_fake,
                                        .project = project,
                                        .row = row,
                                        .encode = encode,
+                                       .take_rows = take_rows,
                                        COMPUTE_OPS(COMPUTE_OP_ENTRY, queue)};
 
 int fake_open(const struct compute_opts *o, struct compute **ret)

@@ -48,9 +48,17 @@ int models_plan_one(const struct models *m, uint32_t index, const struct plan_pr
 
 int models_choose_device(struct models *m, uint32_t index, struct err *e)
 {
-    struct device_choice device;
-    int r = device_choose(&m->own[index], &device, e);
-    return r < 0 ? r : device_choice_domain(&device, &m->process, &m->list[index].device, e);
+    struct model_settings *s = &m->list[index];
+    struct device_choices devices;
+    int r = device_choices_of(&m->own[index], &devices, e);
+    s->beside_count = 0;
+    for (uint32_t i = 0; i < devices.count && r == 0; i++) {
+        if (i >= SHARDS_MAX)
+            return err_set(e, -EINVAL, "--place names more than %u devices", SHARDS_MAX - 1);
+        uint32_t *domain = i > 0 ? &s->beside[s->beside_count++] : &s->device;
+        r = device_choice_domain(&devices.list[i], &m->process, domain, e);
+    }
+    return r;
 }
 
 /* Its files were there when it was listed. */
@@ -124,6 +132,8 @@ static void try(struct models *m, bool least, struct trial *ret)
         if (s->preload && r == 0) {
             t.needed_bytes[0] += s->plan.load_bytes;
             t.needed_bytes[s->plan.model.domain] += s->plan.device.load_bytes;
+            for (uint32_t k = 0; k < s->plan.model.beside_count; k++)
+                t.needed_bytes[s->plan.beside[k].domain] += s->plan.beside[k].load_bytes;
         }
         if (!s->preload || r == 0 || t.error < 0)
             continue;

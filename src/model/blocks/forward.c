@@ -83,14 +83,25 @@ static void add_features(struct step *s, uint32_t layer)
                                                            .from = hidden * (1 + layer)});
 }
 
+/* The device of layer `index`, which computes from now on. */
+static uint32_t on_shard(struct step *s, const struct forward *f, uint32_t index, uint32_t shard)
+{
+    const uint32_t next = f->config->shards.layer[index];
+    if (next != shard)
+        step_hand_over(s, next);
+    return next;
+}
+
 bool forward_pass(struct step *s, const struct forward *f, const struct model_step *in)
 {
+    uint32_t shard = 0;
     ASSERT(s->batch.token_count > 0);
     embed(s, f);
     layer_inputs_compute(s, &f->ends->layer_inputs);
     for (uint32_t i = 0; i < f->config->layers; i++) {
         if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;
+        shard = on_shard(s, f, i, shard);
         layer_forward(s, &f->layers[i]);
         if (f->mtp && f->mtp->eagle)
             eagle_keep(s, f->mtp->eagle, i);
@@ -99,6 +110,8 @@ bool forward_pass(struct step *s, const struct forward *f, const struct model_st
         if (in->progress_ns)
             atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
     }
+    if (shard > 0)
+        step_hand_over(s, 0);
     finish(s, f);
     return true;
 }

@@ -10,6 +10,7 @@
 #include "base/none.h"
 #include "compute/backend.h"
 #include "compute/layout.h"
+#include "compute/shards.h"
 
 #include <errno.h>
 
@@ -90,6 +91,17 @@ static struct experts_opts experts_of(const struct config *c, struct device *cpu
                : (struct experts_opts){.in = 0};
 }
 
+/* Each device has a workspace; what the host keeps is the sum. */
+static void add_shards(uint32_t count, struct compute_cost *cost)
+{
+    const struct compute_bytes own = shards_bytes();
+    cost->host.fixed = count * cost->host.fixed + own.fixed;
+    cost->host.token = count * cost->host.token + own.token;
+    cost->host.seq = count * cost->host.seq + own.seq;
+    cost->host.worker *= count;
+    cost->recorded_host_bytes *= count;
+}
+
 struct compute_cost step_cost(const struct config *c)
 {
     struct step s = {0};
@@ -103,32 +115,52 @@ struct compute_cost step_cost(const struct config *c)
                                                                        .sums = c->sums,
                                                                        .experts = experts_of(c, NULL)});
     uint32_t count = list_needs(&s, c, needs);
+    if (c->shards.count > 1)
+        add_shards(c->shards.count, &cost);
     for (uint32_t i = 0; i < count; i++)
         *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
     cost.host.fixed += (count + 1) * ALIGN + sizeof(struct step);
     return cost;
 }
 
-static int open_compute(const struct step_memory *memory, struct step *s, const struct model_opts *opts)
+static int open_shard(const struct step_memory *memory, struct step *s, const struct model_opts *opts,
+                      uint32_t shard, struct compute **ret)
 {
     struct array_spec arrays[STEP_ARRAYS];
+    const struct step_device *on = &memory->on[shard];
     list_arrays(s->config, arrays);
-    return s->config->backend->open(&(struct compute_opts){.shape = &s->shape,
-                                                           .arrays = arrays,
-                                                           .array_count = STEP_ARRAYS,
-                                                           .mode = s->config->compute,
-                                                           .sums = s->config->sums,
-                                                           .experts = experts_of(s->config, opts->cpu),
-                                                           .tokens_max = opts->tokens_max,
-                                                           .seqs_max = opts->seqs_max,
-                                                           .logits_max = opts->logits_max,
-                                                           .device = opts->device,
-                                                           .device_memory = memory->device,
-                                                           .host_memory = memory->host,
-                                                           .range = memory->range,
-                                                           .recorded = memory->recorded,
-                                                           .recorded_host = memory->recorded_host},
-                                    &s->compute);
+    return s->config->backend->open(
+        &(struct compute_opts){.shape = shard > 0 ? &s->config->beside_shapes[shard - 1] : &s->shape,
+                               .arrays = arrays,
+                               .array_count = STEP_ARRAYS,
+                               .mode = s->config->compute,
+                               .sums = s->config->sums,
+                               .experts = experts_of(s->config, opts->cpu),
+                               .tokens_max = opts->tokens_max,
+                               .seqs_max = opts->seqs_max,
+                               .logits_max = opts->logits_max,
+                               .device = on->device,
+                               .device_memory = on->arena,
+                               .host_memory = memory->host,
+                               .range = on->range,
+                               .recorded = on->recorded,
+                               .recorded_host = memory->recorded_host},
+        ret);
+}
+
+static int open_compute(const struct step_memory *memory, struct step *s, const struct model_opts *opts)
+{
+    struct shards_opts shards = {.tokens_max = opts->tokens_max, .seqs_max = opts->seqs_max};
+    if (s->config->shards.count <= 1)
+        return open_shard(memory, s, opts, 0, &s->compute);
+    int r = 0;
+    for (; shards.count < s->config->shards.count && r == 0; shards.count += r == 0)
+        r = open_shard(memory, s, opts, shards.count, &shards.of[shards.count]);
+    if (r == 0)
+        r = shards_open(memory->host, &shards, &s->compute);
+    for (uint32_t i = 0; i < shards.count && r < 0; i++)
+        compute_close(shards.of[i]);
+    return r;
 }
 
 int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,
@@ -265,6 +297,7 @@ void step_fill(struct step *s, const struct model_step *in)
                               .logit_columns = s->logit_columns,
                               .hidden_columns = s->hidden_columns,
                               .states = in->states,
+                              .beside_shards = in->beside_shards,
                               .beside = in->beside,
                               .samples = in->samples,
                               .logits = in->logits,
@@ -329,6 +362,18 @@ void step_norm(struct step *s, const struct norm *norm,
 void step_add(struct step *s)
 {
     compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s), .h = step_residual(s)});
+}
+
+void step_hand_over(struct step *s, uint32_t shard)
+{
+    struct op_hand_over a = {.shard = shard, .arrays = {ARRAY_RESIDUAL, ARRAY_ANGLES}, .count = 2};
+    if (s->pending.kind != RESIDUAL_NONE)
+        step_add(s);
+    if (s->config->layer_input > 0)
+        a.arrays[a.count++] = ARRAY_LAYER_INPUTS;
+    if (s->config->eagle)
+        a.arrays[a.count++] = ARRAY_EAGLE;
+    compute_hand_over(s->compute, &a);
 }
 
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y)

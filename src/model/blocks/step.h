@@ -67,11 +67,16 @@ struct step {
 
 /* The cost of a workspace: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
 struct compute_cost step_cost(const struct config *c);
-/* Where it lies, as compute_opts has it: the backend's part in an arena or in a range. */
+/* Where it lies, as compute_opts has it: the backend's part on each device in an arena or in a range. */
 struct step_memory {
-    struct arena *device, *host;
-    dev_ptr range;
-    const struct charge *recorded, *recorded_host;
+    struct step_device {
+        struct device *device;
+        struct arena *arena;
+        dev_ptr range;
+        const struct charge *recorded;
+    } on[SHARDS_MAX]; /* [config.shards.count] */
+    struct arena *host;
+    const struct charge *recorded_host;
 };
 /* 0 or -ENOMEM. */
 int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,
@@ -159,6 +164,8 @@ static inline struct glu_clip step_clip(const struct step *s, float limit)
 }
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);
+/* The next operations are on another device, which gets the residual stream: op_hand_over. */
+void step_hand_over(struct step *s, uint32_t shard);
 /* The block's result is in ARRAY_OUT. */
 void step_leave_out(struct step *s);
 /* Returns the residual that the last block left; nothing is pending afterwards. */

@@ -204,6 +204,7 @@ struct config {
     uint32_t mtp_count;              /* MTP layers that are computed, whose K and V lie in the pages */
     uint32_t drafts_max;             /* the longest draft after a known token */
     size_t page_beside, page_stride; /* model_parts */
+    struct model_shards shards;      /* model_parts; count >= 1 */
     struct eagle *eagle;             /* an EAGLE-3 head in place of the checkpoint's own; NULL: none */
     uint32_t draft_vocab;            /* tokens among which the head looks for them; 0: all */
     /* Latent attention; 0 without such layers. Of a head, head_dim values rotate. */
@@ -247,7 +248,7 @@ struct config {
     float decay_bound;   /* 0: none */
     struct quantization quantization;
     /* Set by config_lay_out. */
-    struct compute_shape shape;
+    struct compute_shape shape, beside_shapes[SHARDS_MAX - 1];
     /* Not set by config_parse: vision_config_load sets it, for a loaded vision encoder. Zeros: none. */
     struct vision_config vision;
     const struct vision_family *vision_family; /* the vision encoder that its files may have; NULL: none */

@@ -167,6 +167,12 @@ static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *
                              .group = group_of(c, l->window)};
 }
 
+/* The device of a layer. */
+static uint32_t shard_of(const struct config *c, uint32_t layer)
+{
+    return c->shards.count > 1 ? c->shards.layer[layer] : 0;
+}
+
 static void fill_layers(struct config *c, struct kv_layer *kv, struct recurrent_layer *recurrent)
 {
     c->shape.group_count = 1;
@@ -175,8 +181,12 @@ static void fill_layers(struct config *c, struct kv_layer *kv, struct recurrent_
         const struct block *state = layer_block(l, BLOCK_RECURRENT);
         if (layer_block(l, BLOCK_KV) && l->kv_from == NONE)
             kv[l->index] = kv_layer_of(c, l);
-        if (state)
+        if (layer_block(l, BLOCK_KV) && l->kv_from == NONE)
+            kv[l->index].shard = shard_of(c, i);
+        if (state) {
             recurrent[l->recurrent] = state->recurrent_layer(&c->shape);
+            recurrent[l->recurrent].shard = shard_of(c, i);
+        }
     }
     if (c->mtp_count)
         kv[c->mtp_layer.index] = kv_layer_of(c, &c->mtp_layer);
@@ -194,6 +204,17 @@ static void share_pages(struct compute_shape *s, struct kv_layer *kv, size_t str
     ASSERT(bytes <= stride);
     for (uint32_t i = 0; i < s->kv_count; i++)
         kv[i].offset += begin[kv[i].group];
+}
+
+static void lay_out_beside(struct config *c, uint32_t shard, struct kv_layer *kv,
+                           struct recurrent_layer *recurrent)
+{
+    struct compute_shape *s = &c->beside_shapes[shard - 1];
+    *s = c->shape;
+    s->shard = shard;
+    s->page_hidden = 0;
+    page_lay_out_shard(kv, s->kv_count, shard, s->groups, s->group_count);
+    state_lay_out(s, recurrent);
 }
 
 int config_lay_out(struct arena *a, struct config *c)
@@ -231,6 +252,8 @@ int config_lay_out(struct arena *a, struct config *c)
     if (c->page_stride > 0)
         share_pages(&c->shape, kv, c->page_stride);
     state_lay_out(&c->shape, recurrent);
+    for (uint32_t i = 1; i < c->shards.count; i++)
+        lay_out_beside(c, i, kv, recurrent);
     return 0;
 }
 
@@ -287,4 +310,11 @@ void config_fill_layouts(const struct config *c, struct model_shape *s)
     s->recurrent_layers = c->recurrent_count;
     s->state_bytes = c->shape.state_bytes;
     s->state_pending_max = state_pending_max(&c->shape);
+    s->shard_count = MAX_OF(c->shards.count, 1u);
+    for (uint32_t i = 0; i + 1 < s->shard_count; i++) {
+        const struct compute_shape *own = &c->beside_shapes[i];
+        s->beside[i].state_bytes = own->state_bytes;
+        for (uint32_t g = 0; g < s->group_count; g++)
+            s->beside[i].page_bytes[g] = own->groups[g].page_bytes;
+    }
 }

@@ -90,8 +90,17 @@ struct binder {
     bool fast;                 /* some of them are in the compute mode, others may be in f32 */
     bool floats;               /* some of them multiply FP8 with FP8 */
     bool halves;               /* some of them are F16 in the files */
+    /* The device whose part of the model is bound now, and the memory of the others. */
+    uint32_t shard;
+    struct binder_shard {
+        struct weight_memory *memory;
+        struct device *device;
+        uint64_t used, taken_from;
+    } places[SHARDS_MAX];
 };
 
+/* Weights that are bound from now on lie on that device. */
+void binder_turn(struct binder *b, uint32_t shard);
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
 int binder_init(struct binder *b);
 

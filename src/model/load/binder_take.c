@@ -45,6 +45,19 @@ int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
     return 0;
 }
 
+void binder_turn(struct binder *b, uint32_t shard)
+{
+    ASSERT(shard < SHARDS_MAX);
+    if (shard == b->shard)
+        return;
+    b->places[b->shard] = (struct binder_shard){b->memory, b->device, b->used, b->taken_from};
+    b->shard = shard;
+    b->memory = b->places[shard].memory;
+    b->device = b->places[shard].device;
+    b->used = b->places[shard].used;
+    b->taken_from = b->places[shard].taken_from;
+}
+
 int binder_check_finite(struct binder *b, const struct tensor *t, const char *what)
 {
     uint64_t n = tensor_count(t);

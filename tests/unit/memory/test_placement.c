@@ -46,7 +46,9 @@ TEST(rules_change_their_parts_and_the_later_one_holds)
     check("experts=cpu,experts 2=cuda:0",
           "cuda:0: the rest and layers 0-7, cpu: experts 1, cuda:0: experts 2, cpu: experts 3-7");
     check("rest=cpu, layers 0-3=cuda:1",
-          "cpu: the rest, cuda:1: layers 0-3, cuda:0: layers 4-7 and experts 1-7");
+          "cpu: the rest, cuda:1: layers 0-3, cuda:0: layers 4-7, cuda:1: experts 1-3, cuda:0: experts 4-7");
+    check("experts=cpu, layers 0-3=cuda:1",
+          "cuda:0: the rest, cuda:1: layers 0-3, cuda:0: layers 4-7, cpu: experts 1-7");
 }
 
 static void refused(const char *text, const char *why)
@@ -109,8 +111,8 @@ TEST(what_is_not_computed_is_named)
     assert_int_equal(placement_check(&p, 1, &places, NULL), 0);
     not_computed("layers 2-5=cpu", "layers 2-5 of a model on cuda:0 cannot be computed on cpu");
     not_computed("rest=cpu", "the rest of a model on cuda:0 cannot be computed on cpu");
-    not_computed("layers 0-3=cuda:1", "layers 0-3 of a model on cuda:0 cannot be computed on cuda:1");
-    not_computed("experts 3=cuda:1", "experts 3 of a model on cuda:0 cannot be computed on cuda:1");
+    assert_int_equal(place("layers 0-3=cuda:1", &p, NULL), 0);
+    assert_int_equal(placement_check(&p, 1, &places, NULL), 0);
 }
 
 /* Every byte is in one row. */
