@@ -47,7 +47,7 @@ static void shards_text(const struct model_shape *shape, char ret[SHARDS_BYTES])
 
 /* Behind the arithmetic; a name has no room for more. */
 static const char *const kv_marks[KV_FORMS] = {
-    [KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i", [KV_FP8] = "/e"};
+    [KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i", [KV_FP8] = "/e", [KV_INT4] = "/4"};
 
 bool fingerprint_is_hex(const char *text)
 {

@@ -260,7 +260,7 @@ int planning_arithmetic(const struct settings *settings, struct model_parts *ret
         return err_set(e, -EINVAL, "--compute %s: auto, f32, bf16, fp8, int16 or int8 is expected", compute);
     ret->kv_form = KV_AUTO;
     if (strcmp(kv, "auto") != 0 && !kv_form_parse(kv, &ret->kv_form))
-        return err_set(e, -EINVAL, "--kv-dtype %s: auto, f32, bf16, int8 or fp8 is expected", kv);
+        return err_set(e, -EINVAL, "--kv-dtype %s: auto, f32, bf16, int8, fp8 or int4 is expected", kv);
     const char *quant = settings->model.quant ? settings->model.quant : "none";
     if (!quantise_parse(quant, &ret->quant))
         return err_set(e, -EINVAL, "--quant %s: none, q4, q5, q6 or q8 is expected", quant);

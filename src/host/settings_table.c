@@ -127,7 +127,8 @@ const struct setting_row settings_table[] = {
      "on the CPU, bf16 there with BF16 weights and AMX"},
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
-     "keys and values: f32, bf16 (half the memory), int8 or fp8 (a quarter); auto means bf16 "
+     "keys and values: f32, bf16 (half the memory), int8 or fp8 (a quarter), int4 (an eighth); auto means "
+     "bf16 "
      "with --compute int8 and with bf16 on a GPU, else f32"},
     {GROUP_MODEL, "quant", "FORM", SETTING_TEXT, AT(model.quant), 0, 0, "none",
      COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,

@@ -352,8 +352,7 @@ static void ref_kv_put(const struct kern_kv *kv, uint32_t token, const float *k,
 static float key_of(const struct kern_kv *kv, uint32_t token, uint32_t d)
 {
     uint32_t at = token % PAGE_TOKENS;
-    return kv_form_value(kv->form, page_part(kv, token, kv->k_offset), kv->k_width, at,
-                         (size_t)d * PAGE_TOKENS + at);
+    return kv_form_value(kv->form, page_part(kv, token, kv->k_offset), kv->k_width, at, at, PAGE_TOKENS, d);
 }
 
 static float value_of(const struct kern_kv *kv, uint32_t token, uint32_t d)
@@ -362,7 +361,7 @@ static float value_of(const struct kern_kv *kv, uint32_t token, uint32_t d)
     if (kv->v_in_k)
         return key_of(kv, token, d);
     return kv_form_value(kv->form, page_part(kv, token, kv->v_offset), kv->v_width, at,
-                         (size_t)at * kv->v_width + d);
+                         (size_t)at * kv->v_width, 1, d);
 }
 
 /* Scores of the tokens [begin, end) into ret; their maximum. */

@@ -269,6 +269,12 @@ static int want_parts(struct config *c, const struct source *s, struct model_fil
                        "keys and values in bf16 need compute mode bf16 on %s devices; with %s they have f32, "
                        "int8 and fp8",
                        c->backend->name, compute_mode_name(c->compute));
+    if (c->kv_form == KV_INT4 && !c->backend->integers)
+        return err_set(
+            e, -ENOTSUP,
+            "keys and values in int4 belong to the CPU; on %s devices they have f32, int8 and fp8, "
+            "and bf16 with compute mode bf16",
+            c->backend->name);
     int r = check_shards(c, e);
     if (r < 0)
         return r;

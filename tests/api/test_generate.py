@@ -129,7 +129,7 @@ def test_the_same_seed_gives_the_same_text():
         (["generate", "a", "b"], 2, "one argument too many"),
         (["generate", "--model", "/nonexistent", "x"], 1, "/nonexistent"),
         (["generate", "--compute", "int9", "x"], 1, "int9"),
-        (["generate", "--kv-dtype", "f16", "x"], 1, "--kv-dtype f16: auto, f32, bf16, int8 or fp8"),
+        (["generate", "--kv-dtype", "f16", "x"], 1, "--kv-dtype f16: auto, f32, bf16, int8, fp8 or int4"),
         (["generate", "--quant", "q7", "x"], 1, "--quant q7: none, q4, q5, q6 or q8"),
         (["generate", "--quant", "q4", "x"], 1, "the model's are mlx 8 bit g64"),
         (["generate", "--max-model-len", "99999999", "x"], 2, "--max-model-len"),

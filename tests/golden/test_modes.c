@@ -206,26 +206,35 @@ TEST(auto_is_bf16_for_weights_of_bf16_where_the_machine_prefers_it)
 
 TEST(a_page_takes_what_the_form_of_its_values_says)
 {
-    static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1, [KV_FP8] = 1};
-    struct model_shape plain;
+    static const size_t bits[] = {[KV_F32] = 32, [KV_BF16] = 16, [KV_INT8] = 8, [KV_FP8] = 8};
+    struct model_shape plain, grouped;
     struct model_opts o = small_opts(NULL);
     assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &plain, NULL), 0);
-    for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
+    for (enum kv_form form = KV_F32; form < KV_INT4; form++) {
         struct model_shape s;
         o.parts.kv_form = form;
         assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_form, form);
         size_t scales = kv_form_scaled(form) ? 2 * PAGE_TOKENS * sizeof(float) : 0;
-        assert_int_equal(s.page_bytes, plain.page_bytes / 4 * bytes[form] +
+        assert_int_equal(s.page_bytes, plain.page_bytes / 32 * bits[form] +
                                            scales * plain.kv[0].heads * plain.kv[0].layers);
     }
+    /* int4: heads of 16 stay in f32; others have 4 bits of a value and 16 of 32 values. */
+    o.parts.kv_form = KV_INT4;
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &grouped, NULL), 0);
+    assert_true(grouped.kv_form == KV_F32 && grouped.page_bytes == plain.page_bytes);
+    const char *canary = PLATEAU_SOURCE_DIR "/models/canary";
+    assert_int_equal(model_probe_at(canary, &o.parts, &grouped, NULL), 0);
+    o.parts.kv_form = KV_F32;
+    assert_int_equal(model_probe_at(canary, &o.parts, &plain, NULL), 0);
+    assert_true(grouped.kv_form == KV_INT4 && grouped.page_bytes * 64 == plain.page_bytes * 9);
 }
 
 TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
 {
     struct model_shape s;
     struct model_opts o = small_opts(NULL);
-    for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
+    for (enum kv_form form = KV_F32; form < KV_INT4; form++) {
         o.parts.kv_form = form;
         assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
         assert_int_equal(s.kv_smaller, kv_form_scaled(form) ? KV_AUTO : form + 1);
@@ -272,6 +281,10 @@ TEST(parts_that_the_cpu_alone_computes_are_refused_on_a_gpu)
     e = (struct err){0};
     assert_int_equal(model_probe_at(SMALL_GOLDEN("step3p5"), &parts, &s, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "activations between bounds of step3p5 are not computed on gpu"));
+    parts.kv_form = KV_INT4;
+    e = (struct err){0};
+    assert_int_equal(model_probe_at(SMALL_GOLDEN("llama"), &parts, &s, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "keys and values in int4 belong to the CPU"));
 }
 
 TEST(fp8_is_for_fp8_weights_on_a_gpu)

@@ -428,10 +428,10 @@ static void read_back(const struct bench *b, uint32_t token, float *k, float *v)
     const char *page = b->kv.base + b->pages[token / PAGE_TOKENS] * b->kv.page_bytes;
     uint32_t at = token % PAGE_TOKENS;
     for (uint32_t d = 0; d < b->kv.k_width; d++)
-        k[d] = kv_form_value(b->kv.form, page + b->kv.k_offset, b->kv.k_width, at, d * PAGE_TOKENS + at);
+        k[d] = kv_form_value(b->kv.form, page + b->kv.k_offset, b->kv.k_width, at, at, PAGE_TOKENS, d);
     for (uint32_t d = 0; d < b->kv.v_width && !b->kv.v_in_k; d++)
-        v[d] = kv_form_value(b->kv.form, page + b->kv.v_offset, b->kv.v_width, at,
-                             (size_t)at * b->kv.v_width + d);
+        v[d] = kv_form_value(b->kv.form, page + b->kv.v_offset, b->kv.v_width, at, (size_t)at * b->kv.v_width,
+                             1, d);
 }
 
 /* Attention over a form is attention over the f32 values that it reads, bit for bit. */
@@ -465,27 +465,32 @@ static void check_form(struct widths w, uint32_t window)
 
 TEST(attention_over_a_form_is_attention_over_what_it_reads)
 {
-    static const struct widths widths[] = {{64, 64, false, 0},  {24, 81, false, 0}, {17, 5, false, 0},
-                                           {256, 80, false, 0}, {83, 67, true, 0},  {576, 512, true, 0}};
+    static const struct widths widths[] = {{64, 64, false, 0},  {24, 81, false, 0},  {17, 5, false, 0},
+                                           {256, 80, false, 0}, {83, 67, true, 0},   {576, 512, true, 0},
+                                           {32, 160, false, 0}, {256, 256, false, 0}};
     for (size_t i = 0; i < COUNT_OF(widths); i++) {
         for (enum kv_form form = KV_BF16; form < KV_FORMS; form++) {
             struct widths w = widths[i];
             w.form = form;
-            check_form(w, TOKENS);
+            if (kv_form_fits(form, w.k) && kv_form_fits(form, w.v))
+                check_form(w, TOKENS);
         }
     }
     check_form((struct widths){40, 40, false, KV_BF16}, 31);
     check_form((struct widths){40, 40, false, KV_INT8}, 300);
     check_form((struct widths){40, 40, false, KV_FP8}, 300);
+    check_form((struct widths){96, 96, false, KV_INT4}, 300);
 }
 
 /* A form's values are near the stored ones: bf16 within half a unit of its eight digits, int8 within half a
- * step of its token's scale, fp8 within half a unit of its four digits or half of its least step. */
+ * step of its token's scale, fp8 within half a unit of its four digits or half of its least step. int4 within
+ * a step, which is up to 17/16 of an eighth: the value opposite the largest has no code of its own. */
 static double bound_of(enum kv_form form, double x, double largest)
 {
     return form == KV_F32    ? 0
            : form == KV_BF16 ? fabs(x) / 256
            : form == KV_INT8 ? largest / 127 * 0.5001
+           : form == KV_INT4 ? largest / 8 * 17 / 16
                              : fmax(fabs(x) / 16, largest / 448 / 1024) * 1.0001;
 }
 
@@ -506,12 +511,13 @@ TEST(a_form_reads_what_was_stored_within_its_bound)
         for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
             struct rng r = {4, 0};
             struct bench b;
-            bench_init_widths(&b, &r, (struct widths){40, 24, false, form}, ops);
+            const struct widths w = {form == KV_INT4 ? 64 : 40, form == KV_INT4 ? 32 : 24, false, form};
+            bench_init_widths(&b, &r, w, ops);
             for (uint32_t t = 0; t < TOKENS; t++) {
-                float k[40], v[24];
+                float k[64], v[32];
                 read_back(&b, t, k, v);
-                check_error(form, b.k + (size_t)t * 40, k, 40);
-                check_error(form, b.v + (size_t)t * 24, v, 24);
+                check_error(form, b.k + (size_t)t * w.k, k, w.k);
+                check_error(form, b.v + (size_t)t * w.v, v, w.v);
             }
             bench_done(&b);
         }
@@ -521,27 +527,28 @@ TEST(a_form_reads_what_was_stored_within_its_bound)
 /* A value that is not finite spreads over its token's head at most; tiny ones become zeros. */
 TEST(odd_values_have_a_form_too)
 {
+    enum { WIDTH = KV_GROUP };
     static const float odd[] = {NAN, INFINITY, -INFINITY};
-    char page[2048] __attribute__((aligned(64)));
+    char page[WIDTH * PAGE_TOKENS * sizeof(float)] __attribute__((aligned(64)));
     for (size_t i = 0; i < COUNT_OF(odd); i++) {
-        float x[8] = {1, -2, odd[i], 3, 0, 1, 1, 1};
+        float x[WIDTH] = {1, -2, odd[i], 3, 0, 1, 1, 1};
         for (enum kv_form form = KV_INT8; form < KV_FORMS; form++) {
-            kv_form_put(form, page, 8, 5, 0, 1, x);
-            for (uint32_t d = 0; d < 8; d++)
-                assert_true(isnan(kv_form_value(form, page, 8, 5, d)));
+            kv_form_put(form, page, WIDTH, 5, 0, 1, x);
+            for (uint32_t d = 0; d < WIDTH; d++)
+                assert_true(isnan(kv_form_value(form, page, WIDTH, 5, 0, 1, d)));
         }
-        kv_form_put(KV_BF16, page, 8, 5, 0, 1, x);
-        float read = kv_form_value(KV_BF16, page, 8, 5, 2);
+        kv_form_put(KV_BF16, page, WIDTH, 5, 0, 1, x);
+        float read = kv_form_value(KV_BF16, page, WIDTH, 5, 0, 1, 2);
         assert_true(isnan(odd[i]) ? isnan(read) : read == odd[i]);
-        assert_true(kv_form_value(KV_BF16, page, 8, 5, 1) == -2);
+        assert_true(kv_form_value(KV_BF16, page, WIDTH, 5, 0, 1, 1) == -2);
     }
-    const float tiny[8] = {1e-38f, -1e-40f, 0, 1e-44f, 0, 0, 0, 0}, none[8] = {0};
+    const float tiny[WIDTH] = {1e-38f, -1e-40f, 0, 1e-44f}, none[WIDTH] = {0};
     const float *const small[] = {tiny, none};
     for (size_t i = 0; i < COUNT_OF(small); i++) {
         for (enum kv_form form = KV_INT8; form < KV_FORMS; form++) {
-            kv_form_put(form, page, 8, 31, 0, 1, small[i]);
-            for (uint32_t d = 0; d < 8; d++)
-                assert_true(kv_form_value(form, page, 8, 31, d) == 0);
+            kv_form_put(form, page, WIDTH, 31, 0, 1, small[i]);
+            for (uint32_t d = 0; d < WIDTH; d++)
+                assert_true(kv_form_value(form, page, WIDTH, 31, 0, 1, d) == 0);
         }
     }
 }

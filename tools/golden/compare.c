@@ -29,7 +29,8 @@ double compare_bound(enum compute_mode mode, enum kv_form kv)
                                      [COMPUTE_INT16] = 5e-3,
                                      [COMPUTE_INT8] = 4,
                                      [COMPUTE_FP8] = 2};
-    static const double of_kv[KV_FORMS] = {[KV_F32] = 0, [KV_BF16] = 2, [KV_INT8] = 4, [KV_FP8] = 6};
+    static const double of_kv[KV_FORMS] = {
+        [KV_F32] = 0, [KV_BF16] = 2, [KV_INT8] = 4, [KV_FP8] = 6, [KV_INT4] = 8};
     return fmax(of_mode[mode], of_kv[kv]);
 }
 
@@ -45,7 +46,8 @@ double compare_mean_bound(const char *family, enum compute_mode mode, enum kv_fo
 {
     static const double of_mode[] = {
         [COMPUTE_F32] = 1e-4, [COMPUTE_INT16] = 1e-3, [COMPUTE_INT8] = 0.25, [COMPUTE_FP8] = 0.12};
-    static const double of_kv[KV_FORMS] = {[KV_F32] = 0, [KV_BF16] = 0.03, [KV_INT8] = 0.1, [KV_FP8] = 0.6};
+    static const double of_kv[KV_FORMS] = {
+        [KV_F32] = 0, [KV_BF16] = 0.03, [KV_INT8] = 0.1, [KV_FP8] = 0.6, [KV_INT4] = 0.6};
     return fmax(mode == COMPUTE_BF16 ? bf16_mean_bound(family) : of_mode[mode], of_kv[kv]);
 }
 

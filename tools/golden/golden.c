@@ -81,7 +81,7 @@ static void usage(FILE *out)
           "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
           "  --model DIR    the model, where it does not lie beside golden.json\n"
           "  --compute X    f32, bf16, fp8, int16 or int8 (default int16, on a GPU bf16)\n"
-          "  --kv-dtype X   f32, bf16, int8, fp8 or auto (default f32)\n"
+          "  --kv-dtype X   f32, bf16, int8, fp8, int4 or auto (default f32)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"

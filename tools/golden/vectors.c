@@ -164,7 +164,7 @@ static double bound_of(const struct model_shape *s)
 {
     return compute_rounds(s->compute) ? VECTOR_BOUND_BF16
            : s->kv_form == KV_F32     ? VECTOR_BOUND
-           : s->kv_form == KV_FP8     ? VECTOR_BOUND_KV_FP8
+           : s->kv_form >= KV_FP8     ? VECTOR_BOUND_KV_FP8
                                       : VECTOR_BOUND_KV;
 }
 

@@ -142,13 +142,16 @@ enum kv_form config_own_kv_form(const struct config *c)
     return rounded ? KV_BF16 : KV_F32;
 }
 
-/* A device without integers reads K and V in f32; for some sizes of heads in its own form and 8 bits, too. */
+/* A device without integers reads K and V in f32; for some sizes of heads in its own form and 8 bits, too.
+ * int4 has groups of values. */
 static bool can_have(const struct config *c, const struct layer_config *l, enum kv_form form)
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
+    if (!kv_form_fits(form, d) || (!l->v_in_k && !kv_form_fits(form, l->value_dim)))
+        return false;
     return form == KV_F32 || c->backend->integers ||
-           ((form == config_own_kv_form(c) || kv_form_scaled(form)) && fits);
+           ((form == config_own_kv_form(c) || (kv_form_scaled(form) && form != KV_INT4)) && fits);
 }
 
 /* Layers that cannot have the requested form stay in f32. */
