@@ -114,6 +114,8 @@ class Fleet:
         if self.router:
             self.router.close()
         for r in self.replicas:
+            r.end()
+        for r in self.replicas:
             r.stop()
 
 

@@ -82,6 +82,13 @@ class Replica:
             self.process.kill()
             return self.process.wait()
 
+    def end(self):
+        """Asks it to end without a drain: a second signal ends that."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            time.sleep(0.1)
+            self.process.terminate()
+
     def kill(self):
         self.process.kill()
         self.process.wait()

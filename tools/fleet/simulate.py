@@ -171,6 +171,8 @@ def run(fleet, starts, talks, rng):
 
 
 def summary(done):
+    if not done:
+        sys.exit("no conversation began: --day is too short")
     first = sorted(t[2] for t in done)
     return sum(t[1] for t in done) / sum(t[0] for t in done), first[len(first) // 2], first[int(len(first) * 0.99)]
 
