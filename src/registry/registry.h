@@ -212,8 +212,8 @@ int registry_lease_replica(struct registry *r, struct registry_replicas of, cons
  * Without a replica that takes requests the lease stays. */
 void registry_move_lease(struct model_lease *l, struct registry_replicas of, const uint64_t *costs);
 /* Begins to load replicas that were never loaded or whose device was lost. Those that were unloaded for
- * another reason come, too, when each of the others has more leases than sequences of a step. One that
- * failed within the last 30 s is left alone. */
+ * another reason come, too, when each that takes requests has more leases than sequences of a step, and one
+ * does. One that failed within the last 30 s is left alone. */
 void registry_bring_replicas(struct registry *r, struct registry_replicas of);
 
 /* ---- loading ---- */

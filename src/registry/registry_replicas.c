@@ -80,15 +80,18 @@ static bool comes_back(const struct entry *e, bool crowded)
     return e->state == MODEL_UNLOADED && (gone || crowded);
 }
 
-/* Under the lock. */
+/* Under the lock. Where none takes requests, the one that loads for them shows whether it is enough. */
 static bool are_crowded(const struct registry *r, struct registry_replicas of)
 {
-    bool ret = true;
-    for (uint32_t i = 0; i < of.count && ret; i++) {
+    uint32_t taking = 0, crowded = 0;
+    for (uint32_t i = 0; i < of.count; i++) {
         const struct entry *e = &r->entries[of.first + i];
-        ret = !registry_takes_requests(e) || e->leases > e->now.plan.seqs;
+        const bool takes = registry_takes_requests(e);
+        taking += takes;
+        crowded += takes && e->leases > e->now.plan.seqs;
     }
-    return ret;
+    ASSERT(crowded <= taking);
+    return taking > 0 && crowded == taking;
 }
 
 void registry_bring_replicas(struct registry *r, struct registry_replicas of)

@@ -107,6 +107,12 @@ TEST(replicas_come_when_they_were_never_there_or_are_needed)
     for (uint32_t i = 0; i < COUNT_OF(l); i++)
         registry_release(&l[i]);
     assert_int_equal(info(2).state, MODEL_UNLOADED);
+    /* When all rest, a request loads one of them, and not all. */
+    unload(0);
+    unload(1);
+    registry_bring_replicas(scene.registry, all);
+    assert_int_equal(info(0).state, MODEL_UNLOADED);
+    assert_int_equal(info(1).state, MODEL_UNLOADED);
     scene_close();
 }
 
