@@ -209,9 +209,18 @@ static int not_computed(const struct placement_row *row, const char *where, cons
     char what[48];
     return err_set(e, -ENOTSUP,
                    "--place: %s of a model on %s cannot be computed on %s: experts in the machine (cpu) and "
-                   "layers on other "
-                   "devices can",
+                   "layers with their experts on other devices can",
                    placement_row_text(row, what, sizeof(what)), device, where);
+}
+
+/* Experts lie in the machine or with their layers. */
+static bool follow_layers(const struct placement *p, const struct placement_row *row)
+{
+    bool follow = true;
+    ASSERT(row->part == PLACEMENT_EXPERTS && row->last < p->layers);
+    for (uint32_t i = row->first; i <= row->last; i++)
+        follow &= p->experts[i] == PLACEMENT_NO_EXPERTS || p->experts[i] == p->layer[i];
+    return row->domain == 0 || follow;
 }
 
 int placement_check(const struct placement *p, uint32_t domain, const struct placement_names *places,
@@ -221,8 +230,10 @@ int placement_check(const struct placement *p, uint32_t domain, const struct pla
     while (placement_next(p, NULL, &w)) {
         const struct placement_row *row = &w.row;
         ASSERT(row->domain < places->count && domain < places->count);
-        bool computed = row->domain == domain || (row->part == PLACEMENT_EXPERTS && row->domain == 0) ||
-                        (row->part != PLACEMENT_REST && row->domain > 0 && domain > 0);
+        bool computed =
+            row->part == PLACEMENT_EXPERTS
+                ? follow_layers(p, row)
+                : row->domain == domain || (row->part == PLACEMENT_LAYERS && row->domain > 0 && domain > 0);
         if (!computed)
             return not_computed(row, places->names[row->domain], places->names[domain], e);
     }

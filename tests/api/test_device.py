@@ -361,7 +361,7 @@ def test_experts_that_do_not_fit_on_the_device_are_in_the_machine():
 
 @pytest.mark.parametrize("rules, why", [("experts=gpu", "the place cpu, cuda:N or fake:N is expected"),
                                         ("layers 0-3=cpu", "layers 0-3 of a model on fake:0 cannot be computed on cpu"),
-                                        ("experts=cuda:0", "the process computes on cpu, fake:0"),
+                                        ("experts 2-3=fake:1", "experts 2-3 of a model on fake:0 cannot be computed on fake:1"),
                                         ("experts 5-8=cpu", "the model has layers 0 to 7")])
 def test_rules_of_place_that_do_not_hold_are_refused(rules, why):
     assert why in planned(*FAKE, "--place", rules)

@@ -110,6 +110,7 @@ TEST(what_is_not_computed_is_named)
     assert_int_equal(place("experts=cpu", &p, NULL), 0);
     assert_int_equal(placement_check(&p, 1, &places, NULL), 0);
     not_computed("layers 2-5=cpu", "layers 2-5 of a model on cuda:0 cannot be computed on cpu");
+    not_computed("experts 3=cuda:1", "experts 3 of a model on cuda:0 cannot be computed on cuda:1");
     not_computed("rest=cpu", "the rest of a model on cuda:0 cannot be computed on cpu");
     assert_int_equal(place("layers 0-3=cuda:1", &p, NULL), 0);
     assert_int_equal(placement_check(&p, 1, &places, NULL), 0);
