@@ -119,7 +119,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->pull_bytes = o->process.allow_pull ? HUB_CHILD_BYTES : 0;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (o->shared.address) {
-        ret->shared_bytes = shared_tier_bytes(o->shared.staging_bytes);
+        ret->shared_bytes = shared_tier_bytes(o->shared.address, o->shared.staging_bytes);
         ret->threads_bytes += SHARED_THREADS * (uint64_t)thread_stack_bytes(SHARED_STACK_BYTES);
     }
     if (!o->store.dir)

@@ -8,6 +8,7 @@
 #include "store/shared_address.h"
 #include "store/shared_backend.h"
 #include "store/shared_dir.h"
+#include "store/shared_redis.h"
 #include "store/shared_state.h"
 
 #include "base/check.h"
@@ -22,16 +23,23 @@
 
 static size_t arena_bytes(void)
 {
-    return ROUND_UP(
-        sizeof(struct shared_tier) + shared_known_bytes() + SHARED_OPS_MAX * sizeof(struct shared_op) +
-            SHARED_WISHES_MAX * sizeof(struct shared_wish) + sizeof(struct shared_address) +
-            SHARED_THREADS * (SHARED_FILE_BYTES + SHARED_VALUE_BYTES + 128) + shared_dir_arena_bytes() + 4096,
-        (size_t)65536);
+    return ROUND_UP(sizeof(struct shared_tier) + shared_known_bytes() +
+                        SHARED_OPS_MAX * sizeof(struct shared_op) +
+                        SHARED_WISHES_MAX * sizeof(struct shared_wish) + sizeof(struct shared_address) +
+                        SHARED_THREADS * (SHARED_FILE_BYTES + SHARED_VALUE_BYTES + 128) +
+                        shared_dir_arena_bytes() + shared_redis_arena_bytes() + 4096,
+                    (size_t)65536);
 }
 
-uint64_t shared_tier_bytes(size_t staged_bytes)
+/* libhiredis allocates from the general heap. Its bytes are charged here as a whole. */
+static size_t reply_bytes(const char *address)
 {
-    return arena_bytes() + staging_bytes(staged_bytes);
+    return strncmp(address, "redis", 5) == 0 ? SHARED_THREADS * SHARED_REDIS_REPLY_BYTES : 0;
+}
+
+uint64_t shared_tier_bytes(const char *address, size_t staged_bytes)
+{
+    return arena_bytes() + staging_bytes(staged_bytes) + reply_bytes(address);
 }
 
 /* ---- the threads ---- */
@@ -132,6 +140,10 @@ static int create(const struct shared_tier_opts *opts, struct shared_tier **ret)
             return -ENOMEM;
     }
     r = shared_known_init(&t->known, a);
+    size_t replies = reply_bytes(opts->address);
+    if (r == 0)
+        r = charge_take(&memory, replies);
+    t->reply_bytes = r == 0 ? replies : 0;
     return r == 0 ? staging_init(&t->staging, opts->staging_bytes, &memory) : r;
 }
 
@@ -149,6 +161,15 @@ static int open_backend(struct shared_tier *t, const struct shared_tier_opts *op
     r = at ? shared_address_parse(opts->address, at, e) : -ENOMEM;
     if (r < 0)
         return r;
+    if (at->host[0]) {
+        snprintf(t->name, sizeof(t->name), "redis://%.90s:%u/%u", at->host, at->port, at->database);
+        if (!t->secret.given && !shared_address_is_here(at))
+            return err_set(e, -EACCES,
+                           "--shared-cache %s: a server on another machine needs --shared-cache-secret-file: "
+                           "others could read prompts there, or change answers",
+                           t->name);
+        return shared_redis_create(t->arena, at, &t->backend, e);
+    }
     snprintf(t->name, sizeof(t->name), "%.120s", at->path);
     struct shared_dir_opts dir = {
         .path = at->path, .limit_bytes = opts->limit_bytes, .own = !t->secret.given};
@@ -247,6 +268,7 @@ static void leave_behind(struct shared_tier *t)
     LOG_ERROR("shared_cache_thread_hangs", "store=\"%s\" left_behind_bytes=%zu", t->name,
               arena_committed_bytes(t->arena) + staged);
     charge_give(&t->staging.charge, staged);
+    charge_give(&memory, t->reply_bytes);
     charge_give(&memory, arena_committed_bytes(t->arena));
     for (uint32_t i = 0; i < SHARED_THREADS; i++)
         charge_give(&t->workers[i].stack.charge, t->workers[i].stack.bytes);
@@ -267,6 +289,8 @@ void shared_tier_close(struct shared_tier *t)
     for (uint32_t i = 0; i < SHARED_THREADS; i++)
         thread_stack_done(&t->workers[i].stack);
     staging_done(&t->staging);
+    struct charge memory = account_charge(t->memory);
+    charge_give(&memory, t->reply_bytes);
     pthread_cond_destroy(&t->done);
     pthread_cond_destroy(&t->work);
     pthread_mutex_destroy(&t->lock);

@@ -35,7 +35,7 @@ struct shared_tier_opts {
 };
 
 /* Its bytes of `memory`. */
-uint64_t shared_tier_bytes(size_t staged_bytes);
+uint64_t shared_tier_bytes(const char *address, size_t staged_bytes);
 /* 0; -EINVAL, -EACCES or another error of the address, the secret or the directory, which `e` names;
  * -ENOMEM, -EAGAIN (threads). A store that cannot be reached is tried again later. */
 int shared_tier_open(const struct shared_tier_opts *opts, struct shared_tier **ret, struct err *e);

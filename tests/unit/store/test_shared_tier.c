@@ -2,6 +2,7 @@
 #include "test_rng.h"
 #include "test_store.h"
 
+#include "store/shared_address.h"
 #include "store/shared_dir.h"
 #include "store/shared_state.h"
 
@@ -349,6 +350,44 @@ TEST(damaged_and_missing_values_are_misses)
     wait_quiet(&s);
     assert_int_equal(fetch(&s, 1, TIER_PAGE), 0);
     shared_scene_close(&s);
+}
+
+TEST(addresses_are_read_and_passwords_never_repeated)
+{
+    static const struct {
+        const char *text, *host, *user, *password;
+        uint32_t port, database;
+        bool here;
+    } good[] = {{"redis://localhost", "localhost", "", "", 6379, 0, true},
+                {"redis://:pw@10.0.0.1:7000/3", "10.0.0.1", "", "pw", 7000, 3, false},
+                {"redis://me:p%40%3a%2F@[::1]:1/", "::1", "me", "p@:/", 1, 0, true},
+                {"redis://:a@b@127.0.0.5", "127.0.0.5", "", "a@b", 6379, 0, true}};
+    static const char *const bad[] = {"redis://",
+                                      "redis://:sesame@",
+                                      "redis://sesame@h",
+                                      "redis://:sesame@h:0",
+                                      "redis://:sesame@h:65536",
+                                      "redis://:sesame@h/x",
+                                      "redis://:sesame%@h",
+                                      "redis://:sesame%00@h",
+                                      "redis://:sesame@h:1x",
+                                      "redis://:sesame@[h",
+                                      "rediss://:sesame@h",
+                                      "sesame"};
+    struct shared_address a;
+    struct err e;
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        assert_int_equal(shared_address_parse(good[i].text, &a, &e), 0);
+        assert_string_equal(a.host, good[i].host);
+        assert_string_equal(a.user, good[i].user);
+        assert_string_equal(a.password, good[i].password);
+        assert_true(a.port == good[i].port && a.database == good[i].database);
+        assert_int_equal(shared_address_is_here(&a), good[i].here);
+    }
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_int_equal(shared_address_parse(bad[i], &a, &e), -EINVAL);
+        assert_true(e.text[0] && !strstr(e.text, "sesame"));
+    }
 }
 
 static int open_at(const char *address, const char *secret, struct err *e)
