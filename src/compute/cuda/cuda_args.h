@@ -436,12 +436,12 @@ struct cuda_split {
 #define CUDA_QUERIES_BYTES(d) (CUDA_ATTEND_TEAMS(d) * 16 * (2 * (d) + 16))
 #define CUDA_ATTEND_THREADS   128u
 /* Few tokens that are few blocks: warps of a block; rows for a group of heads; bytes beside the blocks of 64
- * keys, of queries, weights and each warp's largest score. Before there are weights, rows of queries, keys
- * and values are there, to be normed and turned. */
+ * keys, of queries, weights (of codes twice) and each warp's largest score. Before there are weights, rows of
+ * queries, keys and values are there, to be normed and turned. */
 #define CUDA_PARTS_WARPS       16u
 #define CUDA_PARTS_ROWS(group) ((group) > 8 ? 16u : 8u)
-#define CUDA_PARTS_ROOM(d, rows, blocks)                                                                     \
-    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 64 * CUDA_PARTS_WARPS)
+#define CUDA_PARTS_ROOM(d, rows, blocks, coded)                                                              \
+    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) * ((coded) ? 2 : 1) + 16) + 64 * CUDA_PARTS_WARPS)
 /* Few tokens that are many blocks: heads of a block; stages, a page each, at most; bytes of a page, and of a
  * row of queries. */
 #define CUDA_WARP_HEADS      8u

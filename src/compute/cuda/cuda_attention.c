@@ -170,14 +170,15 @@ struct attend {
 static struct attend attend_parts(const struct cuda_attention *k)
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);
-    uint32_t blocks = d > 128 ? 2 : 4, queries = rows * (2 * d + 16);
-    uint32_t others = CUDA_PARTS_ROOM(d, rows, blocks) - queries;
+    uint32_t blocks = d > 128 && !is_coded(k) ? 2 : 4, queries = rows * (2 * d + 16);
+    uint32_t keys = is_coded(k) ? 2 * CUDA_CODED_PAGE(d) : CUDA_KEYS_BYTES(d);
+    uint32_t others = CUDA_PARTS_ROOM(d, rows, blocks, is_coded(k)) - queries;
     uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, CUDA_PARTS_WARPS) * d * (uint32_t)sizeof(float);
-    return (struct attend){.kernel = (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size_of(&k->kv)),
+    return (struct attend){.kernel = KERNEL_OF(k, attend_parts),
                            .columns = 1,
                            .rows = k->kv.heads * DIV_UP(group, CUDA_PANEL),
                            .threads = 32 * CUDA_PARTS_WARPS,
-                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh),
+                           .shared_bytes = blocks * keys + queries + MAX_OF(others, fresh),
                            .beside = 1};
 }
 
@@ -206,7 +207,7 @@ static struct attend attend_few(const struct cuda *c, const struct cuda_attentio
 {
     const struct attend parts = attend_parts(k);
     bool at_once = tokens * parts.rows * c->step.segments <= c->device->units;
-    bool parts_have_it = at_once && !is_coded(k) && parts.shared_bytes <= c->device->shared_attend;
+    bool parts_have_it = at_once && parts.shared_bytes <= c->device->shared_attend;
     return parts_have_it ? parts : attend_warp(c, k);
 }
 

@@ -90,6 +90,12 @@ struct linear_source;
     X(attend, attend_parts64)                                                                                \
     X(attend, attend_parts128)                                                                               \
     X(attend, attend_parts256)                                                                               \
+    X(attend, attend_parts_codes64)                                                                          \
+    X(attend, attend_parts_codes128)                                                                         \
+    X(attend, attend_parts_codes256)                                                                         \
+    X(attend, attend_parts_floats64)                                                                         \
+    X(attend, attend_parts_floats128)                                                                        \
+    X(attend, attend_parts_floats256)                                                                        \
     X(attend, attend_merge)                                                                                  \
     X(attend, attend_many64)                                                                                 \
     X(attend, attend_many128)                                                                                \

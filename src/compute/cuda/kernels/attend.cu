@@ -8,11 +8,14 @@
 /* ---- few tokens ---- */
 
 /* As `team` of attend.cuh, by all warps of a block and for several blocks of keys at once: a warp has some
- * keys of one of them, then some of the head's numbers. */
-template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
+ * keys of one of them, then some of the head's numbers. Codes have another row of weights behind each, with
+ * the values' scales. */
+template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS, uint32_t CODES> struct crowd {
     static constexpr uint32_t KEYS = BLOCKS * BLOCK_KEYS / WARPS;
     static constexpr uint32_t DIMS = D / WARPS < 8 ? 8 : D / WARPS;
-    static constexpr uint32_t Q_PITCH = 2 * D + 16, P_PITCH = 2 * BLOCKS * BLOCK_KEYS + 16;
+    static constexpr uint32_t ROW_BYTES = 2 * BLOCKS * BLOCK_KEYS;
+    static constexpr uint32_t Q_PITCH = 2 * D + 16, P_PITCH = (CODES ? 2 : 1) * ROW_BYTES + 16;
+    static constexpr uint32_t PAGE = 2 * CODED_BYTES(D), BYTES = CODES ? 2 * PAGE : keys<D>::BYTES;
     float o[DIMS / 8][4], sum[4], max[2]; /* sum: of warp 0 */
     uint32_t warp, lane, rows;            /* rows of q: the second half is the first one with 8 */
     uint32_t stages, q, weights;          /* in shared memory */
@@ -44,12 +47,50 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
         return base + lane % rows * pitch + lane / 16 * 16;
     }
 
-    __device__ __forceinline__ void score(float s[KEYS / 8][4]) const
+    /* The page of the warp's keys, which are its first or second 16. */
+    __device__ __forceinline__ uint32_t page_of_keys() const
     {
-        uint32_t block = stages + mine() * keys<D>::BYTES, piece = warp * KEYS % BLOCK_KEYS / 8;
-        uint32_t q_at = row_at(q, Q_PITCH);
+        return stages + warp * KEYS / CUDA_PAGE_TOKENS * PAGE;
+    }
+    /* The scale of the lane's key n * 8 + i of the warp, or of its value, of its operand. */
+    __device__ __forceinline__ float scale_of(uint32_t n, uint32_t i, bool of_value) const
+    {
+        uint32_t key = warp * KEYS % CUDA_PAGE_TOKENS + n * 8 + lane % 4 * 2 + i;
+        uint32_t at = page_of_keys() + (of_value ? CODED_BYTES(D) : 0) + CODES_BYTES(D);
+        return __uint_as_float(read_word(at + key * 4)) * CODE_UNIT;
+    }
+    /* Keys of codes are the columns of mma, whose operands have the order of rows. */
+    __device__ __forceinline__ void score_codes(float s[KEYS / 8][4]) const
+    {
+        uint32_t q_at = row_at(q, Q_PITCH), at = page_of_keys();
+        at += (warp * KEYS % CUDA_PAGE_TOKENS / 16 * 32 + lane) * 16;
 #pragma unroll
         for (uint32_t step = 0; step < D / 16; step += 2) {
+            uint32_t a[2][4];
+            load4(a[0], q_at + step * 32);
+            load4(a[1], q_at + step * 32 + 32);
+            const uint4 c = read_piece(at + step * 512);
+            const uint32_t words[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                mma(s[i % 2], a[i / 2], first_codes<CODES>(words[i]), second_codes<CODES>(words[i]));
+        }
+#pragma unroll
+        for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++) {
+                float scale = scale_of(n, i, false);
+                s[n][i] *= scale, s[n][i + 2] *= scale;
+            }
+    }
+    __device__ __forceinline__ void score(float s[KEYS / 8][4]) const
+    {
+        uint32_t block = stages + mine() * BYTES, piece = warp * KEYS % BLOCK_KEYS / 8;
+        uint32_t q_at = row_at(q, Q_PITCH);
+        if (CODES)
+            score_codes(s);
+#pragma unroll
+        for (uint32_t step = 0; !CODES && step < D / 16; step += 2) {
             uint32_t a[2][4], b[2][4];
             load4(a[0], q_at + step * 32);
             load4(a[1], q_at + step * 32 + 32);
@@ -104,16 +145,35 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
         for (uint32_t n = 0; n < KEYS / 8; n++) {
 #pragma unroll
             for (uint32_t r = 0; r < 2; r++) {
-                uint32_t pair =
-                    bf16_pair(weight_of(s[n][2 * r], c, less[r]), weight_of(s[n][2 * r + 1], c, less[r]));
+                float w[2] = {weight_of(s[n][2 * r], c, less[r]), weight_of(s[n][2 * r + 1], c, less[r])};
                 uint32_t at = weights + (row + 8 * r) * P_PITCH + (warp * KEYS + n * 8 + lane % 4 * 2) * 2;
-                if (rows == ROWS || r == 0)
-                    put_word(at, pair);
+                if (rows != ROWS && r > 0)
+                    continue;
+                put_word(at, bf16_pair(w[0], w[1]));
+                if (CODES)
+                    put_word(at + ROW_BYTES, bf16_pair(scaled_weight(w[0], scale_of(n, 0, true)),
+                                                       scaled_weight(w[1], scale_of(n, 1, true))));
             }
         }
         __syncthreads();
     }
 
+    /* Values of codes of a page; of 8 numbers of a warp, half words have these or the 8 beside them. */
+    __device__ __forceinline__ void add_codes(const uint32_t p[2][4], uint32_t page)
+    {
+        const uint4 c = read_piece(page + CODED_BYTES(D) + (warp * DIMS / 16 * 32 + lane) * 16);
+        const uint32_t words[4] = {c.x, c.y, c.z, c.w};
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++)
+#pragma unroll
+            for (uint32_t n = 0; n < DIMS / 8; n++) {
+                const uint32_t low = words[2 * i], high = words[2 * i + 1];
+                if (DIMS == 8 ? warp % 2 == 0 : n == 0)
+                    mma(o[n], p[i], first_codes<CODES>(low), first_codes<CODES>(high));
+                else
+                    mma(o[n], p[i], second_codes<CODES>(low), second_codes<CODES>(high));
+            }
+    }
     __device__ __forceinline__ void add_values(uint32_t count, const float factor[BLOCKS][2])
     {
         uint32_t p_at = row_at(weights, P_PITCH), piece = warp * DIMS / 8;
@@ -121,7 +181,7 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
         for (uint32_t b = 0; b < BLOCKS; b++) {
             if (b >= count)
                 break;
-            uint32_t block = stages + b * keys<D>::BYTES;
+            uint32_t block = stages + b * BYTES;
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 sum[i] *= factor[b][i / 2];
@@ -134,6 +194,14 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
                 uint32_t p[2][4], v[2][4];
                 load4(p[0], p_at + (b * 4 + step) * 32);
                 load4(p[1], p_at + (b * 4 + step) * 32 + 32);
+                if (CODES) {
+                    if (warp == 0)
+                        mma(sum, p[0], ONES, ONES), mma(sum, p[1], ONES, ONES);
+                    load4(p[0], p_at + ROW_BYTES + (b * 4 + step) * 32);
+                    load4(p[1], p_at + ROW_BYTES + (b * 4 + step) * 32 + 32);
+                    add_codes(p, block + step / 2 * PAGE);
+                    continue;
+                }
                 operands<DIMS == 16>(v, lane, step, [&](uint32_t key, uint32_t n) {
                     return block + keys<D>::v_at(key, piece + n);
                 });
@@ -196,9 +264,17 @@ template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
     }
 };
 
+/* A page of codes, by all threads. */
+template <uint32_t BYTES, uint32_t THREADS> DEVICE void bring_codes(uint32_t to, const char *page, bool some)
+{
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < BYTES / 16; i += THREADS)
+        copy16_if(to + i * 16, page + i * 16, some);
+}
+
 /* `most` blocks of keys from block `from` on and below `end`, into the stages. A lane looks up one of their
  * pages. */
-template <uint32_t D, uint32_t WARPS>
+template <uint32_t D, uint32_t WARPS, uint32_t CODES>
 DEVICE void bring_blocks(uint32_t stages, const source &o, uint32_t from, uint32_t end, uint32_t most)
 {
     uint32_t pages = 2 * min(end - from, most), begin = from * BLOCK_KEYS;
@@ -209,8 +285,12 @@ DEVICE void bring_blocks(uint32_t stages, const source &o, uint32_t from, uint32
     for (uint32_t i = 0; i < pages; i++) {
         uint32_t at = begin + i * CUDA_PAGE_TOKENS;
         const float *page = page_of(o.s, o.a.kv, o.kv_head, __shfl_sync(0xffffffffu, index, i));
-        bring_page<D, 32 * WARPS>(stages + i / 2 * keys<D>::BYTES, o, i % 2, at, (const char *)page,
-                                  sees_page(o, at));
+        if (CODES)
+            bring_codes<2 * CODED_BYTES(D), 32 * WARPS>(stages + i * 2 * CODED_BYTES(D), (const char *)page,
+                                                        sees_page(o, at));
+        else
+            bring_page<D, 32 * WARPS>(stages + i / 2 * keys<D>::BYTES, o, i % 2, at, (const char *)page,
+                                      sees_page(o, at));
     }
 }
 DEVICE void brought_all()
@@ -222,18 +302,18 @@ DEVICE void brought_all()
 /* Block: a token, 16 heads that share keys, and of its segments every gridDim.z-th. With `append` each
  * sequence has one token in the step. Its earlier tokens lie in the pages when the step begins, and are read
  * before the kernels in front have ended. */
-template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS>
+template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS, uint32_t CODES>
 DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint64_t there;
-    using all = crowd<D, BLOCKS, WARPS>;
+    using all = crowd<D, BLOCKS, WARPS, CODES>;
     uint32_t t = p.first + blockIdx.x, group = a.heads / a.kv.heads, pieces = (group + ROWS - 1) / ROWS;
     uint32_t kv_head = blockIdx.y / pieces, first_head = kv_head * group + blockIdx.y % pieces * ROWS;
     uint32_t heads = min(ROWS, (kv_head + 1) * group - first_head);
     all m;
     m.warp = threadIdx.x / 32, m.lane = threadIdx.x % 32, m.rows = CUDA_PARTS_ROWS(group);
-    m.stages = shared_at(shared), m.q = m.stages + BLOCKS * keys<D>::BYTES;
+    m.stages = shared_at(shared), m.q = m.stages + BLOCKS * all::BYTES;
     m.weights = m.q + m.rows * all::Q_PITCH;
     uint8_t *rest = shared + (m.weights - m.stages);
     m.largest = (float(*)[WARPS])(rest + m.rows * all::P_PITCH);
@@ -257,7 +337,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     float x[D / 32], w[D / 32];
     token.prepare();
     token.load_norm(w, m.warp);
-    bring_blocks<D, WARPS>(m.stages, before, block, end, BLOCKS);
+    bring_blocks<D, WARPS, CODES>(m.stages, before, block, end, BLOCKS);
     for (uint32_t i = heads + m.warp; i < m.rows; i += WARPS)
         put_zeros<D>(m.q + i * all::Q_PITCH);
     if (p.append) {
@@ -279,9 +359,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         item -= WARPS;
         brought_all();
         if (item == heads || item == heads + 1) {
-            token.put(x, item == heads);
-            if (is_here)
-                token.put_in_block(x, item == heads, m.stages + at * keys<D>::BYTES);
+            token.template put<CODES>(x, item == heads, is_here ? m.stages + at * all::BYTES : CUDA_NONE);
         }
     }
     bool brought = true;
@@ -290,7 +368,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         for (; block < end; block += BLOCKS) {
             if (!brought) {
                 __syncthreads();
-                bring_blocks<D, WARPS>(m.stages, from, block, end, BLOCKS);
+                bring_blocks<D, WARPS, CODES>(m.stages, from, block, end, BLOCKS);
             }
             brought = false;
             brought_all();
@@ -306,19 +384,25 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         join_parts<1>(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
 }
 
-#define PARTS(d, blocks)                                                                                     \
+#define PARTS(name, d, blocks, codes)                                                                        \
     extern "C" __global__ void __launch_bounds__(32 * CUDA_PARTS_WARPS, 1)                                   \
-        plateau_attend_parts##d(const cuda_step s, const cuda_attention a, const cuda_split p)               \
+        plateau_attend_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)              \
     {                                                                                                        \
-        attend_parts<d, blocks, CUDA_PARTS_WARPS>(s, a, p);                                                  \
+        attend_parts<d, blocks, CUDA_PARTS_WARPS, codes>(s, a, p);                                           \
     }                                                                                                        \
-    static_assert(crowd<d, blocks, CUDA_PARTS_WARPS>::Q_PITCH * 16 +                                         \
-                          crowd<d, blocks, CUDA_PARTS_WARPS>::P_PITCH * 16 + 64 * CUDA_PARTS_WARPS ==        \
-                      CUDA_PARTS_ROOM(d, 16, blocks),                                                        \
+    static_assert(crowd<d, blocks, CUDA_PARTS_WARPS, codes>::Q_PITCH * 16 +                                  \
+                          crowd<d, blocks, CUDA_PARTS_WARPS, codes>::P_PITCH * 16 + 64 * CUDA_PARTS_WARPS == \
+                      CUDA_PARTS_ROOM(d, 16, blocks, (codes) > 0),                                           \
                   "the host asks for it");
-PARTS(64, 4)
-PARTS(128, 4)
-PARTS(256, 2)
+PARTS(parts, 64, 4, 0)
+PARTS(parts, 128, 4, 0)
+PARTS(parts, 256, 2, 0)
+PARTS(parts_codes, 64, 4, CUDA_KV_INT8)
+PARTS(parts_codes, 128, 4, CUDA_KV_INT8)
+PARTS(parts_codes, 256, 4, CUDA_KV_INT8)
+PARTS(parts_floats, 64, 4, CUDA_KV_FP8)
+PARTS(parts_floats, 128, 4, CUDA_KV_FP8)
+PARTS(parts_floats, 256, 4, CUDA_KV_FP8)
 
 /* Block: a token, a head; a thread has one of its values. */
 KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cuda_split p)

@@ -175,12 +175,23 @@ template <uint32_t D, uint32_t WARPS> struct token_items {
                 __bfloat16_as_ushort(__float2bfloat16_rn(x[j]));
         }
     }
-    /* As `put()`, but to its block in shared memory. */
-    __device__ __forceinline__ void put_in_block(const float x[D / 32], bool is_key, uint32_t block) const
+    /* And to its block of keys, in shared memory, if `block` is not CUDA_NONE. */
+    template <uint32_t CODES>
+    __device__ __forceinline__ void put(const float x[D / 32], bool is_key, uint32_t block) const
     {
         uint32_t at = position % BLOCK_KEYS;
+        if (CODES) {
+            coded_lanes<D> codes;
+            codes.take(CODES, x);
+            codes.put(page_half(is_key), at % CUDA_PAGE_TOKENS, is_key);
+            if (block != CUDA_NONE)
+                codes.put(block + (at / CUDA_PAGE_TOKENS * 2 + !is_key) * CODED_BYTES(D),
+                          at % CUDA_PAGE_TOKENS, is_key);
+            return;
+        }
+        put(x, is_key);
 #pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++) {
+        for (uint32_t j = 0; block != CUDA_NONE && j < D / 32; j++) {
             uint32_t d = threadIdx.x % 32 + 32 * j;
             put_shared(block + (is_key ? keys<D>::k_at(d, at / 8) + at % 8 * 2
                                        : keys<D>::v_at(at, d / 8) + d % 8 * 2),

@@ -104,6 +104,20 @@ template <uint32_t D> struct coded_lanes {
             codes[j] = codes_of(form, mine, __shfl_xor_sync(0xffffffffu, mine, 8));
         }
     }
+    /* Puts codes and scale to a page's keys or values at an address of shared memory. */
+    __device__ __forceinline__ void put(uint32_t half, uint32_t at, bool is_key) const
+    {
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++) {
+            uint32_t d = lane + 32 * j;
+            if (d % 16 < 8)
+                put_half_word(half + 2 * (is_key ? key_codes_at(d, at) : value_codes_at(d, at)),
+                              (uint16_t)codes[j]);
+        }
+        if (lane == 0)
+            put_word(half + CODES_BYTES(D) + at * 4, __float_as_uint(by.scale));
+    }
     /* Puts codes and scale to a page's keys or values, in memory of any kind. */
     __device__ __forceinline__ void put(uint16_t *half, uint32_t at, bool is_key) const
     {
