@@ -5,6 +5,7 @@
     tools/fleet/fleet.py --router nginx --fault restart@4   all replicas one after the other, from second 4 on
     tools/fleet/fleet.py --router envoy --fault kill@3:1    SIGKILL of replica 1; it starts again after 2 s
     tools/fleet/fleet.py --router nginx --fault freeze@3:0  SIGSTOP of replica 0 for 2 s
+    tools/fleet/fleet.py --store --router nginx --fault restart@4   with a prefix cache that they share
     tools/fleet/fleet.py --checks                           also clients that leave, wrong requests, admin routes
     tools/fleet/fleet.py --device fake:0 --replicas 2       replicas on fake devices
 
@@ -40,6 +41,7 @@ def arguments():
     p.add_argument("--serve", action="append", default=[], metavar="OPTION", help="one more option of `plateau serve`; may be repeated")
     p.add_argument("--fault", action="append", default=[], metavar="WHAT@SECOND[:REPLICA]", help="restart, kill or freeze; may be repeated")
     p.add_argument("--checks", action="store_true")
+    p.add_argument("--store", action="store_true", help="--shared-cache in a new directory for each row")
     p.add_argument("--json", metavar="FILE", help="writes every turn there")
     for name, default in vars(agents.Load()).items():
         p.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default, help=f"of the agents ({default})") if name != "tools" else None
@@ -94,6 +96,9 @@ class Fleet:
     def __init__(self, name, options, folder):
         more = [*options.serve, "--drain-grace", "3", "--memory-limit", "2G"]
         more += ["--device", options.device, "--device-memory-limit", "1G"] if options.device else ["--threads", "1"]
+        if options.store:
+            (folder / "store").mkdir(mode=0o700)
+            more += ["--shared-cache", f"file://{folder}/store"]
         count = 1 if name == "none" else options.replicas
         self.replicas = [replica.Replica(i, folder, more, options.program, options.model, "vllm-events" == name or "vllm-session" == name) for i in range(count)]
         self.router, self.name, self.folder, self.folders = None, name, folder, options.routers
