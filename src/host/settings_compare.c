@@ -134,7 +134,7 @@ void settings_compare(enum setting_command command, const struct settings *from,
         const struct setting_row *row = &settings_table[i];
         if (!(row->commands & (unsigned)command) || is_same(row, from, to))
             continue;
-        bool secret = row->commands & SECRET;
+        bool secret = row->commands & (SECRET | UNSHOWN);
         if (!secret) {
             show_value(row, from, was);
             show_value(row, to, is);

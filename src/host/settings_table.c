@@ -94,7 +94,8 @@ const struct setting_row settings_table[] = {
      "disk space of --ssd-dir in blocks, as du counts; the least recently used entries are deleted first"},
     {GROUP_MODEL, "ssd-staging", "BYTES", SETTING_BYTES, AT(store.staging_bytes), 1048576, 1e11, "64M",
      COMMAND_SIZE, "memory for transfers to and from --ssd-dir"},
-    {GROUP_MODEL, "shared-cache", "ADDRESS", SETTING_TEXT, AT(shared.address), 0, 0, NULL, COMMAND_SIZE,
+    {GROUP_MODEL, "shared-cache", "ADDRESS", SETTING_TEXT, AT(shared.address), 0, 0, NULL,
+     COMMAND_SIZE | UNSHOWN,
      "prefix cache below --ssd-dir that servers share: file:///DIR, a directory that all of them mount, or "
      "redis://[USER:PASSWORD@]HOST:PORT/NUMBER; give a password in --config or the environment "
      "[default: none]"},

@@ -53,6 +53,7 @@ struct setting_row {
 #define SECRET  0x2000000  /* not to be shown */
 #define SECTION 0x4000000  /* may stand in a section [model NAME] of the file */
 #define FIRST   0x8000000  /* --help shows it; the others --help-all */
+#define UNSHOWN 0x20000000 /* may have a password: no message has its value */
 #define PLANNED 0x10000000 /* with LIVE: not above its value at the start, for which memory was planned */
 
 /* Default of a number that is not given: all ones, which no text means; help does not show it. */
