@@ -36,6 +36,10 @@ def test_a_whole_tree_passes(tmp_path):
     assert check(tmp_path, {}) == ""
 
 
+def test_a_hidden_folder_is_not_read(tmp_path):
+    assert check(tmp_path, {"tests/api/.pytest_cache/README.md": "See docs/gone.md.\n"}) == ""
+
+
 @pytest.mark.parametrize(
     "name, text, said",
     [
