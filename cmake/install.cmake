@@ -79,7 +79,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # Certificates for plateau pull; libzmq5 for --kv-events. Videos need ffmpeg, which brings a hundred packages and is found when it is there.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "ffmpeg, libzmq5")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "ffmpeg, libhiredis0.14, libzmq5")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/packaging/debian/conffiles
   ${CMAKE_SOURCE_DIR}/packaging/debian/postinst ${CMAKE_SOURCE_DIR}/packaging/debian/prerm
   ${CMAKE_SOURCE_DIR}/packaging/debian/postrm)
