@@ -144,7 +144,8 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX (38 + 8 * (SHARDS_MAX - 1))
+/* Lines of the process, of the model in the machine and on its device, and on each device beside that. */
+#define PLAN_LINES_MAX (13 + 12 + 15 + 8 * (SHARDS_MAX - 1))
 
 /* The part of a plan on a device. */
 struct plan_device {

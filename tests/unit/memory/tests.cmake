@@ -1,6 +1,7 @@
 plateau_test(test_ledger memory LABELS threads)
 plateau_test(test_accounts memory)
 plateau_test(test_plan memory)
+plateau_test(test_plan_shards memory)
 plateau_test(test_placement memory)
 plateau_test(test_footprint_text memory)
 # Control groups of its own.
