@@ -95,7 +95,6 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
     add_devices(p, ret);
-    ret->threads_bytes *= MAX_OF(ret->device_count, 1u);
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (!p->serves)

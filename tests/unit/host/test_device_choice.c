@@ -281,4 +281,40 @@ TEST(a_process_has_an_account_for_the_context)
     settings_done(&o);
 }
 
+/* The stacks of a process with these devices are those of `sets` times the CPU's workers. */
+static void check_stacks(const char *const devices[2], uint32_t sets)
+{
+    static struct settings o;
+    struct device_choices all = {.count = 0};
+    struct planning p = {.settings = &o, .seqs = 1, .queue = 1, .workers = 3, .devices = &all};
+    struct plan_process process;
+    struct runtime rt;
+    struct err e = {{0}};
+    assert_int_equal(settings_defaults(&o, &e), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        o.process.device = devices[i];
+        assert_int_equal(device_choices_add(&o, &all, &e), 0);
+    }
+    assert_int_equal(device_choices_measure(&o, &all, &e), 0);
+    planning_process(&p, true, &process);
+    assert_int_equal(process.threads_bytes, sets * device_stack_bytes(p.workers));
+    assert_int_equal(runtime_open_process(&o, &process, &all, p.workers, &rt, &e), 0);
+    device_choices_close(&all);
+    assert_int_equal(account_numbers(rt.threads).used, process.threads_bytes);
+    runtime_close(&rt);
+    o.process.device = NULL;
+    settings_done(&o);
+}
+
+/* The CPU has workers, which a GPU's models use, too; a fake device has its own. */
+TEST(stacks_are_planned_as_the_devices_have_them)
+{
+    on_gpu(0);
+    check_stacks((const char *const[]){"cpu", "cpu"}, 1);
+    check_stacks((const char *const[]){"cpu", "cuda:0"}, 1);
+    check_stacks((const char *const[]){"fake:0", "cuda:0"}, 2);
+    check_stacks((const char *const[]){"fake:0", "cpu"}, 2);
+    check_stacks((const char *const[]){"fake:0", "fake:1"}, 3);
+}
+
 TEST_MAIN()
