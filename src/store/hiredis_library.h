@@ -9,10 +9,40 @@
 struct err;
 struct timeval;
 
+/* A reply, or a part of one, that the library's reader is at. */
+struct hiredis_task {
+    int type, elements, index;
+    void *object;
+    struct hiredis_task *parent; /* the array that it is in; NULL: it is the reply itself */
+    void *arg;                   /* the reader's */
+};
+
+/* Allocators of the objects of a reply. One that returns NULL ends the connection. */
+struct hiredis_makers {
+    void *(*string)(const struct hiredis_task *t, char *text, size_t len);
+    void *(*array)(const struct hiredis_task *t, int elements);
+    void *(*integer)(const struct hiredis_task *t, long long value);
+    void *(*nil)(const struct hiredis_task *t);
+    void (*free)(void *object);
+};
+
+struct hiredis_reader {
+    int err;
+    char errstr[128], *buffer;
+    size_t used_bytes, buffer_bytes, spare_bytes_max;
+    struct hiredis_task tasks[9];
+    int task;
+    void *reply;
+    const struct hiredis_makers *makers;
+    void *arg;
+};
+
 struct hiredis_context {
     int err; /* 0: it can be used */
     char errstr[128];
-    int fd;
+    int fd, flags;
+    char *commands; /* not sent yet */
+    struct hiredis_reader *reader;
 };
 
 enum hiredis_type {

@@ -2,7 +2,8 @@
  *
  * The library's own loop has no end for a server that sends a byte now and then, and no bound for a reply.
  * Therefore the loop stands here: the library fills its buffer 16 KiB at a time, and the clock is read after
- * each. */
+ * each. The library allocates an array as long as its head says, before an element has come. Therefore its
+ * allocators are called through bounds. */
 #include "store/shared_redis.h"
 
 #include "store/hiredis_library.h"
@@ -19,14 +20,24 @@
 #include <strings.h>
 #include <sys/time.h>
 
-#define CALL_NS     NS_PER_S
-#define REPLY_BYTES (SHARED_BATCH_MAX * (SHARED_VALUE_BYTES + 64))
-#define READ_BYTES  (16 << 10) /* one read of the library */
-#define PREFIX      "plateau:"
-#define NAME_BYTES  (sizeof(PREFIX) + 64)
+#define CALL_NS    NS_PER_S
+#define READ_BYTES (16 << 10)                             /* one read of the library */
+#define PART_BYTES (SHARED_VALUE_BYTES + READ_BYTES + 64) /* a value that has not come whole */
+#define PREFIX     "plateau:"
+#define NAME_BYTES (sizeof(PREFIX) + 64)
+
+_Static_assert(SHARED_BATCH_MAX *(SHARED_VALUE_BYTES + 64) + 2 * (PART_BYTES + (1 << 20)) <=
+                   SHARED_REDIS_REPLY_BYTES,
+               "a reply of values, and the library's buffer while it grows by 1 MiB at most");
+
+/* Allocators of a connection's replies: the library's, and those with bounds. */
+struct redis_makers {
+    struct hiredis_makers own, bounded;
+};
 
 struct shared_redis {
     struct hiredis_library lib;
+    struct redis_makers makers[SHARED_THREADS];
     struct shared_address at;
     struct hiredis_context *connections[SHARED_THREADS];
 };
@@ -69,16 +80,46 @@ static int flush(struct shared_redis *d, struct hiredis_context *c, uint64_t unt
     return 0;
 }
 
+/* ---- bounds of replies ---- */
+
+static void *bounded_string(const struct hiredis_task *t, char *text, size_t len)
+{
+    const struct redis_makers *m = t->arg;
+    return len <= SHARED_VALUE_BYTES ? m->own.string(t, text, len) : NULL;
+}
+
+/* No command's reply has more elements, or arrays in an array. */
+static void *bounded_array(const struct hiredis_task *t, int elements)
+{
+    const struct redis_makers *m = t->arg;
+    bool fits = !t->parent && elements >= 0 && elements <= SHARED_BATCH_MAX;
+    return fits ? m->own.array(t, elements) : NULL;
+}
+
+/* No reply has come yet. */
+static void bound_replies(struct redis_makers *m, struct hiredis_reader *reader)
+{
+    ASSERT(reader && reader->makers && !reader->reply);
+    m->own = *reader->makers;
+    m->bounded = m->own;
+    m->bounded.string = bounded_string;
+    m->bounded.array = bounded_array;
+    reader->makers = &m->bounded;
+    reader->arg = m;
+}
+
 /* Returns the next reply, or NULL with *error. */
 static struct hiredis_reply *receive(struct shared_redis *d, struct hiredis_context *c, uint64_t until_ns,
                                      int *error)
 {
     void *reply = NULL;
     *error = -EPROTO;
-    for (size_t bytes = 0; d->lib.next(c, &reply) == 0; bytes += READ_BYTES) {
+    while (d->lib.next(c, &reply) == 0) {
         if (reply)
             return reply;
-        *error = clock_now_ns() >= until_ns ? -ETIMEDOUT : bytes > 2 * REPLY_BYTES ? -EMSGSIZE : 0;
+        *error = clock_now_ns() >= until_ns             ? -ETIMEDOUT
+                 : c->reader->buffer_bytes > PART_BYTES ? -EMSGSIZE
+                                                        : 0;
         if (*error < 0)
             return NULL;
         if (d->lib.read(c) != 0) {
@@ -171,6 +212,7 @@ static int redis_ready(void *arg, uint32_t thread)
     if (r == 0) {
         (void)fcntl(c->fd, F_SETFD, FD_CLOEXEC);
         d->lib.set_timeout(c, second);
+        bound_replies(&d->makers[thread], c->reader);
         r = log_in(d, c);
     }
     if (r < 0)

@@ -1,7 +1,8 @@
 /* shared_redis.h - Redis or Valkey as the store of the shared tier.
  *
  * Each thread has a connection. The server's own limit and policy decide which values go. A call has a
- * second, however slowly the server sends, and a reply has a bound of bytes. Names begin with plateau. */
+ * second, however slowly the server sends, and what a reply says of its lengths allocates nothing above a
+ * bound. Names begin with plateau. */
 #ifndef PLATEAU_STORE_SHARED_REDIS_H
 #define PLATEAU_STORE_SHARED_REDIS_H
 
@@ -10,7 +11,7 @@
 #include "store/shared_address.h"
 #include "store/shared_backend.h"
 
-#define SHARED_REDIS_REPLY_BYTES ((size_t)20 << 20) /* held by libhiredis for each thread, at most */
+#define SHARED_REDIS_REPLY_BYTES ((size_t)14 << 20) /* held by libhiredis for each thread, at most */
 
 /* Bytes of arena. */
 size_t shared_redis_arena_bytes(void);
