@@ -22,8 +22,10 @@
 #define STEPS_PER_LOOK ((uint32_t)1 << 16)
 /* A short text may need the square of its length. */
 #define STEPS_BASE ((uint64_t)1 << 16)
-/* A group that repeats within (?= reads a run of digits to its end from each third one. */
-#define STEPS_OF_REPEATS ((uint64_t)1 << 20)
+/* A group that repeats within (?= reads a run of digits to its end from each third one. Pieces add to one
+ * budget, so a piece adds in proportion to its length. */
+#define REPEATS_PER_BYTE 2048
+#define REPEATS_MAX      ((uint64_t)1 << 20)
 /* A pattern whose alternatives all start with the same repetition, and go back over it, takes about two steps
  * of each item for a byte. */
 #define STEPS_PER_ITEM     4
@@ -78,7 +80,8 @@ void split_budget_init(struct split_budget *b, const struct wanted *wanted)
 void split_budget_add(struct split_budget *b, const struct split_regex *r, size_t bytes)
 {
     uint64_t per_byte = (uint64_t)STEPS_PER_ITEM * (r->item_count + r->alt_count);
-    b->steps += MIN_OF(per_byte, (uint64_t)STEPS_PER_BYTE_MAX) * bytes + (r->repeats ? STEPS_OF_REPEATS : 0);
+    uint64_t repeats = r->repeats ? MIN_OF((uint64_t)REPEATS_PER_BYTE * bytes, REPEATS_MAX) : 0;
+    b->steps += MIN_OF(per_byte, (uint64_t)STEPS_PER_BYTE_MAX) * bytes + repeats;
 }
 
 struct slice split_regex_source(const struct split_regex *r)

@@ -26,7 +26,7 @@ struct parsing {
 static int refuse(struct parsing *p, const char *what)
 {
     return err_set(p->e, -EINVAL, "%s is not supported in the regex \"%.*s\" (byte %zu)", what,
-                   SLICE_ARGS(slice_sub(p->s, 0, 200)), p->at);
+                   SLICE_ARGS(p->r->source), p->at);
 }
 
 static bool ahead(const struct parsing *p, struct slice text)

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "tokenizer/split_regex.h"
+#include "unicode/utf8.h"
 
 #include <errno.h>
 
@@ -187,6 +188,45 @@ TEST(a_short_text_may_take_the_square_of_its_length)
     assert_int_equal(search(r, text, &b, &taken), 0);
     assert_in_range(taken, 200 * 200, 3 * 200 * 200);
     free((char *)text.ptr);
+    arena_free(a);
+}
+
+/* Without a bound by length, each of many short pieces would add what a long one may take. */
+TEST(a_piece_adds_to_the_budget_in_proportion_to_its_length)
+{
+    struct arena *a;
+    struct split_budget b;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    struct split_regex *r = compile(a, "\\d{1,3}(?=(?:\\d{3})*\\b)");
+    split_budget_init(&b, NULL);
+    for (int i = 0; i < 1000; i++)
+        split_budget_add(&b, r, 1);
+    assert_true(b.steps < 70000 + (2048 + 256) * 1000);
+    uint64_t taken;
+    struct slice text = repeated("1", 1500);
+    split_budget_init(&b, NULL);
+    split_budget_add(&b, r, text.len);
+    assert_int_equal(search(r, text, &b, &taken), 0);
+    assert_true(taken < (70000 + (1 << 20) + 256 * text.len) / 2);
+    free((char *)text.ptr);
+    arena_free(a);
+}
+
+TEST(a_refusal_cites_whole_characters)
+{
+    struct arena *a;
+    struct split_regex *r;
+    struct err e = {{0}};
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    for (size_t before = 0; before < 2; before++) {
+        struct slice many = repeated("\xc3\xa9", 300);
+        char pattern[400];
+        int n = snprintf(pattern, sizeof(pattern), "%s%.*s(", before ? "a" : "", SLICE_ARGS(many));
+        assert_int_equal(split_regex_compile(a, (struct slice){pattern, (size_t)n}, &r, &e), -EINVAL);
+        assert_true(utf8_valid(slice_of(e.text)));
+        assert_non_null(strstr(e.text, "is not supported in the regex"));
+        free((char *)many.ptr);
+    }
     arena_free(a);
 }
 
