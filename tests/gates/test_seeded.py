@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+import os
 import pathlib
 import struct
 from fractions import Fraction
@@ -67,6 +68,50 @@ def test_a_recipe_that_gives_another_digest_writes_nothing(tmp_path):
     (tmp_path / "weights.json").write_text(json.dumps(recipe("0" * 64)))
     (error,) = seeded.write_all([tmp_path])
     assert "not the stated one" in error and not (tmp_path / "model.safetensors").exists()
+
+
+def recipe_and_file(folder):
+    file = seeded.file_of(recipe(""))
+    path, target = folder / "weights.json", folder / "model.safetensors"
+    path.write_text(json.dumps(recipe(hashlib.sha256(file).hexdigest())))
+    target.write_bytes(file)
+    return path, target
+
+
+def test_only_a_file_older_than_a_recipe_gets_another_time(tmp_path):
+    path, target = recipe_and_file(tmp_path)
+    later = pathlib.Path(seeded.__file__).stat().st_mtime + 1000
+    os.utime(path, (later, later))
+    os.utime(target, (later + 1, later + 1))
+    assert seeded.write_all([tmp_path]) == [] and target.stat().st_mtime == later + 1
+    os.utime(path, (1000, 1000))
+    os.utime(target, (1000, 1000))
+    assert seeded.write_all([tmp_path]) == [] and target.stat().st_mtime > 1000
+
+
+def test_a_file_that_cannot_get_another_time_stays(tmp_path, monkeypatch):
+    _, target = recipe_and_file(tmp_path)
+    os.utime(target, (1000, 1000))
+
+    def refuse(_):
+        raise PermissionError
+
+    monkeypatch.setattr(seeded.os, "utime", refuse)
+    assert seeded.write_all([tmp_path]) == [] and target.stat().st_mtime == 1000
+
+
+def test_an_interrupted_draw_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    _, target = recipe_and_file(tmp_path)
+    target.write_bytes(b"older")
+
+    def interrupt(self, _):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pathlib.Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        seeded.write_all([tmp_path])
+    assert target.read_bytes() == b"older"
+    assert [f.name for f in sorted(tmp_path.iterdir())] == ["model.safetensors", "weights.json"]
 
 
 def test_goldens_have_the_stated_digests(tmp_path):

@@ -12,9 +12,11 @@ Element i is offset + n * scale / 65536, rounded to float32 and then to the dtyp
 less 510 of bytes 4j to 4j + 3, j = first + i, of SHAKE-128 of the seed's decimal digits. `offset` and `first`
 are 0 if they are left out. A tensor that is not random is {"dtype", "shape", "base64"} instead.
 
-A file that has the stated digest already gets the time of now and stays. Exits 1 if a recipe gives another
-digest than it states; the file is not written then."""
+A file that has the stated digest already stays. It gets the time of now if a recipe or this program is newer,
+as the build compares times. Exits 1 if a recipe gives another digest than it states; the file is not written
+then."""
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -68,26 +70,32 @@ def digest_of(path):
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
-def write(path):
-    """model.safetensors beside the weights.json at `path`. Returns an error or None."""
+def write(path, newest=math.inf):
+    """model.safetensors beside the weights.json at `path`, newer than `newest`. Returns an error or None."""
     recipe, target = json.loads(path.read_text()), path.with_name("model.safetensors")
     if digest_of(target) == recipe["sha256"]:
-        os.utime(target)
+        if target.stat().st_mtime_ns <= newest:
+            with contextlib.suppress(OSError):  # a source that is read-only
+                os.utime(target)
         return None
     file = file_of(recipe)
     if hashlib.sha256(file).hexdigest() != recipe["sha256"]:
         return f"{path}: the weights have the SHA-256 {hashlib.sha256(file).hexdigest()}, not the stated one"
     # Other builds may write and read the same file now.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    unfinished.write_bytes(file)
-    unfinished.replace(target)
+    try:
+        unfinished.write_bytes(file)
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return None
 
 
 def write_all(folders):
     """Returns the errors."""
     paths = [path for folder in folders for path in sorted(pathlib.Path(folder).rglob("weights.json"))]
-    return [error for error in map(write, paths) if error]
+    newest = max(path.stat().st_mtime_ns for path in [pathlib.Path(__file__), *paths])
+    return [error for path in paths if (error := write(path, newest))]
 
 
 if __name__ == "__main__":
