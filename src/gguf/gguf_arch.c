@@ -446,7 +446,7 @@ static const struct gguf_arch archs[] = {
     {"olmo2", GGUF_NAMES, .model_type = "olmo2"},
     {"olmoe", GGUF_NAMES, .experts = true, .model_type = "olmoe"},
     {"phi3", GGUF_NAMES, .model_type = "phi3", .naming.own = fused_up},
-    /* Files leave out the factors of longrope, which published configurations have alike. */
+    /* No metadata key has the two factors of longrope, so all files have these. */
     {"phimoe", GGUF_NAMES, .experts = true, .model_type = "phimoe",
      .facts = "{\"rope_parameters\": {\"short_mscale\": 1.243163121016122, \"long_mscale\": "
               "1.243163121016122}}"},

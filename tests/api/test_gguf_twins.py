@@ -270,6 +270,10 @@ def test_original_files_of_internvl(tmp_path):
     gguf_twin.write_safetensors(tmp_path, {**config, "ps_version": "v1"}, tensors)
     code, said = sees(tmp_path, "internvl")
     assert code != 0 and "ps_version 'v1' is not supported; v2 is" in said, said
+    gguf_twin.write_safetensors(tmp_path, config, tensors)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {f"{token}x": {"content": "<IMG_CONTEXT>"}}}))
+    code, said = sees(tmp_path, "internvl")
+    assert code != 0 and "image_token_id" in said, said
 
 
 def test_mmproj_names_the_encoder(tmp_path):

@@ -740,8 +740,10 @@ static int find_image_token(struct model_files *files, const char *word, json_t 
     int r = find_file(files, "tokenizer_config.json", NULL, "", &tokenizer, e);
     json_object_foreach(json_object_get(tokenizer, "added_tokens_decoder"), id, each) {
         const char *text = json_string_value(json_object_get(each, "content"));
-        if (text && strcmp(text, word) == 0)
-            json_object_set_new(config, "image_token_id", json_integer(strtoll(id, NULL, 10)));
+        char *end;
+        const long long number = strtoll(id, &end, 10);
+        if (text && strcmp(text, word) == 0 && end > id && *end == 0)
+            json_object_set_new(config, "image_token_id", json_integer(number));
     }
     json_decref(tokenizer);
     return r;
