@@ -64,7 +64,7 @@ def test_an_overview_has_all_that_the_page_shows(server):
     [model] = now["models"]
     assert model["id"] == "canary" and model["state"] == "ready" and model["max_model_len"] > 0
     assert {"pinned", "leases", "ttl_seconds", "load_seconds", "chat", "images", "exact"} <= model.keys()
-    assert {"host", "pinned", "ssd", "images"} == now["caches"].keys()
+    assert {"host", "pinned", "shared", "ssd", "images"} == now["caches"].keys()
     assert now["memory_pressure"]["stage"] == "none"
     assert abs(now["time"] - time.time()) < 60
     def measured():
