@@ -77,7 +77,7 @@ set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Certificates for plateau pull; libzmq5 for --kv-events. Videos need ffmpeg, which brings a hundred packages and is found when it is there.
+# Certificates for plateau pull; libzmq5 for --kv-events, libhiredis for --shared-cache. Videos need ffmpeg, which brings a hundred packages and is found when it is there.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "ffmpeg, libhiredis0.14, libzmq5")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/packaging/debian/conffiles
