@@ -171,3 +171,27 @@ const json_t *json_read_text_part(struct json_read *r, const json_t *config)
     }
     return NULL;
 }
+
+void json_read_expect(struct json_read *r, const char *key, uint32_t wanted)
+{
+    uint32_t got = json_read_u32_or(r, key, 0, UINT32_MAX, wanted);
+    if (got != wanted)
+        json_read_fail(r, -ENOTSUP, "%s is %u; supported is %u", key, got, wanted);
+}
+
+const char *json_read_either(const struct json_read *r, const char *a, const char *b)
+{
+    return json_read_has(r, a) || !json_read_has(r, b) ? a : b;
+}
+
+uint32_t json_read_square(struct json_read *r, const char *key, uint32_t max)
+{
+    const json_t *list = json_read_get(r, key), *first = json_array_get(list, 0);
+    if (!json_is_array(list))
+        return json_read_u32(r, key, 1, max);
+    const json_int_t n = json_integer_value(first);
+    if (json_array_size(list) == 2 && n >= 1 && n <= max && json_equal(first, json_array_get(list, 1)))
+        return (uint32_t)n;
+    json_read_fail(r, -ENOTSUP, "%s is not two equal numbers in 1..%u", key, max);
+    return 1;
+}

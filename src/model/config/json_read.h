@@ -39,6 +39,13 @@ const char *json_read_string_or(struct json_read *r, const char *key, const char
 void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
                    uint32_t *count);
 
+/* Reads a number whose only supported value, and the absent one, is `wanted`. */
+void json_read_expect(struct json_read *r, const char *key, uint32_t wanted);
+/* Returns the name that the file has; the first one if it has neither. */
+const char *json_read_either(const struct json_read *r, const char *a, const char *b);
+/* Reads the edge of a square in 1..max: a number, or two equal ones. Required. */
+uint32_t json_read_square(struct json_read *r, const char *key, uint32_t max);
+
 /* The text's configuration in that of a larger model: its object text_config, or llm_config. NULL: it has
  * neither, or one that is not an object, which is recorded as a failure. */
 const json_t *json_read_text_part(struct json_read *r, const json_t *config);
