@@ -448,11 +448,11 @@ static int put_activation(const struct gguf *g, const struct encoder *n, json_t 
     return 0;
 }
 
-/* Refuses another epsilon than the only one that is computed. */
+/* Refuses another epsilon than the only one that is computed, and one that is not a number. */
 static int check_eps(const struct gguf *g, const struct encoder *n, struct err *e)
 {
     const double eps = real(g, "clip.vision.attention.layer_norm_epsilon", n->eps);
-    return n->eps > 0 && fabs(eps - n->eps) > 1e-9
+    return !isfinite(eps) || (n->eps > 0 && fabs(eps - n->eps) > 1e-9)
                ? err_set(e, -ENOTSUP,
                          "metadata clip.vision.attention.layer_norm_epsilon: %g is not supported", eps)
                : 0;
@@ -550,7 +550,8 @@ static void put_triple(json_t *object, const char *name, const struct gguf_value
     struct gguf_item item;
     json_t *list = json_array();
     while (json_array_size(list) < 3 && w.value && gguf_next(&w, &item))
-        json_array_append_new(list, json_real(item.kind == GGUF_IS_NUMBER ? item.real : 0));
+        json_array_append_new(list, item.kind == GGUF_IS_NUMBER && isfinite(item.real) ? json_real(item.real)
+                                                                                       : json_null());
     if (json_array_size(list) == 3)
         json_object_set(object, name, list);
     json_decref(list);

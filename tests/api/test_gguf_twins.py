@@ -305,10 +305,14 @@ def test_mmproj_names_the_encoder(tmp_path):
     assert code == 1 and "is not a GGUF model, whose vision encoder is a file of its own" in said, said
 
 
-def test_an_encoder_with_another_epsilon_is_refused(tmp_path):
-    model = pair(DATA / "qwen3_vl", tmp_path, lambda keys: {**keys, "vision.attention.layer_norm_epsilon": 1e-5})
+@pytest.mark.parametrize("key, value, says", [
+    ("attention.layer_norm_epsilon", 1e-5, "clip.vision.attention.layer_norm_epsilon: 1e-05 is not supported"),
+    ("attention.layer_norm_epsilon", float("nan"), "clip.vision.attention.layer_norm_epsilon: nan is not supported"),
+    ("image_mean", [0.5, float("nan"), 0.5], "image_mean must be 3 numbers")])
+def test_an_encoder_with_other_numbers_is_refused(tmp_path, key, value, says):
+    model = pair(DATA / "qwen3_vl", tmp_path, lambda keys: {**keys, f"vision.{key}": value})
     code, said = sees(model)
-    assert code != 0 and "clip.vision.attention.layer_norm_epsilon: 1e-05 is not supported" in said, said
+    assert code != 0 and says in said, said
 
 
 def test_gemma(tmp_path):
