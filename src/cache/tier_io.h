@@ -48,6 +48,7 @@ enum tier_why {
     TIER_LEASED,  /* a lease of the tier lacks it; it stays in the pools */
     TIER_COMMON,  /* a second request has it in its prompt's head; it stays in the pools */
     TIER_EVICTED, /* its place is needed: the last chance to keep it */
+    TIER_LEAVING, /* the engine ends, and offers it again if there is no room */
     TIER_END      /* the engine ends, and the pools with it */
 };
 struct tier_offer {
@@ -71,6 +72,7 @@ struct tier_write {
     void *bytes;
     uint32_t handle;  /* for the tier */
     uint32_t pending; /* a snapshot's pending tokens that were accepted, set before write_end() */
+    bool again;       /* with TIER_LEAVING: another tier had no room, so offer the entry again */
 };
 
 /* Why a lease does not fit. */
@@ -123,7 +125,7 @@ struct tier_io {
     void (*give)(void *arg, const struct tier_arrival *a);
     /* 0: fill ret->bytes, then call write_end; `whole` false discards it. -EEXIST (present, and counts as
      * used now), -EAGAIN (no room now), -EFBIG (never), -ENODEV (the tier is off). A refusal counts as a
-     * drop, because the bytes are lost, except with TIER_IDLE and TIER_LEASED. */
+     * drop, because the bytes are lost, except with TIER_IDLE, TIER_LEASED and TIER_LEAVING. */
     int (*write_begin)(void *arg, const struct tier_offer *offer, struct tier_write *ret);
     void (*write_end)(void *arg, const struct tier_write *w, bool whole);
 

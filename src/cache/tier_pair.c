@@ -128,15 +128,21 @@ static int pair_write_begin(void *arg, const struct tier_offer *o, struct tier_w
     struct tier_pair *p = arg;
     struct tier_write lower;
     const bool up = p->upper->arg && o->why != TIER_COMMON;
-    const bool low = o->why == TIER_COMMON || o->why == TIER_EVICTED || o->why == TIER_END;
+    const bool low = o->why != TIER_IDLE && o->why != TIER_LEASED;
     ASSERT(!p->both && p->bytes[o->kind] > 0);
     int above = up ? p->upper->write_begin(p->upper->arg, o, ret) : -ENODEV;
     int below = low ? p->lower->write_begin(p->lower->arg, o, &lower) : -ENODEV;
+    const bool again = o->why == TIER_LEAVING && (above == -EAGAIN || below == -EAGAIN);
+    if (above < 0 && below < 0 && again)
+        return -EAGAIN;
+    if (above == 0)
+        ret->again = again;
     if (below < 0)
         return above < 0 && low && (!up || above == -ENODEV) ? below : above;
     lower.handle |= LOWER;
     if (above < 0) {
         *ret = lower;
+        ret->again = again;
         return 0;
     }
     p->both = true;

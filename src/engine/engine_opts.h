@@ -113,6 +113,8 @@ struct engine_opts {
     /* The SSD tier for evicted prefixes; NULL, or no prefix cache: none. Outlives the engine. */
     struct store *store;
     struct shared_tier *shared; /* the tier that servers share; NULL: none */
+    /* Until when the engine's end waits for tiers to take its prefixes; NULL, or 0: not at all. */
+    const _Atomic uint64_t *ends_ns;
     /* The prefix cache tells `events` what it holds (cache/prefix_events.h); NULL: memory is planned for it
      * alone. Copied; its `arg` outlives the engine. */
     bool tells_prefixes;

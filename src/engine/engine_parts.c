@@ -26,14 +26,20 @@ static void publish_trim(void *arg)
     engine_publish(en, en->now.idle);
 }
 
+static uint64_t ends_ns(void *arg)
+{
+    const struct engine *en = arg;
+    return en->opts.ends_ns ? atomic_load(en->opts.ends_ns) : 0;
+}
+
 void engine_parts_init(struct engine *en)
 {
     struct trim_opts trim = {&en->pools,          &en->image_sched, &en->budget,  en->name,
                              en->opts.keep_units, is_wanted,        publish_trim, en};
     trim_init(&en->trim, &trim);
-    en->write_behind.opts =
-        (struct write_behind_opts){&en->pools,   &en->tiers.top, &en->tiers.ssd, &en->tiers.below,
-                                   &en->failure, is_wanted,      copy_failed,    en};
+    en->write_behind.opts = (struct write_behind_opts){&en->pools,       &en->tiers.top, &en->tiers.ssd,
+                                                       &en->tiers.below, &en->failure,   is_wanted,
+                                                       ends_ns,          copy_failed,    en};
 }
 
 /* ---- images ---- */

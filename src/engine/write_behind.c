@@ -14,6 +14,8 @@
 #define PIECE_BYTES ((size_t)1 << 20)
 #define RETRY_NS    (10 * NS_PER_MS)
 #define PATIENCE_NS (30 * NS_PER_S) /* time that an idle engine waits for a tier that takes nothing */
+#define END_NS      (2 * NS_PER_S)  /* time that the engine's end waits for a tier that takes nothing */
+#define END_LOOK_NS (2 * NS_PER_MS) /* between two offers to a tier without room */
 #define LOOKS       4096            /* nodes between two looks at the inbox: a fraction of a millisecond */
 
 static bool has_tier(const struct write_behind *w)
@@ -59,7 +61,7 @@ static int hand_in(struct write_behind *w, const struct tier_offer *offer, uint3
     w->opts.tier->write_end(w->opts.tier->arg, &to, r == 0);
     if (r < 0 && r != -EINTR)
         w->opts.failed(w->opts.arg, r);
-    return r == -EINTR ? r : 0;
+    return r == -EINTR ? r : to.again ? -EAGAIN : 0;
 }
 
 void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t block)
@@ -104,15 +106,18 @@ uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_
     return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
-static int hand_in_node(struct write_behind *w, const struct prefix_unstored *u, enum tier_why why)
+/* Kinds of the node that the tier has taken leave `u`. */
+static int hand_in_node(struct write_behind *w, struct prefix_unstored *u, enum tier_why why)
 {
     int r = 0;
     for (enum tier_kind kind = 0; r == 0 && kind < TIER_KINDS; kind++) {
         if (u->blocks[kind] == NONE)
             continue;
         r = hand_in(w, &(struct tier_offer){&u->key, kind, u->share, why}, u->blocks[kind]);
-        if (r == 0)
+        if (r == 0) {
             prefix_index_stored(w->opts.pools->index, u->node, kind);
+            u->blocks[kind] = NONE;
+        }
     }
     return r;
 }
@@ -134,7 +139,23 @@ void write_behind_run(struct write_behind *w)
     }
 }
 
-/* Does not wait for a disk: entries without room are dropped, and counted. */
+/* Offers a node until the tier has taken it. *took_ns: when the tier took the last one. */
+static int hand_over(struct write_behind *w, struct prefix_unstored *u, uint64_t *took_ns)
+{
+    const struct timespec pause = {0, END_LOOK_NS};
+    for (;;) {
+        int r = hand_in_node(w, u, TIER_LEAVING);
+        uint64_t now_ns = clock_now_ns();
+        if (r == 0)
+            *took_ns = now_ns;
+        if (r != -EAGAIN)
+            return r;
+        if (now_ns >= w->opts.ends_ns(w->opts.arg) || now_ns - *took_ns >= END_NS)
+            return hand_in_node(w, u, TIER_END);
+        nanosleep(&pause, NULL);
+    }
+}
+
 void write_behind_end(struct write_behind *w)
 {
     struct prefix_unstored u;
@@ -142,12 +163,13 @@ void write_behind_end(struct write_behind *w)
         return;
     /* Entries in constant use in memory may have been evicted from disk as old. */
     prefix_index_offer_again(w->opts.pools->index);
+    uint64_t took_ns = clock_now_ns();
     uint32_t left = unstored(w);
     while (left > 0) {
         if (!prefix_index_unstored(w->opts.pools->index, &w->cursor, LOOKS, &u))
             continue;
         /* Looked at once each. */
-        bool failed = hand_in_node(w, &u, TIER_END) < 0;
+        bool failed = hand_over(w, &u, &took_ns) < 0;
         for (enum tier_kind kind = 0; failed && kind < TIER_KINDS; kind++)
             if (u.blocks[kind] != NONE)
                 prefix_index_stored(w->opts.pools->index, u.node, kind);

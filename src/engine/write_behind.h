@@ -26,6 +26,8 @@ struct write_behind_opts {
     const atomic_int *failure;  /* not 0: the device has failed, and its bytes are not stored */
     /* A message has come for the engine. */
     bool (*is_wanted)(void *arg);
+    /* Until when the engine's end waits for room in a tier; 0: not at all. */
+    uint64_t (*ends_ns)(void *arg);
     /* A copy from the device failed with -EIO or -ENODEV. */
     void (*failed)(void *arg, int error);
     void *arg;
@@ -50,7 +52,8 @@ void write_behind_common(struct write_behind *w, const struct tier_offer *offer,
 uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns);
 /* One after the other, until a message comes, the tier is full, or nothing is left. */
 void write_behind_run(struct write_behind *w);
-/* The engine ends: what the tier has room for. */
+/* The engine ends: hands in all entries. Waits for room until opts.ends_ns(), as long as the tier takes some;
+ * then entries without room are dropped, and counted. */
 void write_behind_end(struct write_behind *w);
 
 #endif

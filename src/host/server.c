@@ -256,7 +256,9 @@ int server_run(struct server *s, struct err *e)
 
 static void drain(struct server *s, uint64_t drain_ns)
 {
-    api_drain(s->api, clock_now_ns() + drain_ns);
+    const uint64_t ends_ns = clock_now_ns() + drain_ns;
+    registry_end_by(s->registry, ends_ns);
+    api_drain(s->api, ends_ns);
     service_stopping(&s->service, drain_ns + SERVER_CLOSE_NS);
     http_server_stop(s->http, drain_ns);
 }

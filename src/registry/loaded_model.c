@@ -391,6 +391,7 @@ static int create_engine(struct load *l)
     const bool has_identity = find_identity(l, &opts.identity);
     opts.store = has_identity ? l->opts->store : NULL;
     opts.shared = has_identity ? l->opts->shared : NULL;
+    opts.ends_ns = l->opts->ends_ns;
     for (uint32_t i = 0; i < plan->model.beside_count; i++)
         opts.beside[i] = (struct engine_beside){l->h->beside_accounts[i], plan->beside[i].pools_bytes};
     opts.tells_prefixes = l->opts->events != NULL;

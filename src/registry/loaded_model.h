@@ -55,6 +55,7 @@ struct loaded_model_opts {
     struct device *beside[SHARDS_MAX - 1]; /* the other devices of a model that is spread over several */
     struct store *store;                   /* engine_opts.store */
     struct shared_tier *shared;            /* engine_opts.shared */
+    const _Atomic uint64_t *ends_ns;       /* engine_opts.ends_ns */
     struct kv_events *events;              /* NULL: none */
     /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
      * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */

@@ -173,6 +173,11 @@ int registry_start(struct registry *r, struct err *e)
 
 /* ---- the end ---- */
 
+void registry_end_by(struct registry *r, uint64_t ends_ns)
+{
+    atomic_store(&r->ends_ns, ends_ns);
+}
+
 void registry_stop(struct registry *r)
 {
     if (!r)

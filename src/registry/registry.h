@@ -126,6 +126,9 @@ int registry_add(struct registry *r, const struct model_settings *settings, stru
 /* Starts the thread and the loads of the start; earlier requests for models wait for it. 0, -ENOMEM,
  * -EAGAIN. */
 int registry_start(struct registry *r, struct err *e);
+/* The process drains until ends_ns: until then the ends of engines wait for tiers to take their prefixes. Any
+ * thread. */
+void registry_end_by(struct registry *r, uint64_t ends_ns);
 /* Asks loads to stop and engines to end, and allows no further load; returns at once. NULL is fine. */
 void registry_stop(struct registry *r);
 /* After registry_stop: waits until all loads have ended. False: some have not within `ns`, which is logged.

@@ -83,6 +83,7 @@ struct registry {
 
     /* Any thread; it grows under the lock. What is constant in an entry was written before. */
     _Atomic uint32_t count;
+    _Atomic uint64_t ends_ns; /* when the process's drain ends; 0: it does not drain */
 
     pthread_mutex_t room; /* one makes room at a time */
     pthread_mutex_t lock;

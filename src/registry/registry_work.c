@@ -227,6 +227,7 @@ static int load(struct entry *e, struct registry_failure *why)
     struct loaded_model_opts opts = {.settings = &e->now,
                                      .store = r->opts.store,
                                      .shared = r->opts.shared,
+                                     .ends_ns = &r->ends_ns,
                                      .events = r->opts.events,
                                      .ledger = r->opts.ledger,
                                      .holders = r->opts.holders,

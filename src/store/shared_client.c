@@ -226,7 +226,7 @@ static int client_write_begin(void *arg, const struct tier_offer *offer, struct 
 {
     struct shared_client *c = shared_lock_client(arg);
     int r = begin_write(c, offer, ret);
-    c->tier->numbers.drops += r < 0 && r != -EEXIST;
+    c->tier->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_LEAVING;
     pthread_mutex_unlock(&c->tier->lock);
     return r;
 }

@@ -220,7 +220,8 @@ static int client_write_begin(void *arg, const struct tier_offer *offer, struct 
 {
     struct store_client *c = store_lock_client(arg);
     int r = begin_write(c, offer, ret);
-    c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE && offer->why != TIER_LEASED;
+    c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE &&
+                               offer->why != TIER_LEASED && offer->why != TIER_LEAVING;
     pthread_mutex_unlock(&c->store->lock);
     return r;
 }

@@ -83,6 +83,7 @@ static void write_end(void *arg, const struct tier_write *w, bool whole)
 static struct fake upper, lower;
 static struct tier_pair pair;
 static struct tier_io both;
+static bool again; /* member of the pair's last write */
 
 static void open_pair(bool has_upper)
 {
@@ -108,6 +109,7 @@ static int offer(enum tier_why why, bool whole)
     int r = both.write_begin(both.arg, &(struct tier_offer){&key, TIER_PAGE, 0, why}, &w);
     if (r < 0)
         return r;
+    again = w.again;
     memset(w.bytes, 'x', BYTES);
     w.pending = 3;
     both.write_end(both.arg, &w, whole);
@@ -146,6 +148,32 @@ TEST(one_tier_that_refuses_does_not_keep_the_other_from_it)
     assert_int_equal(offer(TIER_IDLE, true), -EAGAIN);
     lower.accepts = -EAGAIN;
     assert_int_equal(offer(TIER_COMMON, true), -EAGAIN);
+}
+
+TEST(what_an_engine_leaves_is_offered_until_both_tiers_have_answered)
+{
+    static const struct {
+        int upper, lower, result;
+        bool again;
+        uint32_t above, below;
+    } rows[] = {{0, 0, 0, false, 1, 1},
+                {0, -EAGAIN, 0, true, 1, 0},
+                {-EAGAIN, 0, 0, true, 0, 1},
+                {-EAGAIN, -EAGAIN, -EAGAIN, false, 0, 0},
+                {-EEXIST, -EAGAIN, -EAGAIN, false, 0, 0},
+                {-EAGAIN, -EEXIST, -EAGAIN, false, 0, 0},
+                {-EEXIST, 0, 0, false, 0, 1},
+                {0, -ENODEV, 0, false, 1, 0},
+                {-EEXIST, -ENODEV, -EEXIST, false, 0, 0}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        open_pair(true);
+        again = false;
+        upper.accepts = rows[i].upper;
+        lower.accepts = rows[i].lower;
+        assert_int_equal(offer(TIER_LEAVING, true), rows[i].result);
+        assert_int_equal(again, rows[i].again);
+        assert_true(upper.whole == rows[i].above && lower.whole == rows[i].below);
+    }
 }
 
 TEST(the_upper_tier_reads_what_it_has)

@@ -31,17 +31,24 @@ struct fixture {
     uint32_t pages[PAGES], node;
     /* The tier. */
     uint32_t room, drops; /* writes that it still takes; refusals of a last write */
+    uint32_t slow;        /* refused offers after which the tier takes one; 0: it stays full */
+    uint32_t refused;     /* refused offers since the tier last had room */
     uint32_t pages_stored, snapshots_stored, abandoned, pending;
     uint8_t first; /* byte of the last one stored */
     /* The engine. */
-    uint32_t quiet; /* looks before a message comes */
+    uint32_t quiet;   /* looks before a message comes */
+    uint64_t ends_ns; /* end of the drain */
 };
 
 static int write_begin(void *arg, const struct tier_offer *offer, struct tier_write *ret)
 {
     struct fixture *f = arg;
+    if (f->room == 0 && f->slow > 0 && ++f->refused == f->slow) {
+        f->refused = 0;
+        f->room = 1;
+    }
     if (f->room == 0) {
-        f->drops += offer->why != TIER_IDLE;
+        f->drops += offer->why != TIER_IDLE && offer->why != TIER_LEAVING;
         return -EAGAIN;
     }
     *ret = (struct tier_write){.bytes = copied, .handle = offer->kind};
@@ -70,6 +77,11 @@ static bool is_wanted(void *arg)
     return f->quiet == 0 || --f->quiet == 0;
 }
 
+static uint64_t ends_ns(void *arg)
+{
+    return ((struct fixture *)arg)->ends_ns;
+}
+
 static void failed(void *arg, int error)
 {
     struct fixture *f = arg;
@@ -83,8 +95,8 @@ static void setup(struct fixture *f)
     *f = (struct fixture){
         .tier = {.write_begin = write_begin, .write_end = write_end}, .room = 100, .quiet = 1000000};
     f->tier.arg = f;
-    f->w.opts = (struct write_behind_opts){&f->pools,   &f->tier,  &f->tier, &f->tier,
-                                           &f->failure, is_wanted, failed,   f};
+    f->w.opts = (struct write_behind_opts){&f->pools, &f->tier, &f->tier, &f->tier, &f->failure,
+                                           is_wanted, ends_ns,  failed,   f};
     struct pools_opts o = {.parent = f->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = 8,
                            .states_max = 8,
@@ -191,6 +203,31 @@ TEST(at_the_end_each_is_offered_once_more)
     write_behind_end(&f.w);
     assert_int_equal(f.pages_stored + f.snapshots_stored, 2);
     assert_int_equal(f.drops, PAGES - 2); /* dropped pages; a snapshot is of no use without its page */
+    teardown(&f);
+}
+
+TEST(the_end_waits_for_room_while_the_drain_lasts)
+{
+    struct fixture f;
+    setup(&f);
+    f.room = 1;
+    f.slow = 3;
+    f.ends_ns = clock_now_ns() + 60 * NS_PER_S;
+    write_behind_end(&f.w);
+    assert_true(f.pages_stored == PAGES && f.snapshots_stored == 1 && f.drops == 0);
+    teardown(&f);
+}
+
+TEST(the_end_does_not_wait_after_the_drain)
+{
+    struct fixture f;
+    uint64_t began_ns = clock_now_ns();
+    setup(&f);
+    f.room = 1;
+    f.ends_ns = began_ns + 30 * NS_PER_MS;
+    write_behind_end(&f.w);
+    assert_true(f.pages_stored == 1 && f.drops > 0);
+    assert_true(clock_now_ns() - began_ns >= 30 * NS_PER_MS);
     teardown(&f);
 }
 
