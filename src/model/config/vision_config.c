@@ -193,6 +193,8 @@ static void read_no_blocks(struct json_read *r, struct vision_config *v)
     v->hidden = json_read_u32(r, "mm_embed_dim", 8, VISION_HIDDEN_MAX);
     v->heads = 1;
     v->head_dim = v->hidden;
+    if (v->hidden % 4 != 0)
+        json_read_fail(r, -ENOTSUP, "mm_embed_dim is %u, which is not a multiple of 4", v->hidden);
     json_read_expect(r, "output_proj_dims", v->hidden);
     json_read_expect(r, "model_patch_size", v->shape.patch);
     v->merge_eps = (float)json_read_f64_or(r, "rms_norm_eps", 0, 1, 1e-6);

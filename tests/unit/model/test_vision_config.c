@@ -297,6 +297,14 @@ TEST(another_form_of_gemma4s_encoder_is_named)
     assert_non_null(strstr(e.text, "--image-tokens is for models"));
 }
 
+TEST(an_encoder_without_blocks_has_whole_vectors)
+{
+    refuses("{\"model_type\":\"gemma4_unified\",\"image_token_id\":500,\"text_config\":{\"model_type\":"
+            "\"gemma4_unified_text\",\"hidden_size\":64,\"num_hidden_layers\":4,\"intermediate_size\":160,"
+            "\"vocab_size\":512},\"vision_config\":{\"mm_embed_dim\":15,\"output_proj_dims\":15}}",
+            NULL, -ENOTSUP, "mm_embed_dim is 15, which is not a multiple of 4");
+}
+
 TEST(patches_of_gemma4_unified_are_tokens)
 {
     struct vision_config v =
