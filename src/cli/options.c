@@ -129,7 +129,7 @@ static int head_entry(struct file_read *f, const char *name, const char *value)
     const struct setting_row *row = settings_row_of(options_file_commands(f->command), name, strlen(name));
     if (!row)
         return options_refuse(f->command, slice_of(name), "", f->e);
-    f->o->config_secret |= (row->commands & SECRET) != 0;
+    f->o->config_secret |= settings_has_secret(row, value);
     const char *copy = settings_keep(f->o, value);
     return copy ? set_once(&f->given, "", row, copy, f->o, f->e) : -ENOMEM;
 }
@@ -166,7 +166,7 @@ static int read_file(enum setting_command command, const char *path, struct sett
 static int set_variable(struct file_read *f, const struct setting_row *row, const char *text)
 {
     const char *kept = settings_keep(f->o, text);
-    f->o->env_file_secret |= (row->commands & SECRET) != 0;
+    f->o->env_file_secret |= settings_has_secret(row, text);
     return kept ? settings_set(row, kept, f->o, f->e) : -ENOMEM;
 }
 

@@ -26,8 +26,11 @@ char *options_next_secret(enum setting_command command, int argc, char **argv, i
         if (!row || row->kind == SETTING_FLAG)
             continue;
         char *value = equals ? equals + 1 : *at < argc ? argv[(*at)++] : NULL;
-        if (value && (row->commands & SECRET))
-            return value;
+        if (!value || !(row->commands & SECRET))
+            continue;
+        /* The value will be overwritten; only keys are copied before. */
+        ASSERT(row->kind == SETTING_LIST);
+        return value;
     }
     return NULL;
 }

@@ -453,6 +453,11 @@ static bool is_called(const struct setting_row *row, const char *name, size_t le
     return strlen(row->name) == len && memcmp(row->name, name, len) == 0;
 }
 
+bool settings_has_secret(const struct setting_row *row, const char *text)
+{
+    return row->commands & SECRET || (row->commands & UNSHOWN && strchr(text, '@'));
+}
+
 const struct setting_row *settings_row_of(unsigned of_commands, const char *name, size_t len)
 {
     for (size_t i = 0; i < settings_table_count; i++)

@@ -6,6 +6,7 @@
 
 #include "host/setting_command.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,7 +51,7 @@ struct setting_row {
 
 /* Beside commands. */
 #define LIVE    0x1000000  /* may change while the command runs */
-#define SECRET  0x2000000  /* not to be shown */
+#define SECRET  0x2000000  /* lists of keys only: sealed for reloads, and overwritten in the command line */
 #define SECTION 0x4000000  /* may stand in a section [model NAME] of the file */
 #define FIRST   0x8000000  /* --help shows it; the others --help-all */
 #define UNSHOWN 0x20000000 /* may have a password: no message has its value */
@@ -68,6 +69,8 @@ extern const size_t settings_group_count;
 /* The row of that name which some of these commands take; NULL: none does. */
 const struct setting_row *settings_row_of(unsigned of_commands, const char *name, size_t len);
 
+/* True if this value of the row has a key or a password, so that a file with it is private. */
+bool settings_has_secret(const struct setting_row *row, const char *text);
 /* A number of the row's field, in the row's unit. */
 uint64_t settings_number(const struct setting_row *row, const struct settings *s);
 /* Puts `text` into the row's field of `s`. 0, or -EINVAL with the name and the bounds. */

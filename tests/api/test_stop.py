@@ -45,6 +45,7 @@ def test_open_requests_are_finished_and_new_ones_refused():
         assert len(httpx.get(s.url + "/api/status", headers=AS_ADMIN).json()["requests"]) == 2
         reply = httpx.post(s.url + "/v1/completions", json={"prompt": "a", "max_tokens": 1})
         refused(reply, 503, "shutting_down")
+        assert 500 < int(reply.headers["retry-after"]) <= 600  # rest of the drain
         assert list(running.events())[-1] == "[DONE]"
         assert whole.answer().status == 200
         assert b'"completion_tokens":1500' in whole.answer().read()

@@ -45,6 +45,40 @@ TEST(every_field_is_of_its_rows_kind)
     }
 }
 
+/* Their text is sealed and overwritten while the command runs, which only lists of keys bear. */
+TEST(only_lists_of_keys_are_secret)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < settings_table_count; i++) {
+        const struct setting_row *row = &settings_table[i];
+        if (!(row->commands & SECRET))
+            continue;
+        assert_int_equal(row->kind, SETTING_LIST);
+        assert_true(row->offset >= offsetof(struct settings, keys) &&
+                    row->offset < offsetof(struct settings, keys) + sizeof(((struct settings *)0)->keys));
+        assert_false(row->commands & UNSHOWN);
+        count++;
+    }
+    assert_int_equal(count, 3);
+}
+
+TEST(a_file_with_a_key_or_a_password_is_private)
+{
+    static const struct {
+        const char *name, *text;
+        bool secret;
+    } rows[] = {{"api-key", "sk-1", true},
+                {"shared-cache", "redis://:pw@h", true},
+                {"shared-cache", "redis://h:1", false},
+                {"shared-cache", "file:///mnt/kv", false},
+                {"host", "a@b", false}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const struct setting_row *row = settings_row_of(COMMAND_SERVE, rows[i].name, strlen(rows[i].name));
+        assert_non_null(row);
+        assert_int_equal(settings_has_secret(row, rows[i].text), rows[i].secret);
+    }
+}
+
 /* The largest value of a row is in its field what it was as a text. */
 TEST(every_number_holds_its_bounds)
 {
