@@ -48,6 +48,9 @@ static int count_heads(struct gguf_meta *v, const char *key, struct head_counts 
                            key, (ull)i, (ull)gguf_meta_layers(v));
         uint64_t *kind = is_windowed(v, i) ? &ret->windowed : &ret->full;
         const uint64_t count = item.whole && item.number > 0 ? (uint64_t)item.number : 0;
+        if (count == 0)
+            return err_set(v->e, -EINVAL, "metadata %s.%s: layer %llu has no heads", v->arch->name, key,
+                           (ull)i);
         if (list)
             json_array_append_new(list, json_integer((json_int_t)count));
         else if (*kind > 0 && *kind != count)

@@ -94,18 +94,20 @@ def test_step3p5_with_frequencies_of_llama3(tmp_path):
     assert plain != twin and max(abs(x - y) for x, y in zip(plain, twin)) < 5
 
 
-@pytest.mark.parametrize("list_of, says", [("attention.head_count", "6 of layer 2 is not supported beside 4 of layers of its kind"),
-                                           ("attention.head_count_kv", "4 in layers with a window is not supported beside 2; 2 is")])
-def test_heads_that_differ_in_layers_of_one_kind_are_refused(list_of, says, tmp_path):
+@pytest.mark.parametrize("list_of, counts, says", [
+    ("attention.head_count", [4, 4, 6], "6 of layer 2 is not supported beside 4 of layers of its kind"),
+    ("attention.head_count", [0, 4, 4], "attention.head_count: layer 0 has no heads"),
+    ("attention.head_count_kv", [2, 4, 4], "4 in layers with a window is not supported beside 2; 2 is")])
+def test_heads_that_differ_in_layers_of_one_kind_are_refused(list_of, counts, says, tmp_path):
     arch, keys, found = gguf_twin.twin_of(*gguf_twin.read(DATA / "step3p5"))
-    keys[list_of] = [4, 4, 6] if list_of == "attention.head_count" else [2, 4, 4]
+    keys[list_of] = counts
     gguf_twin.write(tmp_path / "model.gguf", arch, keys, found)
     ran = subprocess.run([BUILD / "tests/api/model_logits", tmp_path], capture_output=True, text=True, timeout=120)
     assert says in ran.stdout + ran.stderr
 
 
 def test_phimoe(tmp_path):
-    """A file has no factor of longrope's scores, and means the published ones."""
+    """A file has no factor of longrope's scores: all files have one."""
     config, tensors = gguf_twin.read(DATA / "phimoe")
     rope = config["rope_parameters"]
     rope["short_mscale"] = rope["long_mscale"] = 1.243163121016122
