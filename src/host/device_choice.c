@@ -213,6 +213,8 @@ int device_choices_of(const struct settings *o, struct device_choices *ret, stru
         own.process.device = wish.rules[i].place;
         if (strcmp(own.process.device, "cpu") != 0 && !device_choices_named(ret, own.process.device))
             r = add_one(&own, ret, e);
+        if (r < 0)
+            (void)err_prefix(e, r, "--place");
     }
     return r;
 }

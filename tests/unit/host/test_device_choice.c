@@ -107,6 +107,16 @@ TEST(replicas_are_on_the_next_devices)
     assert_null(replica_of("cpu", 1));
 }
 
+TEST(a_place_that_is_no_device_is_refused_by_its_option)
+{
+    const struct settings o = {.process.device = "fake:0", .model.place = "layers 0-3=fake:1,rest=fake:9"};
+    struct device_choices all;
+    struct err e = {{0}};
+    assert_int_equal(device_choices_of(&o, &all, &e), -EINVAL);
+    assert_int_equal(strncmp(e.text, "--place: ", 9), 0);
+    assert_non_null(strstr(e.text, "fake:9"));
+}
+
 static const struct setting_row *device_row(void)
 {
     for (size_t i = 0; i < settings_table_count; i++)
