@@ -35,10 +35,9 @@ const char *model_kv_smaller(const struct model_shape *s);
 #define KV_AUTO ((enum kv_form)KV_FORMS)
 
 /* Which device of model_opts has each layer; all else of a model is on the first one. */
-#define MODEL_LAYERS_MAX 1024
 struct model_shards {
     uint32_t count; /* 0 counts as 1 */
-    uint8_t layer[MODEL_LAYERS_MAX];
+    uint8_t layer[PLACEMENT_LAYERS_MAX];
 };
 
 /* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,

@@ -116,6 +116,7 @@ double config_score_factor(const struct config *c)
     return g * g;
 }
 
+_Static_assert(CONFIG_LAYERS_MAX <= PLACEMENT_LAYERS_MAX, "each layer has a place");
 _Static_assert(CONFIG_HEAD_DIM_MAX <= KERN_HEAD_MAX && CONFIG_HEAD_DIM_MAX / 2 <= ROPE_HALF_MAX,
                "attention and rotation take every head");
 
@@ -182,10 +183,10 @@ static void fill_layers(struct config *c, struct kv_layer *kv, struct recurrent_
     for (uint32_t i = 0; i < c->layers; i++) {
         const struct layer_config *l = &c->layer[i];
         const struct block *state = layer_block(l, BLOCK_RECURRENT);
-        if (layer_block(l, BLOCK_KV) && l->kv_from == NONE)
+        if (layer_block(l, BLOCK_KV) && l->kv_from == NONE) {
             kv[l->index] = kv_layer_of(c, l);
-        if (layer_block(l, BLOCK_KV) && l->kv_from == NONE)
             kv[l->index].shard = shard_of(c, i);
+        }
         if (state) {
             recurrent[l->recurrent] = state->recurrent_layer(&c->shape);
             recurrent[l->recurrent].shard = shard_of(c, i);
