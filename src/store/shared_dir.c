@@ -163,8 +163,13 @@ static int make_dir(const struct shared_dir *d, int dir, const char *path)
 {
     if (mkdirat(dir, path, d->mode) < 0)
         return errno == EEXIST ? 0 : -errno;
-    /* The umask is not the directory's. */
-    return result(fchmodat(dir, path, d->mode, 0));
+    /* The umask is not the directory's. Another writer may have put a link in its place. */
+    int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    int r = result(fchmod(fd, d->mode));
+    close(fd);
+    return r;
 }
 
 static int open_new(const struct shared_dir *d, int dir, const char *path)
