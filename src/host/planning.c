@@ -21,6 +21,7 @@
 #include "memory/footprint.h"
 #include "reclaim/guard.h"
 #include "registry/registry.h"
+#include "store/shared_address.h"
 #include "store/shared_backend.h"
 #include "store/shared_tier.h"
 #include "store/staging.h"
@@ -476,11 +477,21 @@ static int plan_files(struct planning *p, const struct device_choice *device, co
     return r < 0 ? refuse(p, p->model.name, &why, e) : 0;
 }
 
+static int check_shared(const struct shared_settings *o, struct err *e)
+{
+    struct shared_address a = {.port = 0};
+    int r = o->address ? shared_address_parse(o->address, &a, e) : 0;
+    explicit_bzero(&a, sizeof(a));
+    return r;
+}
+
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
 {
     struct device_choice device;
     struct model_files *files;
     int r = device_choose(p->settings, &device, e);
+    if (r == 0)
+        r = check_shared(&p->settings->shared, e);
     if (r < 0)
         return r;
     p->model = (struct model_plan){.name = name,

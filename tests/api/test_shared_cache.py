@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, Server, until
+from conftest import MODEL, PROGRAM, Server, until
 from test_ssd import answer, prompt_of
 
 PAGE = 32
@@ -188,3 +188,8 @@ def test_addresses_that_are_refused_say_why(models, address):
     assert s.wait() != 0
     s.says("--shared-cache")
     assert not s.said("pass%zz")
+
+
+def test_a_plan_refuses_an_address_that_is_none():
+    p = subprocess.run([PROGRAM, "plan", MODEL, "--shared-cache", "redis://:sesame@h:x"], capture_output=True, text=True, timeout=60)
+    assert p.returncode != 0 and "--shared-cache: redis://" in p.stderr and "sesame" not in p.stdout + p.stderr
