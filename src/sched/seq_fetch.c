@@ -151,12 +151,12 @@ bool seq_fetch_query(const struct sched_opts *o, struct sched_seq *seq, const st
                            .page_first = MIN_OF(count_in_index(o, seq, most), most),
                            .end_first = hit->pages,
                            .tag = tag};
-    seq->fetch_queried_ns = ev->now_ns + half_ns;
     ASSERT(q.end_first <= q.page_first || q.page_first == most);
     if (!o->tier->query(o->tier->arg, &q))
         return false;
     ASSERT(seq->fetch == 0 && seq->phase == SCHED_QUEUED);
     seq->fetch = tag;
+    seq->fetch_queried_ns = ev->now_ns + half_ns;
     seq->fetch_queries = true;
     seq->fetch_pages = seq->fetch_left = seq->fetch_open = seq->fetch_next = seq->fetch_group = 0;
     seq->fetch_failed = false;

@@ -31,7 +31,7 @@ struct fake_tier {
     /* A tier that is queried: answers are there when `answered` is set. */
     uint32_t queries, common[TIER_KINDS];
     uint64_t query_tag;
-    bool answered;
+    bool answered, refuses; /* refuses: no query begins */
 };
 
 static struct fake_tier tier;
@@ -119,6 +119,8 @@ static bool fake_query(void *arg, const struct tier_query *q)
 {
     struct fake_tier *t = arg;
     assert_true(q->page_first <= q->count && q->end_first <= q->page_first);
+    if (t->refuses)
+        return false;
     t->queries++;
     t->query_tag = q->tag;
     t->answered = false;
@@ -602,6 +604,23 @@ TEST(a_query_and_its_reads_have_half_of_the_computation)
         assert_true(tier.cancelled > 0 && tier.read_count == 0 && tier.queries == 1);
         close_sched(&f);
     }
+}
+
+TEST(a_query_that_does_not_begin_bounds_no_reads)
+{
+    struct fixture f;
+    open_model(&f, false, 2);
+    queried();
+    tier.refuses = true;
+    tier.text = "abcd";
+    struct sched_seq *seq = add(&f, 0, "abcdef", 5, 0);
+    step(&f);
+    assert_true(seq->phase == SCHED_FETCHING && tier.queries == 0 && seq->fetch_queried_ns == 0);
+    f.ev.now_ns += 6 * PAGE * 1000000ull * 3 / 4; /* more than half of the computation */
+    arrive(UINT32_MAX);
+    step(&f);
+    assert_int_equal(seq->cached, 4 * PAGE);
+    close_sched(&f);
 }
 
 TEST(short_prompts_are_not_worth_a_query)
