@@ -101,10 +101,14 @@ static bool evict_entry(struct pools *p, const struct block_pool *but)
            (p->states && p->states != but && p->index && prefix_index_evict_snapshot(p->index));
 }
 
-/* Refused by the process or by the system, not by a limit of this model's. */
+/* Refused by the process or by the system, not by a limit of this model's. Others have memory of the first
+ * device alone to give, which does not help where another one is full. */
 static bool is_refused_by_all(struct pools *p)
 {
     struct account_numbers n;
+    for (uint32_t i = 0; i < p->beside_count; i++)
+        if (account_refuses(p->beside[i].kv, UNIT_BYTES, &n))
+            return false;
     return !account_refuses(p->kv, UNIT_BYTES, &n) || n.is_root;
 }
 

@@ -243,4 +243,49 @@ TEST(an_arrival_fills_its_block)
     scene_close(&s);
 }
 
+/* ---- several devices ---- */
+
+static bool count_more(void *arg)
+{
+    *(uint32_t *)arg += 1;
+    return false;
+}
+
+/* Returns how often others were asked for memory of the first device, of which there is enough: a device
+ * beside it has `beside` units. */
+static uint32_t asked_with(uint32_t beside)
+{
+    struct account *parent = test_account(ACCOUNT_NO_LIMIT), *other = test_account(ACCOUNT_NO_LIMIT);
+    uint32_t asked = 0, page, taken = 0;
+    struct pools_opts o = {
+        .parent = parent,
+        .pages_max = UNITS,
+        .groups = {{.page_bytes = UNIT_BYTES}},
+        .group_count = 1,
+        .bytes_max = ACCOUNT_NO_LIMIT,
+        .beside = {{.parent = other, .page_bytes = {UNIT_BYTES}, .bytes_max = beside * UNIT_BYTES}},
+        .beside_count = 1,
+        .more = count_more,
+        .arg = &asked};
+    struct pools pools;
+    struct arena *arena;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &arena),
+                     0);
+    assert_int_equal(pools_create(arena, &o, &pools), 0);
+    while (page_pool_take(pools.groups[0].pages, &page) == 0)
+        taken++;
+    assert_int_equal(taken, beside);
+    while (taken > 0)
+        page_pool_unref(pools.groups[0].pages, --taken);
+    assert_int_equal(pools_done(&pools, NULL), 0);
+    assert_int_equal(account_numbers(parent).reserved + account_numbers(other).reserved, 0);
+    arena_free(arena);
+    return asked;
+}
+
+TEST(others_are_not_asked_for_memory_that_does_not_help)
+{
+    assert_int_equal(asked_with(3), 0);
+}
+
 TEST_MAIN()
