@@ -168,7 +168,9 @@ static int open_backend(struct shared_tier *t, const struct shared_tier_opts *op
                            "--shared-cache %s: a server on another machine needs --shared-cache-secret-file: "
                            "others could read prompts there, or change answers",
                            t->name);
-        return shared_redis_create(t->arena, at, &t->backend, e);
+        r = shared_redis_create(t->arena, at, &t->backend, e);
+        explicit_bzero(at->password, sizeof(at->password)); /* the backend has a copy, and wipes it */
+        return r;
     }
     snprintf(t->name, sizeof(t->name), "%.120s", at->path);
     struct shared_dir_opts dir = {
