@@ -2,19 +2,10 @@
 #include "store/hiredis_library.h"
 
 #include "base/check.h"
-#include "base/err.h"
-
-#include <dlfcn.h>
-#include <errno.h>
-#include <string.h>
-
-#define FILE_NAME "libhiredis.so.0.14"
+#include "base/library.h"
 
 #define AT(function) offsetof(struct hiredis_library, function)
-static const struct {
-    const char *name;
-    size_t at;
-} functions[] = {
+static const struct library_function functions[] = {
     {"redisConnectWithTimeout", AT(connect)},
     {"redisSetTimeout", AT(set_timeout)},
     {"redisAppendCommandArgv", AT(append)},
@@ -28,17 +19,10 @@ _Static_assert(COUNT_OF(functions) * sizeof(void *) == sizeof(struct hiredis_lib
 
 int hiredis_library_open(struct hiredis_library *ret, struct err *e)
 {
-    void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return err_set(e, -ENOPKG,
-                       "--shared-cache redis:// needs " FILE_NAME " (Debian's package libhiredis0.14): %s",
-                       dlerror());
-    for (size_t i = 0; i < COUNT_OF(functions); i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function)
-            return err_set(e, -ENOPKG, FILE_NAME " has no %s; Debian's package libhiredis0.14 has it",
-                           functions[i].name);
-        memcpy((char *)ret + functions[i].at, &function, sizeof(function));
-    }
-    return 0;
+    const struct library_source source = {.file = "libhiredis.so.0.14",
+                                          .package = "libhiredis0.14",
+                                          .option = "--shared-cache redis://",
+                                          .functions = functions,
+                                          .function_count = COUNT_OF(functions)};
+    return library_open(&source, ret, e);
 }
