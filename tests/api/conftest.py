@@ -432,10 +432,22 @@ def prompt_tokens(usage):
 
 
 @contextlib.contextmanager
+def ends_well(server):
+    """Behind the block the server stops with status 0. It outlives no block, also not one that failed."""
+    try:
+        yield
+        assert server.stop() == 0, "".join(server.lines[-20:])
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
+
+
+@contextlib.contextmanager
 def serving(*options, kind=Server, **more):
     """A server that must have given everything back when its tests are over, and that ends well."""
     s = kind(*options, **more)
-    try:
+    with ends_well(s):
         before = settled(s)
         yield s
         all_returned(s, before)
@@ -445,11 +457,6 @@ def serving(*options, kind=Server, **more):
         # no meaning.
         if after["system"]["heap_bytes"] > 0:
             assert abs(after["unaccounted_bytes"]) <= 32 << 20, after["unaccounted_bytes"]
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 @pytest.fixture(scope="session")
@@ -486,16 +493,11 @@ def sdk():
     options = ["--embeddings", "--api-key", SDK_KEY, "--admin-key", ADMIN_KEY, "--alias", "Qwen/Qwen3-4B"]
     s = Server(*options, key=ADMIN_KEY)
     failed = lambda: s.metrics()['plateau_http_requests_total{class="5"}']
-    try:
+    with ends_well(s):
         before = failed()  # /health while the model loaded
         yield s
         s.wait_idle()
         assert failed() == before
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 @pytest.fixture(scope="session")

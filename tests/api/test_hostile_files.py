@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, TOP, Server, refused
+from conftest import MODEL, TOP, Server, ends_well, refused
 from hostile import answered, draws, post, unharmed
 from hostile_files import changed_json, changed_weights, complete, copy_of, damaged, load, unload
 
@@ -26,16 +26,11 @@ def models(tmp_path_factory):
         copy_of(top / name, source)
     s = Server("--model-dir", top, "--load-timeout", 30, "--alias", "fields=ids")
     s.top = top
-    try:
+    with ends_well(s):
         for name in ("ids", "text"):
             assert s.http.post(f"/v1/models/{name}/load").status_code == 200
             assert s.http.post(f"/v1/models/{name}/unload").status_code == 200
         yield s
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 @contextlib.contextmanager

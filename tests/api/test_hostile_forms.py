@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from conftest import MODEL, TOP, Server
+from conftest import MODEL, TOP, Server, ends_well
 from hostile import draws, unharmed
 from hostile_files import changed_json, changed_weights, complete, copy_of, damaged, load, unload
 
@@ -25,15 +25,10 @@ def models(tmp_path_factory):
     copy_of(top / "damaged", FORMS[0])
     s = Server("--model-dir", top, "--load-timeout", 30)
     s.top = top
-    try:
+    with ends_well(s):
         assert load(s, "damaged")
         unload(s, "damaged")
         yield s
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 def tried(server):

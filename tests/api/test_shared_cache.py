@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, PROGRAM, Server, until
+from conftest import MODEL, PROGRAM, Server, ends_well, until
 from test_ssd import answer, prompt_of
 
 PAGE = 32
@@ -35,14 +35,9 @@ def shared(server):
 @contextlib.contextmanager
 def serving(model, address, *options):
     s = Copy(model, "--shared-cache", address, *options)
-    try:
+    with ends_well(s):
         until(lambda: not shared(s)["off"])
         yield s
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 @pytest.fixture(name="models", scope="module")

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import FEW_PAGES, GOLDEN, MODEL, PROGRAM, TOP, Server, case_fields, until
+from conftest import FEW_PAGES, GOLDEN, MODEL, PROGRAM, TOP, Server, case_fields, ends_well, until
 
 PAGE = 32
 LONG = os.environ.get("PLATEAU_LONG")
@@ -24,13 +24,8 @@ LONG = os.environ.get("PLATEAU_LONG")
 @contextlib.contextmanager
 def serving_from(directory, *options, kind=Server, **more):
     s = kind("--ssd-dir", str(directory), *options, **more)
-    try:
+    with ends_well(s):
         yield s
-        assert s.stop() == 0, "".join(s.lines[-20:])
-    finally:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 def ssd(server):
